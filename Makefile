@@ -1,0 +1,57 @@
+# Every tool runs from .venv, which scripts/setup makes from requirements-dev.lock.
+PYTHON ?= python3
+WORKERS ?= auto
+SECONDS ?= 60
+PROTOCOL ?=
+
+READY := .venv/.ready
+RUN := .venv/bin/python -m
+TYPED := $(wildcard src tests fuzz benchmarks)
+COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help test style format types unit coverage fuzz bench-codecs proto lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: style types unit ## set up .venv if need be, then everything that must pass before a commit
+
+style: $(READY) ## ruff: rules and formatting
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+
+format: $(READY) ## let ruff rewrite what it can
+	$(RUN) ruff check --fix
+	$(RUN) ruff format
+
+types: $(READY) ## mypy --strict
+	$(RUN) mypy --strict $(TYPED)
+
+unit: $(READY) ## all tests; WORKERS=0 runs them in one process
+	$(RUN) pytest -n $(WORKERS)
+
+coverage: $(READY) ## all tests, and the lines and branches they missed
+	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
+
+fuzz: $(READY) ## throw garbage for SECONDS=60 at PROTOCOL=name, or at all in turn
+	$(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) $(PROTOCOL)
+
+bench-codecs: $(READY) ## messages per second, decoding and encoding, for each protocol
+	.venv/bin/python benchmarks/bench_codecs.py
+
+proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
+	$(RUN) grpc_tools.protoc --proto_path=src --python_out=src --mypy_out=quiet:src \
+		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy src/fiveways/protocols/mqtt_rpc/rpc.proto
+
+lock: $(READY) ## rewrite both lock files; LOCK_FLAGS=--upgrade takes newer versions
+	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean: ## remove caches and build products; .venv stays
+	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+	find src tests $(wildcard fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements-dev.lock pyproject.toml scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup

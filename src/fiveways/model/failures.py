@@ -1,0 +1,43 @@
+"""Why a call failed, in the hub's own words: one list for all protocols.
+
+Each protocol's `bridge.py` holds the column that belongs to it; the tests check that every column is total.
+"""
+
+from enum import Enum
+
+
+class Ran(Enum):
+    """What the caller may conclude about the method. A failure never claims more than is known."""
+
+    NO = "no"
+    UNKNOWN = "unknown"
+    YES = "yes"
+
+
+class Reason(Enum):
+    """The rows of the table of failures."""
+
+    NO_METHOD = "no such method"
+    NO_CALLBACK = "no such callback"
+    UNAVAILABLE = "nobody serves it now"
+    DENIED = "refused"
+    BAD_ARGUMENTS = "bad arguments"
+    BUSY = "overloaded"
+    TOO_LARGE = "too large"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    RAISED = "raised"
+
+    @property
+    def ran(self) -> Ran:
+        """Whether a method that failed for this reason was run."""
+        return _RAN.get(self, Ran.NO)
+
+
+_RAN = {
+    Reason.TIMEOUT: Ran.UNKNOWN,
+    Reason.LOST: Ran.UNKNOWN,
+    Reason.CANCELLED: Ran.UNKNOWN,
+    Reason.RAISED: Ran.YES,
+}

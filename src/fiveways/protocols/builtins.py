@@ -1,0 +1,274 @@
+"""The hub's built-in methods that have a word of their own, read from a call and written as one.
+
+Protocols without a message for publishing, subscribing, offering and so on say these things by calling `hub.publish`,
+`hub.subscribe` and their like. Their bridges turn such calls into the hub's words here, and the words back into calls
+for the other end of the link, so that names and topics are understood in the spelling of the protocol that carried
+them. The remaining built-ins (`hub.ping`, `hub.echo` and so on) need no translation and stay calls.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+import msgspec
+
+from fiveways.errors import FivewaysError
+from fiveways.model.messages import (
+    CloseTopic,
+    Description,
+    Discover,
+    Event,
+    Publish,
+    Register,
+    SetVariable,
+    Subscribe,
+    Unregister,
+    UnsetVariable,
+    Unsubscribe,
+    Word,
+)
+from fiveways.model.names import BadName, NameStyle, fold_offer
+from fiveways.model.names import spell as spell_name
+from fiveways.model.topics import BadTopic, TopicStyle, parse, parse_pattern, spell, spell_pattern
+from fiveways.wire import jsontext
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+
+KINDS: Final = ("unary", "server", "client", "both")
+SHARES: Final = ("", "round_robin", "random", "first")
+POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
+
+
+class BadArguments(FivewaysError):
+    """A built-in was called with arguments it cannot use; the call fails with this sentence."""
+
+
+class Styles(msgspec.Struct, frozen=True):
+    """How one protocol writes names and topics, and what it needs when it subscribes."""
+
+    names: NameStyle
+    topics: TopicStyle
+    topic_id: Callable[[object, str], str]
+    """The subscription's own identifier from the argument `id` (None if absent) and the topic as written."""
+
+
+class Arguments:
+    """The arguments of one built-in: an object, its fields in order, or in UMQ lines of text."""
+
+    def __init__(self, body: Payload, fields: tuple[str, ...]) -> None:
+        self._lines = False
+        value = body.value()
+        if isinstance(value, str) and isinstance(body, Text) and fields:
+            # UMQ: `<topic>\n<data>`; only as many parts as there are fields, so that data may hold line ends.
+            self._lines = True
+            value = value.split("\n", len(fields) - 1)
+        elif isinstance(value, str):
+            value = [value]
+        if isinstance(value, list):
+            if len(value) > len(fields):
+                raise BadArguments(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
+            value = dict(zip(fields, value, strict=False))
+        elif value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise BadArguments("takes an object" + (f" with {', '.join(fields)}" if fields else ""))
+        self._values: Mapping[str, object] = value
+
+    def text(self, field: str, default: str | None = None) -> str:
+        """A field that must be a text."""
+        value = self._values.get(field, default)
+        if not isinstance(value, str):
+            raise BadArguments(f"needs {field} as a text")
+        return value
+
+    def choice(self, field: str, allowed: tuple[str, ...]) -> str:
+        """A field that must be one of a few texts; the first is the default."""
+        value = self.text(field, allowed[0])
+        if value not in allowed:
+            raise BadArguments(f"{field} is one of {', '.join(filter(None, allowed))}")
+        return value
+
+    def flag(self, field: str) -> bool:
+        """A field that must be true or false."""
+        value = self._values.get(field, False)
+        if not isinstance(value, bool):
+            raise BadArguments(f"{field} is true or false")
+        return value
+
+    def any(self, field: str) -> object:
+        """A field of any type, None if absent."""
+        return self._values.get(field)
+
+    def payload(self, field: str) -> Payload:
+        """A field that is passed on as a body."""
+        value = self._values.get(field)
+        if self._lines and isinstance(value, str):
+            return Text(value)
+        return NULL if value is None else Value(value)
+
+
+def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: tuple[str, ...] = ()) -> Word | None:
+    """The word that a call of the built-in `method` (folded) means; None if it has none and stays a call.
+
+    Raises:
+        BadArguments: the arguments do not fit.
+    """
+    reader = _READERS.get(method)
+    if reader is None:
+        return None
+    fields, make = reader
+    try:
+        return make(call_id, Arguments(body, fields), styles, attachments)
+    except (BadName, BadTopic) as exc:
+        raise BadArguments(str(exc)) from exc
+
+
+def _publish(call_id: str, given: Arguments, styles: Styles, attachments: tuple[str, ...]) -> Word:
+    topic = parse(given.text("topic"), styles.topics)
+    return Publish(call_id, topic, given.payload("data"), attachments, retain=given.flag("retain"))
+
+
+def _subscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
+    written = given.text("topic")
+    return Subscribe(
+        call_id,
+        parse_pattern(written, styles.topics),
+        styles.topic_id(given.any("id"), written),
+        envelope=given.flag("envelope"),
+        when_full=given.choice("when_full", POLICIES),
+    )
+
+
+def _unsubscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
+    return Unsubscribe(call_id, styles.topic_id(given.any("id"), ""))
+
+
+def _close(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
+    return CloseTopic(call_id, parse(given.text("topic"), styles.topics))
+
+
+def _register(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
+    spelling = given.text("name")
+    method, route = fold_offer(spelling, styles.names)
+    kind, share = given.choice("kind", KINDS), given.choice("share", SHARES)
+    return Register(call_id, method, spelling, route, given.text("doc", ""), kind, share)
+
+
+def _unregister(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
+    spelling = given.text("name")
+    method, route = fold_offer(spelling, styles.names)
+    return Unregister(call_id, method, spelling, route)
+
+
+def _set(call_id: str, given: Arguments, _: Styles, attachments: tuple[str, ...]) -> Word:
+    return SetVariable(call_id, given.text("name"), given.payload("value"), attachments)
+
+
+def _unset(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> Word:
+    return UnsetVariable(call_id, given.text("name"))
+
+
+def _discover(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> Word:
+    return Discover(call_id, given.text("name", ""))
+
+
+Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], Word]
+_READERS: Final[dict[str, tuple[tuple[str, ...], Reader]]] = {
+    "hub.publish": (("topic", "data"), _publish),
+    "hub.subscribe": (("topic", "id"), _subscribe),
+    "hub.unsubscribe": (("id",), _unsubscribe),
+    "hub.close": (("topic",), _close),
+    "hub.register": (("name", "doc"), _register),
+    "hub.unregister": (("name",), _unregister),
+    "hub.set": (("name", "value"), _set),
+    "hub.unset": (("name",), _unset),
+    "hub.discover": (("name",), _discover),
+}
+
+
+Builtin = (
+    Publish | Subscribe | Unsubscribe | CloseTopic | Register | Unregister | SetVariable | UnsetVariable | Discover
+)
+
+
+def write(word: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[str, Payload]:
+    """The built-in (folded name, arguments) that says `word` by a call.
+
+    `topic_id` is the identifier that the protocol gives to a subscription, where it is not the word's own.
+    """
+    match word:
+        case Publish():
+            given = {"topic": spell(word.topic, styles.topics), "data": word.body.value()}
+            return "hub.publish", Value(given | _true(retain=word.retain))
+        case Subscribe():
+            given = {"topic": spell_pattern(word.pattern, styles.topics), "id": topic_id or word.subscription}
+            options = _true(envelope=word.envelope, when_full=word.when_full)
+            return "hub.subscribe", Value(given | options)
+        case Unsubscribe():
+            return "hub.unsubscribe", Value({"id": word.subscription})
+        case CloseTopic():
+            return "hub.close", Value({"topic": spell(word.topic, styles.topics)})
+        case Register():
+            kind = word.kind if word.kind != "unary" else ""
+            options = _true(doc=word.doc, kind=kind, share=word.share)
+            return "hub.register", Value({"name": _offered(word, styles)} | options)
+        case Unregister():
+            return "hub.unregister", Value({"name": _offered(word, styles)})
+        case SetVariable():
+            return "hub.set", Value({"name": word.name, "value": word.body.value()})
+        case UnsetVariable():
+            return "hub.unset", Value({"name": word.name})
+        case Discover():
+            return "hub.discover", Value({"name": word.name} if word.name else {})
+        case _:
+            assert_never(word)
+
+
+def _true(**options: str | bool) -> dict[str, object]:
+    """The options that differ from their defaults, which are all empty or false."""
+    return {name: value for name, value in options.items() if value}
+
+
+def _offered(word: Register | Unregister, styles: Styles) -> str:
+    if word.spelling:
+        return word.spelling
+    return spell_name(word.method, styles.names) + (styles.names.writes if word.route else "")
+
+
+def described(word: Description) -> Payload:
+    """The answer to `hub.discover`."""
+    if word.doc is not None:
+        return Value({"doc": word.doc})
+    return Value({"methods": list(word.methods), "routes": list(word.routes)})
+
+
+def read_description(call_id: str, body: Payload) -> Description | None:
+    """The answer to `hub.discover` read back; None if it is something else."""
+    match body.value():
+        case {"doc": str(doc)}:
+            return Description(call_id, doc=doc)
+        case {"methods": list(methods), "routes": list(routes)}:
+            return Description(call_id, tuple(map(str, methods)), tuple(map(str, routes)))
+        case _:
+            return None
+
+
+def wrapped(event: Event, styles: Styles) -> Payload:
+    """The body of an event whose subscriber asked for an envelope, since its protocol's updates name no topic."""
+    topic = jsontext.write(spell(event.topic, styles.topics))
+    missed = b',"missed":%d' % event.missed if event.missed else b""
+    return Json(b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed))
+
+
+def unwrapped(event: Event, styles: Styles) -> Event:
+    """The event that came in an envelope; what is no envelope stays as it is."""
+    match event.body.value():
+        case {"topic": str(written), "data": data, **rest}:
+            missed = rest.get("missed")
+            try:
+                topic = parse(written, styles.topics)
+            except BadTopic:
+                return event
+            return msgspec.structs.replace(
+                event, topic=topic, body=Value(data), missed=missed if isinstance(missed, int) else 0
+            )
+        case _:
+            return event

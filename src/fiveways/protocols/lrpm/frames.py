@@ -1,0 +1,146 @@
+"""Packet <-> Frame, as far as both encodings agree: an array of the kind and then the fields, in order (LRPM-13)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, TypeAlias
+
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+MAX_U8: Final = (1 << 8) - 1
+MAX_U64: Final = (1 << 64) - 1
+
+
+class Kind(IntEnum):
+    """The kinds of the document, by their names there."""
+
+    GOODBYE = 1
+    HELLO = 2
+    PROVE = 3
+    PROOF = 4
+    ERROR = 20
+    CANCEL = 21
+    CALL = 40
+    RESULT = 41
+    EVENT = 60
+    PUBLISH = 61
+    PUBLISHED = 62
+    SUBSCRIBE = 63
+    SUBSCRIBED = 64
+    UNSUBSCRIBE = 65
+    UNSUBSCRIBED = 66
+
+
+APPLICATION: Final = range(127, 256)
+RESERVED: Final = (0, *range(80, 127))
+
+
+class Field(Enum):
+    """The types of fields; how each is written is up to the encoding."""
+
+    ID = "id"
+    URI = "uri"
+    KIND = "kind"
+    BODY = "body"
+    META = "meta"
+
+
+_ID, _URI, _BODY, _META = Field.ID, Field.URI, Field.BODY, Field.META
+
+SHAPES: Final[dict[int, tuple[Field, ...]]] = {
+    Kind.GOODBYE: (_URI, _META),
+    Kind.HELLO: (_BODY, _META),
+    Kind.PROVE: (_BODY, _META),
+    Kind.PROOF: (_BODY, _META),
+    Kind.ERROR: (Field.KIND, _ID, _URI, _BODY, _META),
+    Kind.CANCEL: (_ID, _META),
+    Kind.CALL: (_ID, _URI, _BODY, _META),
+    Kind.RESULT: (_ID, _BODY, _META),
+    Kind.EVENT: (_ID, _ID, _BODY, _META),
+    Kind.PUBLISH: (_ID, _URI, _BODY, _META),
+    Kind.PUBLISHED: (_ID, _ID, _META),
+    Kind.SUBSCRIBE: (_ID, _URI, _META),
+    Kind.SUBSCRIBED: (_ID, _ID, _META),
+    Kind.UNSUBSCRIBE: (_ID, _ID, _META),
+    Kind.UNSUBSCRIBED: (_ID, _META),
+}
+"""The fields of each kind in their order. META is always the last, BODY if there is one the last but one."""
+
+Meta: TypeAlias = Mapping[str, object]
+NO_META: Final[Meta] = {}
+Names: TypeAlias = Mapping[str, int]
+NO_NAMES: Final[Names] = {}
+
+Frame: TypeAlias = tuple[int, Sequence[object]]
+"""The kind and the fields: int for ID and KIND, str for URI, Payload for BODY, Meta for META.
+
+A plain tuple, for one is made per message. The fields of an application's kind are all Payloads.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What JSON and CBOR do each in its own way."""
+
+    label: str
+    parse_frame: Callable[[Packet, Limits, Names], Frame]
+    serialize_frame: Callable[[Frame], Packet]
+    """Unrepresentable, or Malformed for a body that only looked well-formed, if a body cannot go in this encoding."""
+    write_attachment: Callable[[bytes], object]
+    """How `meta.attachments` holds one."""
+    read_attachment: Callable[[object], bytes]
+    """Undo `write_attachment`; ValueError if it cannot be one."""
+
+
+def check_bounds(packet: Packet, limits: Limits, *, is_text: bool) -> bytes:
+    """Return the payload of a packet that may be looked at at all."""
+    if packet.is_text is not is_text:
+        raise malformed(f"{_carrier(packet.is_text)} frame where {_carrier(is_text)} frames were agreed", "LRPM-a19")
+    if len(packet.payload) > limits.max_text:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a frame of {len(packet.payload)} bytes", "LRPM-a19")
+    return packet.payload
+
+
+def _carrier(is_text: bool) -> str:
+    return "a text (JSON)" if is_text else "a binary (CBOR)"
+
+
+def malformed(text: str, rule: str) -> RemoteProtocolError:
+    """Blame the peer for what is not as `rule` says."""
+    return RemoteProtocolError(Fault.MALFORMED, text, rule)
+
+
+_NAME: Final = re.compile("[A-Z_]+")
+
+
+def kind_number(kind: object, names: Names) -> int:
+    """Return the number of a message's kind, which is known or an application's; `names` are those of applications."""
+    number = read_kind(kind, names)
+    if number in SHAPES or number in APPLICATION:
+        return number
+    rule = "LRPM-a10" if number in RESERVED else "LRPM-a04"
+    raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {number}", rule)
+
+
+def read_kind(kind: object, names: Names) -> int:
+    """Return the number of a kind that was written as a number or as a name (LRPM-06)."""
+    if type(kind) is int:
+        if 0 <= kind <= MAX_U8:
+            return kind
+        raise malformed("a kind beyond 8 bits", "LRPM-06")
+    if type(kind) is not str or _NAME.fullmatch(kind) is None:
+        raise malformed("a kind that is neither a number nor a name in capitals", "LRPM-06")
+    number = Kind.__members__.get(kind, names.get(kind))
+    if number is None:
+        raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {kind[:32]!r}", "LRPM-a04")
+    return int(number)
+
+
+def check_id(value: object) -> int:
+    """Return the ID that this is; LRPM-a09: integers only, and a bool is none."""
+    if type(value) is not int or not 0 <= value <= MAX_U64:
+        raise malformed("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+    return value

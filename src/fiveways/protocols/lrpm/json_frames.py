@@ -1,0 +1,169 @@
+"""Packet <-> Frame in JSON: one array in a text frame. The body stays raw, but has been found well-formed."""
+
+from base64 import b64decode, b64encode
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from fiveways.errors import Malformed, RemoteProtocolError
+from fiveways.protocols.lrpm.frames import (
+    APPLICATION,
+    NO_META,
+    NO_NAMES,
+    SHAPES,
+    Encoding,
+    Field,
+    Frame,
+    Meta,
+    Names,
+    check_bounds,
+    check_id,
+    kind_number,
+    malformed,
+    read_kind,
+)
+from fiveways.wire import jsontext
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json, Payload
+
+# msgspec reads a numbered kind with all its fields in one go, and strictly: neither 13.0 nor true is 13. What it does
+# not take is looked at again at leisure: a kind by name, an application's kind, an id beyond 63 bits, or a fault.
+_TYPES: Final[dict[Field, Any]] = {
+    Field.ID: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)],
+    Field.URI: str,
+    Field.KIND: Annotated[int, msgspec.Meta(ge=0, le=255)],
+    Field.BODY: Raw,
+}
+_EMPTY: Final = b"{}"
+
+
+def _struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
+    fields = [(f"{field.value}{at}", _TYPES[field]) for at, field in enumerate(shape[:-1])]
+    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, Raw(_EMPTY))], array_like=True, tag=kind, gc=False)
+
+
+_KINDS: Final = {_struct(int(kind), shape): int(kind) for kind, shape in SHAPES.items()}
+_BODIED: Final = frozenset(int(kind) for kind, shape in SHAPES.items() if Field.BODY in shape)
+
+_numbered: Final = msgspec.json.Decoder(reduce(or_, _KINDS)).decode
+_items: Final = msgspec.json.Decoder(list[Raw]).decode
+_value: Final = msgspec.json.Decoder().decode
+_write: Final = msgspec.json.Encoder().encode
+_fields: Final = msgspec.structs.astuple
+
+
+def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
+    """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
+    payload = check_bounds(packet, limits, is_text=True)
+    try:
+        if not payload.isascii():
+            payload.decode()
+        found = _numbered(payload)
+    except msgspec.ValidationError:
+        return _parse_slowly(payload, limits, names)
+    except UnicodeDecodeError as exc:
+        raise malformed(f"a text frame is not UTF-8: {exc.reason}", "LRPM-a01") from None
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise malformed(str(exc), "LRPM-13") from None
+    kind = _KINDS[type(found)]
+    fields = list(_fields(found))
+    if kind in _BODIED:
+        fields[-2] = _body(fields[-2], limits)
+    meta = bytes(fields[-1])
+    fields[-1] = NO_META if meta == _EMPTY else _meta(meta, limits)
+    return kind, fields
+
+
+def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
+    """Read a frame field by field, so that whatever is wrong has a name."""
+    try:
+        items = _items(payload)
+    except msgspec.ValidationError:
+        raise malformed("a frame that is no array", "LRPM-13") from None
+    if not items:
+        raise malformed("an empty array", "LRPM-13")
+    kind = kind_number(_scalar(items[0]), names)
+    if kind in APPLICATION:
+        return kind, [_body(item, limits) for item in items[1:]]
+    shape = SHAPES[kind]
+    if len(items) < len(shape):  # the kind makes up for the meta, which may be absent (LRPM-a08)
+        raise malformed(f"{len(items) - 1} fields of kind {kind}", "LRPM-11")
+    fields = [_field(field, item, limits, names) for field, item in zip(shape, items[1:], strict=False)]
+    return kind, fields if len(fields) == len(shape) else [*fields, NO_META]
+
+
+def _field(field: Field, item: Raw, limits: Limits, names: Names) -> object:
+    match field:
+        case Field.ID:
+            return check_id(_scalar(item))
+        case Field.KIND:
+            return read_kind(_scalar(item), names)
+        case Field.URI:
+            uri = _scalar(item)
+            if not isinstance(uri, str):
+                raise malformed("a uri that is no string", "LRPM-03")
+            return uri
+        case Field.BODY:
+            return _body(item, limits)
+        case Field.META:
+            return _meta(bytes(item), limits)
+
+
+def _scalar(item: Raw) -> object:
+    """Return a value that should be a number or a string; anything larger need not be built to be refused."""
+    if bytes(item)[:1] in (b"[", b"{"):
+        return None
+    try:
+        return _value(item)
+    except msgspec.ValidationError:  # an integer of thousands of digits
+        return None
+
+
+def _body(item: Raw, limits: Limits) -> Json:
+    raw = bytes(item)
+    try:
+        jsontext.check_trusted(raw, limits.max_depth)
+    except Malformed as exc:
+        raise malformed(str(exc), "LRPM-13") from None
+    return Json(raw)
+
+
+def _meta(raw: bytes, limits: Limits) -> Meta:
+    if raw[:1] != b"{":
+        null = raw == b"null"
+        raise malformed("null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08")
+    try:
+        meta = jsontext.parse(raw, limits.max_depth)
+    except Malformed as exc:
+        raise malformed(str(exc), "LRPM-13") from None
+    assert isinstance(meta, dict)
+    return meta
+
+
+def serialize_frame(frame: Frame) -> Packet:
+    """Write a frame with its kind as a number (LRPM-a07) and always with its meta (LRPM-a08)."""
+    kind, fields = frame
+    if kind in APPLICATION:
+        return Packet(b"[%d%b]" % (kind, b"".join(b",%b" % _raw(field) for field in fields)))
+    meta = fields[-1]
+    head, body = (fields[:-2], b"," + _raw(fields[-2])) if kind in _BODIED else (fields[:-1], b"")
+    written = _write((kind, *head))
+    return Packet(b"%b%b,%b]" % (written[:-1], body, jsontext.write(meta) if meta else _EMPTY))
+
+
+def _raw(field: object) -> bytes:
+    assert isinstance(field, Payload)
+    return field.json()
+
+
+def _read_attachment(item: object) -> bytes:
+    if not isinstance(item, str):
+        raise ValueError("not a base64 string")  # noqa: TRY004  as base64 itself does
+    return b64decode(item, validate=True)
+
+
+JSON: Final = Encoding("JSON", parse_frame, serialize_frame, lambda data: b64encode(data).decode(), _read_attachment)

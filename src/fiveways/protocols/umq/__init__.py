@@ -1,0 +1,31 @@
+"""UMQ 1.0.0: the newline dialect of UMQ."""
+
+from collections.abc import Sequence
+
+from fiveways.protocols.base import ProtocolSpec
+from fiveways.protocols.umq import bridge
+from fiveways.protocols.umq.conversation import Umq1Conversation
+from fiveways.protocols.umq.messages import MESSAGES, decode, encode
+from fiveways.protocols.umq.states import TRANSITIONS, State
+from fiveways.protocols.umq_family.messages import UmqMessage
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+
+def _decode(packet: Packet, limits: Limits) -> Sequence[UmqMessage]:
+    return (decode(packet, limits),)
+
+
+SPEC = ProtocolSpec(
+    name="umq",
+    transports=("ws", "memory"),
+    decode=_decode,
+    encode=encode,
+    messages=MESSAGES,
+    states=State,
+    transitions=TRANSITIONS,
+    converse=Umq1Conversation,
+    names=bridge.STYLES.names,
+    topics=bridge.STYLES.topics,
+    carries=frozenset(Umq1Conversation.SENDERS),
+)

@@ -1,0 +1,67 @@
+"""Message <-> the hub's words: how UMQ 1.0.0 writes topic ids, descriptions and failures."""
+
+from typing import Final
+
+from fiveways.errors import Fault
+from fiveways.model import names, topics
+from fiveways.model.failures import Ran, Reason
+from fiveways.model.messages import Description
+from fiveways.protocols.builtins import BadArguments, Styles
+
+CODES: Final = {
+    Reason.RAISED: 6,
+    Reason.NO_METHOD: 7,
+    Reason.NO_CALLBACK: 8,
+    Reason.TIMEOUT: 9,
+    Reason.LOST: 10,
+    Reason.UNAVAILABLE: 11,
+    Reason.DENIED: 12,
+    Reason.BAD_ARGUMENTS: 13,
+    Reason.BUSY: 14,
+    Reason.TOO_LARGE: 15,
+    Reason.CANCELLED: 16,
+}
+NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is Ran.NO}
+"""Said with `!`; the others with `E`."""
+MAYBE_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is not Ran.NO}
+
+FAULTS: Final = {
+    Fault.STRAY_ATTACHMENT: "1 Unexpected binary frame",
+    Fault.MALFORMED: "2 Message parse error",
+    Fault.UNKNOWN_KIND: "3 Unknown message type",
+    Fault.UNEXPECTED: "4 Unexpected message",
+    Fault.VERSION: "5 Unsupported version",
+    Fault.TOO_LARGE: "15 Too large",
+}
+
+
+def topic_id(given: object, written: str) -> str:
+    """The subscriber should choose it; the topic itself serves where it does not."""
+    if given is None:
+        given = written
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    if not isinstance(given, str) or not given or "\n" in given:
+        raise BadArguments("id, the topic's own id, is a text of one line")
+    return given
+
+
+STYLES: Final = Styles(names.UMQ, topics.UMQ, topic_id)
+
+
+def write_listing(word: Description) -> str:
+    """The answer to `?`: documentation, or one method or route a line."""
+    if word.doc is not None:
+        return f"D{word.doc}"
+    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{name}\n" for name in word.routes)])
+
+
+def read_listing(call_id: str, text: str) -> Description | None:
+    """The answer to `?` read back; None if it is something else."""
+    if text[:1] == "D":
+        return Description(call_id, doc=text[1:])
+    lines = [line for line in text.split("\n") if line]
+    if any(line[0] not in "MR" for line in lines):
+        return None
+    methods, routes = ([line[1:] for line in lines if line[0] == letter] for letter in "MR")
+    return Description(call_id, tuple(methods), tuple(routes))

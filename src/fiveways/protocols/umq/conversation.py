@@ -1,0 +1,136 @@
+"""One UMQ 1.0.0 peer: what this dialect adds to the family's conversation."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Ran, Reason
+from fiveways.protocols.base import Role
+from fiveways.protocols.umq import bridge
+from fiveways.protocols.umq.messages import Call, Discover, decode, encode
+from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS
+from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.conversation import Asked, UmqConversation
+from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload, Text
+
+_DOTTED: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}")
+
+
+class Umq1Conversation(UmqConversation):
+    """One UMQ 1.0.0 peer, at either end of the link."""
+
+    VERSION = "1.0.0"
+    TRANSITIONS = TRANSITIONS
+    OWN_TRANSITIONS = OWN_TRANSITIONS
+    STYLES = bridge.STYLES
+    FAULTS = bridge.FAULTS
+    RULE_STATE = "UMQ1-a10"
+    RULE_ATTACHMENTS = "UMQ1-a11"
+    RULE_VARIABLES = "UMQ1-a16"
+
+    def _decode(self, packet: Packet) -> umq.UmqMessage:
+        return decode(packet, self._limits)
+
+    def _encode(self, message: umq.UmqMessage) -> Packet:
+        return encode(message)
+
+    def _wire_id(self, number: int) -> str:
+        return str(number)
+
+    def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
+        """A server lowers every later version to 1.0.0; a client takes nothing but what it offered."""
+        ours = _version(self.VERSION)
+        theirs = _version(message.version)
+        if theirs < ours or (theirs > ours and isinstance(message, umq.Welcome)):
+            raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ1-a06")
+
+    def _parting(self, goodbye: hub.Goodbye) -> str:
+        return f"12 {goodbye.text or 'Refused'}" if goodbye.denied else f"11 {goodbye.text or 'Closing'}"
+
+    def _on_call(self, message: Call, names: Names, _now: float) -> Words:
+        return self._requested(message.id, message.method, Text(message.payload), names)
+
+    def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
+        return Call(wire_id, name, body.text(), attachments)
+
+    def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
+        return umq.Callback(wire_id, token, body.text(), attachments)
+
+    def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun:
+        kind = umq.NotRun if failure.reason.ran is Ran.NO else umq.Error
+        return kind(wire_id, text_of(failure, bridge.CODES))
+
+    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure:
+        if isinstance(answer, umq.NotRun):
+            reason, text = reason_of(answer.text, bridge.NOT_RUN)
+            return hub.Failure(hub_id, reason or Reason.UNAVAILABLE, text if reason else answer.text)
+        reason, text = reason_of(answer.text, bridge.MAYBE_RUN)
+        # Only a hub's codes mean something: a callee may raise any text it likes.
+        if self.role is Role.SERVER or reason is None:
+            return hub.Failure(hub_id, Reason.RAISED, answer.text)
+        return hub.Failure(hub_id, reason, text)
+
+    # Discovery has a message of its own, in both directions.
+
+    def _on_discover(self, message: Discover, _names: Names, _now: float) -> Words:
+        if len(self._asked) >= self._limits.max_pending:
+            return self._refuse_listing(message.id, hub.Failure(message.id, Reason.BUSY, "too many calls are open"))
+        hub_id = self._unique(message.id)
+        self._asked[hub_id] = Asked(message.id, listing=True)
+        return (hub.Discover(hub_id, message.name),)
+
+    def _refuse_listing(self, wire_id: str, failure: hub.Failure) -> Words:
+        # UMQ1-a08: `?` is answered by R or E, whatever the reason.
+        self._say(umq.Error(wire_id, text_of(failure, bridge.CODES)))
+        return ()
+
+    def _send_failure(self, word: hub.Failure) -> None:
+        asked = self._open_request(word.id)
+        if isinstance(asked, Asked) and asked.listing:
+            self._refuse_listing(asked.wire_id, word)
+            del self._asked[word.id]
+        else:
+            super()._send_failure(word)
+
+    def _send_description(self, word: hub.Description) -> None:
+        asked = self._open_request(word.id)
+        if isinstance(asked, Asked) and asked.listing:
+            self._say(umq.Result(asked.wire_id, bridge.write_listing(word)))
+            del self._asked[word.id]
+        else:
+            super()._send_description(word)
+
+    def _discover(self, wire_id: str, word: hub.Discover) -> Discover:
+        if "\n" in word.name:
+            raise LocalProtocolError("the name to discover has more than one line")
+        return Discover(wire_id, word.name)
+
+    def _read_description(self, hub_id: str, text: str) -> hub.Word:
+        read = bridge.read_listing(hub_id, text)
+        return read or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        **UmqConversation.RECEIVERS,
+        Call: _on_call,
+        Discover: _on_discover,
+    }
+    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
+        **UmqConversation.SENDERS,
+        hub.Failure: _send_failure,
+        hub.Description: _send_description,
+    }
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Dotted numbers, trailing zeros left out, so that 1 equals 1.0.0."""
+    if not _DOTTED.fullmatch(text):
+        raise RemoteProtocolError(Fault.VERSION, f"version {text!r} is no version", "UMQ1-a06")
+    numbers = [int(part) for part in text.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

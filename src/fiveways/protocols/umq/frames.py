@@ -1,0 +1,54 @@
+"""Packet <-> Frame: a type, an identifier, a line feed, a payload; before it perhaps `A<count>` and a line feed."""
+
+import msgspec
+
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+_LONGEST_COUNT = 9
+"""Digits of a count; more is never meant, and int() takes quadratic time."""
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A text frame taken apart."""
+
+    kind: str
+    id: str
+    payload: str
+    count: int = 0
+
+
+def parse_frame(packet: Packet, limits: Limits) -> Frame:
+    """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
+    raw = packet.payload
+    if len(raw) > limits.max_text:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a text frame of {len(raw)} bytes", "UMQ1-02")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError(Fault.MALFORMED, "a text frame is not UTF-8", "UMQ1-02") from None
+    head, _, payload = text.partition("\n")
+    count = 0
+    if head[:1] == "A":
+        count = _count(head[1:])
+        head, _, payload = payload.partition("\n")
+        if head[:1] == "A":
+            raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ1-a17")
+    if not head:
+        raise RemoteProtocolError(Fault.UNKNOWN_KIND, "an empty frame", "UMQ1-a11")
+    if len(head) > limits.max_id:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"an identifier of {len(head)} characters", "UMQ1-03")
+    return Frame(head[0], head[1:], payload, count)
+
+
+def serialize_frame(frame: Frame) -> Packet:
+    """Write a frame. The line feed stands even before an empty payload: existing peers need it (UMQ1-a05)."""
+    text = f"{frame.kind}{frame.id}\n{frame.payload}"
+    return Packet((f"A{frame.count}\n{text}" if frame.count else text).encode())
+
+
+def _count(digits: str) -> int:
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > _LONGEST_COUNT:
+        raise RemoteProtocolError(Fault.MALFORMED, "an attachment count that is no number", "UMQ1-a11")
+    return int(digits)

@@ -1,0 +1,11 @@
+"""The states of a UMQ conversation: the family's, with two request messages of its own."""
+
+from typing import Final
+
+from fiveways.protocols.umq.messages import Call, Discover
+from fiveways.protocols.umq_family.states import State, own_transitions, transitions
+
+__all__ = ["OWN_TRANSITIONS", "TRANSITIONS", "State"]
+
+TRANSITIONS: Final = transitions(Call, Discover)
+OWN_TRANSITIONS: Final = own_transitions(Call, Discover)

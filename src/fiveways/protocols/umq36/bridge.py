@@ -1,0 +1,93 @@
+"""Message <-> the hub's words: how UMQ36 writes calls, topic ids and failures."""
+
+from typing import Final
+
+import msgspec
+
+from fiveways.errors import Fault, LocalProtocolError, Malformed
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.protocols.builtins import BadArguments, Styles
+from fiveways.wire import base36, jsontext
+from fiveways.wire.payload import NULL, Json, Payload
+
+CODES: Final = {
+    Reason.NO_CALLBACK: 2,
+    Reason.RAISED: 6,
+    Reason.NO_METHOD: 7,
+    Reason.UNAVAILABLE: 8,
+    Reason.TIMEOUT: 9,
+    Reason.LOST: 10,
+    Reason.DENIED: 12,
+    Reason.BAD_ARGUMENTS: 13,
+    Reason.BUSY: 14,
+    Reason.TOO_LARGE: 15,
+    Reason.CANCELLED: 16,
+}
+
+FAULTS: Final = {
+    Fault.MALFORMED: "3 Protocol error",
+    Fault.UNEXPECTED: "3 Protocol error",
+    Fault.STRAY_ATTACHMENT: "3 Protocol error",
+    Fault.UNKNOWN_KIND: "4 Unsupported command",
+    Fault.VERSION: "5 Unsupported version",
+    Fault.TOO_LARGE: "15 Too large",
+}
+
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_NAME: Final = msgspec.json.Decoder(str)
+
+
+def read_call(payload: str) -> tuple[str, Payload] | None:
+    """`["m", x, ...]` as method and body; None for any other payload."""
+    if payload[:1] != "[" or payload[-1:] != "]":
+        return None
+    try:
+        name, *arguments = _ITEMS.decode(payload)
+        method = _NAME.decode(name)
+        for argument in arguments:
+            jsontext.check_trusted(bytes(argument))
+    except (msgspec.DecodeError, ValueError, Malformed):
+        return None
+    if not arguments:
+        return method, NULL
+    if len(arguments) == 1:
+        return method, Json(bytes(arguments[0]))
+    return method, Json(b"[%s]" % b",".join(map(bytes, arguments)))
+
+
+def write_call(method: str, body: Payload) -> str:
+    """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
+    raw = body.json()
+    name = jsontext.write(method)
+    if raw == b"null":
+        return f"[{name.decode()}]"
+    if raw[:1] == b"[" and len(_ITEMS.decode(raw)) > 1:
+        return (b"[%s,%s" % (name, raw[1:])).decode()
+    return (b"[%s,%s]" % (name, raw)).decode()
+
+
+def token_to_hub(written: str) -> str:
+    """The hub's callback tokens are lower case; UMQ36 knows only upper-case digits."""
+    return written.lower()
+
+
+def token_from_hub(token: str) -> str:
+    """LocalProtocolError for a token that is no base36 number."""
+    try:
+        return base36.write(base36.parse(token.upper()))
+    except Malformed as exc:
+        raise LocalProtocolError(f"callback {token!r}: {exc}") from exc
+
+
+def topic_id(given: object, _written: str) -> str:
+    """The subscriber must choose it: the updates carry nothing else."""
+    if not isinstance(given, str):
+        raise BadArguments("needs id, the topic's own id, as a text of base36 digits")
+    try:
+        return base36.write(base36.parse(given))
+    except Malformed as exc:
+        raise BadArguments(f"id: {exc}") from exc
+
+
+STYLES: Final = Styles(names.UMQ36, topics.UMQ, topic_id)

@@ -1,0 +1,100 @@
+"""One UMQ36 peer: what this dialect adds to the family's conversation."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.model.names import spell
+from fiveways.protocols import builtins
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.umq36 import bridge
+from fiveways.protocols.umq36.messages import Call, decode, encode
+from fiveways.protocols.umq36.states import OWN_TRANSITIONS, TRANSITIONS
+from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.conversation import UmqConversation
+from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.link import Names, Receiver, Words
+from fiveways.wire import base36
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload, Text
+
+
+class Umq36Conversation(UmqConversation):
+    """One UMQ36 peer, at either end of the link."""
+
+    VERSION = "1"
+    TRANSITIONS = TRANSITIONS
+    OWN_TRANSITIONS = OWN_TRANSITIONS
+    STYLES = bridge.STYLES
+    FAULTS = bridge.FAULTS
+    RULE_STATE = "UMQ36-a18"
+    RULE_ATTACHMENTS = "UMQ36-a16"
+    RULE_VARIABLES = "UMQ36-18"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        default = (setup.options or {}).get("default_method")
+        self._default_method = default if isinstance(default, str) else None
+
+    def _decode(self, packet: Packet) -> umq.UmqMessage:
+        return decode(packet, self._limits)
+
+    def _encode(self, message: umq.UmqMessage) -> Packet:
+        return encode(message)
+
+    def _wire_id(self, number: int) -> str:
+        return base36.write(number)
+
+    def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
+        offered = isinstance(message, umq.Hello)
+        if message.version != self.VERSION and (not offered or message.version == "0"):
+            raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ36-a06")
+
+    def _parting(self, goodbye: hub.Goodbye) -> str:
+        return f"1 {goodbye.text or 'Rejected'}" if goodbye.denied else f"8 {goodbye.text or 'Closing'}"
+
+    def _on_call(self, message: Call, names: Names, _now: float) -> Words:
+        read = bridge.read_call(message.payload)
+        if read is not None:
+            name, body = read
+            return self._requested(message.id, name, body, names)
+        if self._default_method is None:
+            return self._refuse(message.id, Reason.NO_METHOD, 'the payload is not ["method", ...]')
+        return self._requested(message.id, self._default_method, Text(message.payload), names)
+
+    def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
+        return Call(wire_id, bridge.write_call(name, body), attachments)
+
+    def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
+        return umq.Callback(wire_id, bridge.token_from_hub(token), body.text(), attachments)
+
+    def _token(self, written: str) -> str:
+        return bridge.token_to_hub(written)
+
+    def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error:
+        return umq.Error(wire_id, text_of(failure, bridge.CODES))
+
+    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure:
+        reason, text = reason_of(answer.text, bridge.CODES)
+        if isinstance(answer, umq.NotRun):
+            return hub.Failure(hub_id, reason or Reason.UNAVAILABLE, text)
+        # Only a hub's codes mean something; a callee's own E is always an exception of its own.
+        if self.role is Role.SERVER or reason is None:
+            return hub.Failure(hub_id, Reason.RAISED, answer.text)
+        return hub.Failure(hub_id, reason, text)
+
+    def _discover(self, wire_id: str, word: hub.Discover) -> Call:
+        method, body = builtins.write(word, self.STYLES)
+        return self._call(wire_id, spell(method, self.STYLES.names), body, 0)
+
+    def _read_description(self, hub_id: str, text: str) -> hub.Word:
+        read = builtins.read_description(hub_id, Text(text))
+        return read or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")
+
+    def _topic_ended(self, topic: str) -> None:
+        # Existing publishers forget it, but the document is clear: U on a live topic is answered by D (UMQ36-a12).
+        self._say(umq.TopicClose(topic))
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {**UmqConversation.RECEIVERS, Call: _on_call}

@@ -1,0 +1,63 @@
+"""Packet <-> Frame: `['A' count ':'] command id ':' payload`."""
+
+import msgspec
+
+from fiveways.errors import Fault, Malformed, RemoteProtocolError
+from fiveways.wire import base36
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A text frame taken apart. `id` is canonical base36, so that equal numbers are equal texts."""
+
+    command: str
+    id: str
+    payload: str
+    count: int = 0
+
+
+def parse_frame(packet: Packet, limits: Limits) -> Frame:
+    """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
+    payload = packet.payload
+    if len(payload) > limits.max_text:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a text frame of {len(payload)} bytes", "UMQ36-01")
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError(Fault.MALFORMED, "a text frame is not UTF-8", "UMQ36-01") from None
+    head, colon, rest = text.partition(":")
+    count = 0
+    if head[:1] == "A":
+        count = _number(head[1:])
+        head, colon, rest = rest.partition(":")
+        if head[:1] == "A":
+            raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ36-a17")
+    if not colon or not head:
+        raise RemoteProtocolError(Fault.MALFORMED, "no command before a ':'", "UMQ36-a07")
+    return Frame(head[0], canonical(head[1:]), rest, count)
+
+
+def serialize_frame(frame: Frame) -> Packet:
+    """Write a frame, its identifier as it stands."""
+    prefix = f"A{base36.write(frame.count)}:" if frame.count else ""
+    return Packet(f"{prefix}{frame.command}{frame.id}:{frame.payload}".encode())
+
+
+def _number(digits: str) -> int:
+    try:
+        return base36.parse(digits)
+    except Malformed as exc:
+        raise RemoteProtocolError(Fault.MALFORMED, str(exc), _broken_rule(digits)) from exc
+
+
+def _broken_rule(digits: str) -> str:
+    if not (digits.isascii() and digits.isalnum()):
+        return "UMQ36-a07"
+    return "UMQ36-a05" if digits != digits.upper() else "UMQ36-a04"
+
+
+def canonical(digits: str) -> str:
+    """A number that a peer wrote, without leading zeros; the empty text is zero (UMQ36-a02, -a03)."""
+    number = _number(digits)
+    return digits if digits[:1] > "0" else base36.write(number)

@@ -1,0 +1,375 @@
+"""The upper half of a UMQ conversation: requests and their answers, topics, variables.
+
+A dialect subclasses it, says how a call is written and which codes its errors have, and adds its own messages.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import count
+from typing import ClassVar
+
+import msgspec
+
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.model.names import BadName, fold, spell
+from fiveways.protocols import builtins
+from fiveways.protocols.base import Setup
+from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.link import NOTHING, Names, Receiver, Sender, UmqLink, Words
+from fiveways.protocols.umq_family.messages import UmqMessage
+from fiveways.wire.payload import Payload, Text
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A request of the peer that is more than a plain call: what must be known when its answer comes."""
+
+    wire_id: str
+    topic: str | None = None
+    """The topic that lives once the request is granted."""
+    listing: bool = False
+    """It was asked by the dialect's own discover message, so the answer has that message's form."""
+
+
+class Asking(msgspec.Struct, frozen=True, gc=False):
+    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says."""
+
+    hub_id: str | None
+    word: type[hub.Word]
+    topic: str | None = None
+
+
+class Following(msgspec.Struct, frozen=True, gc=False):
+    """A topic that we subscribed to at the peer."""
+
+    subscription: str
+    envelope: bool
+
+
+class UmqConversation(UmqLink):
+    """One UMQ peer. Fulfils `base.Conversation`."""
+
+    STYLES: ClassVar[builtins.Styles]
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.remote: dict[str, str] = {}
+        """The peer's variables, for us to read."""
+        self.local: dict[str, str] = {}
+        """Our variables, as the peer knows them."""
+        self._ids = count(1)
+        self._repeats = count(2)
+        self._asked: dict[str, str | Asked] = {}
+        self._asking: dict[str, Asking] = {}
+        self._asking_by_hub_id: dict[str, str] = {}
+        self._following: dict[str, Following] = {}
+        self._published: set[str] = set()
+
+    # What a dialect must say.
+
+    @abstractmethod
+    def _wire_id(self, number: int) -> str:
+        """How the dialect writes the `number`-th identifier of ours."""
+
+    @abstractmethod
+    def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> UmqMessage: ...
+
+    @abstractmethod
+    def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback: ...
+
+    @abstractmethod
+    def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun: ...
+
+    @abstractmethod
+    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure: ...
+
+    @abstractmethod
+    def _discover(self, wire_id: str, word: hub.Discover) -> UmqMessage: ...
+
+    @abstractmethod
+    def _read_description(self, hub_id: str, text: str) -> hub.Word: ...
+
+    def _token(self, written: str) -> str:
+        """The callback token that the peer wrote so."""
+        return written
+
+    def _topic_ended(self, topic: str) -> None:
+        """The peer ended a live topic of its own."""
+
+    # Requests of the peer, and our answers.
+
+    def _requested(self, wire_id: str, name: str, body: Payload, names: Names) -> Words:
+        """The peer calls the method that it writes `name`."""
+        try:
+            method = fold(name, self.STYLES.names)
+        except BadName as exc:
+            return self._refuse(wire_id, Reason.NO_METHOD, str(exc))
+        if len(self._asked) >= self._limits.max_pending:
+            return self._refuse(wire_id, Reason.BUSY, "too many calls are open")
+        hub_id = wire_id if wire_id not in self._asked else self._unique(wire_id)
+        if method.startswith("hub."):
+            try:
+                word = builtins.read(hub_id, method, body, self.STYLES, names)
+            except builtins.BadArguments as exc:
+                return self._refuse(wire_id, Reason.BAD_ARGUMENTS, str(exc))
+            if word is not None:
+                return self._requested_word(wire_id, hub_id, word)
+        self._asked[hub_id] = wire_id
+        return (hub.Call(hub_id, method, body, name, names),)
+
+    def _requested_word(self, wire_id: str, hub_id: str, word: hub.Word) -> Words:
+        topic = None
+        if isinstance(word, hub.Subscribe):
+            topic = word.subscription
+            if topic in self._published:
+                return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"topic id {topic} is in use")
+            if len(self._published) >= self._limits.max_subscriptions:
+                return self._refuse(wire_id, Reason.BUSY, "too many subscriptions")
+        elif isinstance(word, hub.Unsubscribe):
+            if word.subscription not in self._published:
+                return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}")
+            self._end_topic(word.subscription)
+        self._asked[hub_id] = Asked(wire_id, topic)
+        return (word,)
+
+    def _on_callback(self, message: umq.Callback, names: Names, _now: float) -> Words:
+        if len(self._asked) >= self._limits.max_pending:
+            return self._refuse(message.id, Reason.BUSY, "too many calls are open")
+        hub_id = self._unique(message.id)
+        self._asked[hub_id] = message.id
+        token = self._token(message.callback)
+        return (hub.Call(hub_id, token, Text(message.payload), attachments=names, callback=True),)
+
+    def _unique(self, wire_id: str) -> str:
+        """The peer should not use an identifier twice at once; where it does, both requests are served."""
+        hub_id = wire_id
+        while hub_id in self._asked:
+            hub_id = f"{wire_id}#{next(self._repeats)}"
+        return hub_id
+
+    def _refuse(self, wire_id: str, reason: Reason, text: str) -> Words:
+        self._say(self._failure(wire_id, hub.Failure(wire_id, reason, text)))
+        return NOTHING
+
+    def _open_request(self, hub_id: str) -> str | Asked:
+        asked = self._asked.get(hub_id)
+        if asked is None:
+            raise LocalProtocolError(f"no request {hub_id} is open")
+        return asked
+
+    def _send_result(self, word: hub.Result) -> None:
+        asked = self._open_request(word.id)
+        if word.stream or word.body is None:
+            raise LocalProtocolError("UMQ takes a streamed answer as one array")
+        wire_id = asked if isinstance(asked, str) else asked.wire_id
+        self._say(umq.Result(wire_id, word.body.text(), len(word.attachments)), word.attachments)
+        del self._asked[word.id]
+        if isinstance(asked, Asked) and asked.topic is not None:
+            self._published.add(asked.topic)
+
+    def _send_failure(self, word: hub.Failure) -> None:
+        asked = self._open_request(word.id)
+        self._say(self._failure(asked if isinstance(asked, str) else asked.wire_id, word))
+        del self._asked[word.id]
+
+    def _send_description(self, word: hub.Description) -> None:
+        asked = self._open_request(word.id)
+        wire_id = asked if isinstance(asked, str) else asked.wire_id
+        self._say(umq.Result(wire_id, builtins.described(word).text()))
+        del self._asked[word.id]
+
+    # Our requests, and the peer's answers.
+
+    def _send_call(self, word: hub.Call) -> None:
+        if word.more:
+            raise LocalProtocolError("UMQ takes a streamed request as one array")
+        hub_id = word.id
+        wire_id = self._next_id(hub_id)
+        attachments = word.attachments
+        message: UmqMessage
+        if word.callback:
+            message = self._callback(wire_id, word.method, word.body, len(attachments))
+        else:
+            name = word.spelling or spell(word.method, self.STYLES.names)
+            message = self._call(wire_id, name, word.body, len(attachments))
+        self._say(message, attachments)
+        self._asking[wire_id] = Asking(hub_id, hub.Call)
+        self._asking_by_hub_id[hub_id] = wire_id
+
+    def _send_builtin(self, word: builtins.Builtin) -> None:
+        """Words that UMQ has no message for are calls of the hub's own methods."""
+        topic = self._follow(word) if isinstance(word, hub.Subscribe) else None
+        wire_id = self._next_id(word.id)
+        method, body = builtins.write(word, self.STYLES, topic)
+        attachments: Names = getattr(word, "attachments", ())
+        self._say(self._call(wire_id, spell(method, self.STYLES.names), body, len(attachments)), attachments)
+        self._expect_answer(wire_id, Asking(word.id, type(word), topic))
+        if topic is not None and isinstance(word, hub.Subscribe):
+            self._following[topic] = Following(word.subscription, word.envelope)
+
+    def _send_discover(self, word: hub.Discover) -> None:
+        wire_id = self._next_id(word.id)
+        self._say(self._discover(wire_id, word))
+        self._expect_answer(wire_id, Asking(word.id, hub.Discover))
+
+    def _next_id(self, hub_id: str | None) -> str:
+        if hub_id in self._asking_by_hub_id:
+            raise LocalProtocolError(f"request {hub_id} is open already")
+        if len(self._asking) >= self._limits.max_pending:
+            raise LocalProtocolError("too many requests to this peer are open")
+        return self._wire_id(next(self._ids))
+
+    def _expect_answer(self, wire_id: str, asking: Asking) -> None:
+        self._asking[wire_id] = asking
+        if asking.hub_id is not None:
+            self._asking_by_hub_id[asking.hub_id] = wire_id
+
+    def _send_cancel(self, word: hub.Cancel) -> None:
+        """UMQ cannot say it: the late answer will find nobody."""
+        wire_id = self._asking_by_hub_id.pop(word.id, None)
+        if wire_id is not None:
+            del self._asking[wire_id]
+
+    def _answered(self, wire_id: str) -> Asking | None:
+        """The request of ours that this answers; None if there is none (any more)."""
+        asking = self._asking.pop(wire_id, None)
+        if asking is not None and asking.hub_id is not None:
+            del self._asking_by_hub_id[asking.hub_id]
+        return asking
+
+    def _on_result(self, message: umq.Result, names: Names, _now: float) -> Words:
+        asking = self._answered(message.id)
+        if asking is None or asking.hub_id is None:
+            return NOTHING
+        if asking.word is hub.Discover:
+            return (self._read_description(asking.hub_id, message.payload),)
+        return (hub.Result(asking.hub_id, Text(message.payload), names),)
+
+    def _on_failure(self, message: umq.Error | umq.NotRun, _names: Names, _now: float) -> Words:
+        asking = self._answered(message.id)
+        if asking is None or asking.hub_id is None:
+            return NOTHING
+        if asking.topic is not None:
+            self._following.pop(asking.topic, None)
+        return (self._read_failure(asking.hub_id, message),)
+
+    # Topics: `_published` are those the peer follows, `_following` those that we follow.
+
+    def _on_update(self, message: umq.TopicUpdate, names: Names, _now: float) -> Words:
+        following = self._following.get(message.id)
+        if following is None:
+            self._say(umq.Unsubscribe(message.id))
+            return NOTHING
+        event = hub.Event(following.subscription, (), Text(message.payload), names)
+        return (builtins.unwrapped(event, self.STYLES) if following.envelope else event,)
+
+    def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
+        following = self._following.pop(message.id, None)
+        return NOTHING if following is None else (hub.TopicClosed(following.subscription),)
+
+    def _on_unsubscribe(self, message: umq.Unsubscribe, _names: Names, _now: float) -> Words:
+        if message.id not in self._published:
+            return NOTHING
+        self._end_topic(message.id)
+        return (hub.Unsubscribe(None, message.id),)
+
+    def _end_topic(self, topic: str) -> None:
+        self._published.remove(topic)
+        self._topic_ended(topic)
+
+    def _check_published(self, topic: str) -> None:
+        if topic not in self._published:
+            raise LocalProtocolError(f"the peer has no topic {topic}")
+
+    def _send_event(self, word: hub.Event) -> None:
+        self._check_published(word.subscription)
+        body = builtins.wrapped(word, self.STYLES) if word.envelope else word.body
+        self._say(umq.TopicUpdate(word.subscription, body.text(), len(word.attachments)), word.attachments)
+
+    def _send_topic_closed(self, word: hub.TopicClosed) -> None:
+        self._check_published(word.subscription)
+        self._say(umq.TopicClose(word.subscription))
+        self._published.remove(word.subscription)
+
+    def _follow(self, word: hub.Subscribe) -> str:
+        if any(each.subscription == word.subscription for each in self._following.values()):
+            raise LocalProtocolError(f"subscription {word.subscription} is open already")
+        return self._wire_id(next(self._ids))
+
+    def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
+        found = (topic for topic, each in self._following.items() if each.subscription == word.subscription)
+        topic = next(found, None)
+        if topic is None:
+            raise LocalProtocolError(f"no subscription {word.subscription} is open")
+        if word.id is None:
+            self._say(umq.Unsubscribe(topic))
+        else:
+            self._send_builtin(msgspec.structs.replace(word, subscription=topic))
+        del self._following[topic]
+
+    # Variables: ours are `local`, the peer's are `remote`.
+
+    def _on_set(self, message: umq.SetVariable, names: Names, _now: float) -> Words:
+        if message.name not in self.remote and len(self.remote) >= self._limits.max_variables:
+            raise RemoteProtocolError(Fault.TOO_LARGE, "too many variables", self.RULE_VARIABLES)
+        self.remote[message.name] = message.payload
+        return (hub.SetVariable(None, message.name, Text(message.payload), names),)
+
+    def _on_unset(self, message: umq.UnsetVariable, _names: Names, _now: float) -> Words:
+        known = self.remote.pop(message.name, None) is not None
+        return (hub.UnsetVariable(None, message.name),) if known else NOTHING
+
+    def _send_set(self, word: hub.SetVariable) -> None:
+        text = word.body.text()
+        if word.id is None:
+            self._say(umq.SetVariable(word.name, text, len(word.attachments)), word.attachments)
+        else:
+            self._send_builtin(word)
+        self.local[word.name] = text
+
+    def _send_unset(self, word: hub.UnsetVariable) -> None:
+        if word.id is None:
+            self._say(umq.UnsetVariable(word.name))
+        else:
+            self._send_builtin(word)
+        self.local.pop(word.name, None)
+
+    def _drop(self, _word: hub.Word) -> None:
+        """UMQ has no message for it, and nobody misses it."""
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        **UmqLink.RECEIVERS,
+        umq.Callback: _on_callback,
+        umq.Result: _on_result,
+        umq.Error: _on_failure,
+        umq.NotRun: _on_failure,
+        umq.TopicUpdate: _on_update,
+        umq.TopicClose: _on_topic_close,
+        umq.Unsubscribe: _on_unsubscribe,
+        umq.SetVariable: _on_set,
+        umq.UnsetVariable: _on_unset,
+    }
+
+    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
+        **UmqLink.SENDERS,
+        hub.Call: _send_call,
+        hub.Cancel: _send_cancel,
+        hub.Result: _send_result,
+        hub.Failure: _send_failure,
+        hub.Discover: _send_discover,
+        hub.Description: _send_description,
+        hub.Publish: _send_builtin,
+        hub.CloseTopic: _send_builtin,
+        hub.Register: _send_builtin,
+        hub.Unregister: _send_builtin,
+        hub.Subscribe: _send_builtin,
+        hub.Unsubscribe: _send_unsubscribe,
+        hub.Event: _send_event,
+        hub.TopicClosed: _send_topic_closed,
+        hub.SetVariable: _send_set,
+        hub.UnsetVariable: _send_unset,
+        hub.Accepted: _drop,
+        hub.Progress: _drop,
+        hub.Acknowledged: _drop,
+    }

@@ -1,0 +1,208 @@
+"""The lower half of a UMQ conversation: frames in and out, the handshake, and the attachments that follow messages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Final
+
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.model import messages as hub
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.messages import UmqMessage
+from fiveways.protocols.umq_family.states import State, Transitions, advance
+from fiveways.wire.attachments import Expected, Owed
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import NULL, Text
+
+Names = tuple[str, ...]
+Words = Sequence[hub.Word]
+Receiver = Callable[[Any, Any, Names, float], Words]
+Sender = Callable[[Any, Any], None]
+NOTHING: Final[tuple[hub.Word, ...]] = ()
+
+
+def _greeting(word: hub.Hello | hub.Welcome) -> str:
+    """A greeting without a body is an empty text, not the text `null`."""
+    return "" if word.body is NULL else word.body.text()
+
+
+class UmqLink(ABC):
+    """One UMQ peer and its frames; `UmqConversation` adds what they mean."""
+
+    VERSION: ClassVar[str]
+    TRANSITIONS: ClassVar[Transitions]
+    OWN_TRANSITIONS: ClassVar[Transitions]
+    FAULTS: ClassVar[Mapping[Fault, str]]
+    """`<code> <message>` for each fault; what exactly was wrong follows it."""
+    RULE_STATE: ClassVar[str]
+    """The rule that a message in the wrong state breaks."""
+    RULE_ATTACHMENTS: ClassVar[str]
+    """The rule that a binary frame out of turn breaks."""
+    RULE_VARIABLES: ClassVar[str]
+    """The rule that a bad or excessive variable breaks."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.peer = setup.peer
+        self.role = setup.role
+        self.error: RemoteProtocolError | None = None
+        self.closed = False
+        self._limits = setup.limits
+        self._state: Enum = State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW
+        self._outgoing: list[Packet] = []
+        self._expected = Expected(setup.limits.attachment_timeout)
+        self._owed: Owed[UmqMessage] = Owed()
+
+    # What a dialect must say.
+
+    @abstractmethod
+    def _decode(self, packet: Packet) -> UmqMessage: ...
+
+    @abstractmethod
+    def _encode(self, message: UmqMessage) -> Packet: ...
+
+    @abstractmethod
+    def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
+        """RemoteProtocolError if we do not speak it."""
+
+    @abstractmethod
+    def _parting(self, goodbye: hub.Goodbye) -> str:
+        """`<code> <message>` of a farewell."""
+
+    # What the runtime sees.
+
+    def receive(self, packet: Packet, now: float) -> Words:
+        """Take one frame of the peer."""
+        if self.closed:
+            return NOTHING
+        try:
+            message = self._decode(packet)
+            kind = type(message)
+            after = self.TRANSITIONS[self._state].get(kind)
+            self._state = after or advance(self.TRANSITIONS, self._state, message, self.RULE_STATE)
+            names = self._announce(message.count, now) if message.count else ()
+            words = self.RECEIVERS[kind](self, message, names, now)
+        except RemoteProtocolError as error:
+            self.error = error
+            self._end(f"{self.FAULTS[error.fault]}: {error}")
+            return NOTHING
+        if names and not any(getattr(word, "attachments", ()) for word in words):
+            self._expected.ignore(names)
+        return words
+
+    def send(self, word: hub.Word, now: float) -> None:
+        """Say a word to the peer."""
+        sender = self.SENDERS.get(type(word))
+        if sender is None:
+            raise LocalProtocolError(f"UMQ has no way to say {type(word).__name__}")
+        if self.closed:
+            raise LocalProtocolError("the conversation is over")
+        sender(self, word)
+
+    def outgoing(self) -> list[Packet]:
+        """Hand over the frames to be written."""
+        packets, self._outgoing = self._outgoing, []
+        return packets
+
+    @property
+    def awaited_attachment(self) -> str | None:
+        """The attachment that must go out next, if any is owed: the others wait for it."""
+        return self._owed.next
+
+    def deadline(self) -> float | None:
+        """When the next announced attachment is overdue."""
+        return None if self.closed else self._expected.deadline()
+
+    def wake(self, now: float) -> Words:
+        """Give up attachments that are overdue; their slots stay, so that the queue never shifts."""
+        return [hub.Attachment(name, error="timed out") for name in self._expected.expire(now)]
+
+    # Saying.
+
+    def _say(self, message: UmqMessage, attachments: Names = ()) -> None:
+        after = self.OWN_TRANSITIONS[self._state].get(type(message))
+        if after is None:
+            raise LocalProtocolError(f"{type(message).__name__} cannot be said in state '{self._state.value}'")
+        self._outgoing.append(self._encode(message))
+        self._state = after
+        if attachments:
+            self._owed.announce(attachments)
+
+    def _end(self, text: str) -> None:
+        self._outgoing.append(self._encode(umq.Fatal(text)))
+        self._state = State.CLOSED
+        self.closed = True
+
+    # The handshake.
+
+    def _on_hello(self, message: umq.Hello, names: Names, _now: float) -> Words:
+        self._check_version(message)
+        return (hub.Hello(Text(message.payload), names),)
+
+    def _on_welcome(self, message: umq.Welcome, names: Names, _now: float) -> Words:
+        self._check_version(message)
+        return (hub.Welcome(Text(message.payload), names),)
+
+    def _on_fatal(self, message: umq.Fatal, _names: Names, _now: float) -> Words:
+        self.closed = True
+        return (hub.Goodbye(message.text),)
+
+    def _send_hello(self, word: hub.Hello) -> None:
+        self._say(umq.Hello(self.VERSION, _greeting(word), len(word.attachments)), word.attachments)
+
+    def _send_welcome(self, word: hub.Welcome) -> None:
+        self._say(umq.Welcome(self.VERSION, _greeting(word), len(word.attachments)), word.attachments)
+
+    def _send_goodbye(self, word: hub.Goodbye) -> None:
+        self._end(self._parting(word))
+
+    # Attachments.
+
+    def _announce(self, number: int, now: float) -> Names:
+        limits = self._limits
+        if number > limits.max_attachments or len(self._expected) + number > limits.max_expected_attachments:
+            raise RemoteProtocolError(Fault.TOO_LARGE, f"{number} attachments are too many", self.RULE_ATTACHMENTS)
+        return self._expected.announce(number, now)
+
+    def _taken(self, now: float) -> str | None:
+        try:
+            return self._expected.take(now)
+        except LookupError:
+            text = "no attachment is expected"
+            raise RemoteProtocolError(Fault.STRAY_ATTACHMENT, text, self.RULE_ATTACHMENTS) from None
+
+    def _on_data(self, message: umq.Data, _names: Names, now: float) -> Words:
+        name = self._taken(now)
+        if name is None:
+            return NOTHING
+        if len(message.data) > self._limits.max_attachment:
+            return (hub.Attachment(name, error=f"larger than {self._limits.max_attachment} bytes"),)
+        return (hub.Attachment(name, message.data),)
+
+    def _on_attachment_error(self, message: umq.AttachmentError, _names: Names, now: float) -> Words:
+        name = self._taken(now)
+        return NOTHING if name is None else (hub.Attachment(name, error=message.text),)
+
+    def _send_attachment(self, word: hub.Attachment) -> None:
+        frame = umq.Data(word.data) if word.error is None else umq.AttachmentError(word.error)
+        try:
+            frames = self._owed.offer(word.name, frame)
+        except LookupError:
+            raise LocalProtocolError(f"no attachment {word.name} is owed") from None
+        for each in frames:
+            self._say(each)
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        umq.Hello: _on_hello,
+        umq.Welcome: _on_welcome,
+        umq.Fatal: _on_fatal,
+        umq.Data: _on_data,
+        umq.AttachmentError: _on_attachment_error,
+    }
+
+    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
+        hub.Hello: _send_hello,
+        hub.Welcome: _send_welcome,
+        hub.Goodbye: _send_goodbye,
+        hub.Attachment: _send_attachment,
+    }

@@ -1,0 +1,84 @@
+"""The states of a UMQ conversation: what either side may send in each, and where it leads."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.protocols.umq_family.messages import (
+    AttachmentError,
+    Callback,
+    Data,
+    Error,
+    Fatal,
+    Hello,
+    NotRun,
+    Result,
+    SetVariable,
+    TopicClose,
+    TopicUpdate,
+    UmqMessage,
+    UnsetVariable,
+    Unsubscribe,
+    Welcome,
+)
+
+
+class State(Enum):
+    """Where a conversation stands."""
+
+    NEW = "new"
+    """A client that has not said hello."""
+    AWAIT_HELLO = "await hello"
+    GREETED = "greeted"
+    """A server that has heard hello and not yet decided."""
+    AWAIT_WELCOME = "await welcome"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+Transitions = Mapping[Enum, Mapping[type, Enum]]
+Kinds = tuple[type[UmqMessage], ...]
+
+ATTACHMENTS: Final[Kinds] = (Data, AttachmentError)
+EXCHANGE: Final[Kinds] = (
+    *ATTACHMENTS,
+    *(Callback, Result, Error, NotRun),
+    *(TopicUpdate, TopicClose, Unsubscribe),
+    *(SetVariable, UnsetVariable),
+)
+
+
+_FATAL: Final[dict[type, Enum]] = {Fatal: State.CLOSED}
+
+
+def transitions(*requests: type[UmqMessage]) -> Transitions:
+    """What the peer may send in each state, given the dialect's own request messages."""
+    return {
+        State.NEW: _FATAL,
+        State.AWAIT_HELLO: {Hello: State.GREETED, **_FATAL},
+        State.GREETED: {**dict.fromkeys(ATTACHMENTS, State.GREETED), **_FATAL},
+        State.AWAIT_WELCOME: {Welcome: State.OPEN, **_FATAL},
+        State.OPEN: {**dict.fromkeys(EXCHANGE + requests, State.OPEN), **_FATAL},
+        State.CLOSED: {},
+    }
+
+
+def own_transitions(*requests: type[UmqMessage]) -> Transitions:
+    """What we may send in each state, and where it leads."""
+    return {
+        State.NEW: {Hello: State.AWAIT_WELCOME, **_FATAL},
+        State.AWAIT_HELLO: _FATAL,
+        State.GREETED: {Welcome: State.OPEN, **_FATAL},
+        State.AWAIT_WELCOME: {**dict.fromkeys(ATTACHMENTS, State.AWAIT_WELCOME), **_FATAL},
+        State.OPEN: {**dict.fromkeys(EXCHANGE + requests, State.OPEN), **_FATAL},
+        State.CLOSED: {},
+    }
+
+
+def advance(table: Transitions, state: Enum, message: UmqMessage, rule: str) -> Enum:
+    """The state after the peer's `message`; RemoteProtocolError if it may not come now."""
+    after = table[state].get(type(message))
+    if after is None:
+        raise RemoteProtocolError(Fault.UNEXPECTED, f"{type(message).__name__} in state '{state.value}'", rule)
+    return after

@@ -1,0 +1,96 @@
+"""Bytes as text that JSON carries without escapes: 13 or 14 bits in two characters, low bits first (RULES NQ-a12)."""
+
+import sys
+from struct import iter_unpack
+
+from fiveways.errors import Malformed
+
+ALPHABET = "".join(map(chr, range(ord("!"), ord("~")))).replace('"', "").replace("\\", "")
+
+_BASE = len(ALPHABET)
+_BITS_13 = (1 << 13) - 1
+_BITS_14 = (1 << 14) - 1
+# Two characters hold 8281 values, 89 more than 13 bits have: so many groups carry a 14th bit.
+_LAST_WIDE = _BASE**2 - (1 << 13) - 1
+
+_PAIRS = [ALPHABET[group % _BASE] + ALPHABET[group // _BASE] for group in range(_BASE**2)]
+_ALPHABET_BYTES = ALPHABET.encode()
+
+
+def encode(data: bytes) -> str:
+    """Return the text of these bytes."""
+    pairs: list[str] = []
+    append, pair_of, last_wide = pairs.append, _PAIRS, _LAST_WIDE  # local names: this loop is all the time there is
+    odd = len(data) % 2
+    bits = count = 0
+    # Two bytes and what is left of the last group fit the 30 bits that Python's small integers calculate with.
+    for (word,) in iter_unpack("<H", memoryview(data)[: len(data) - odd]):
+        bits |= word << count
+        count += 16
+        while count > 13:
+            group = bits & 0x1FFF
+            if group > last_wide:
+                bits >>= 13
+                count -= 13
+            else:
+                group = bits & 0x3FFF
+                bits >>= 14
+                count -= 14
+            append(pair_of[group])
+    if odd:
+        bits |= data[-1] << count
+        count += 8
+    append(_spell(bits, count))
+    return "".join(pairs)
+
+
+def decode(text: str) -> bytes:
+    """Return the bytes of this text; Malformed for any text that `encode` would not write."""
+    try:
+        raw = text.encode("ascii")
+    except UnicodeEncodeError as exc:
+        raise Malformed("not base91: foreign character") from exc
+    if raw.translate(None, _ALPHABET_BYTES):
+        raise Malformed("not base91: foreign character")
+    if not raw:
+        return b""
+    end = (len(raw) - 1) // 2 * 2
+    groups = memoryview(raw)[:end].cast("H")
+    bits = "".join(map(_BITS_OF_PAIR.__getitem__, groups[::-1]))
+    bits = _bits_of_end(text[end:], len(bits)) + bits
+    return int(bits, 2).to_bytes(len(bits) // 8, "little")
+
+
+def _spell(bits: int, count: int) -> str:
+    """Return the text of the last bits, fewer than 22."""
+    text = ""
+    if count > 13:
+        wide = bits & _BITS_13 <= _LAST_WIDE
+        text = _PAIRS[bits & (_BITS_14 if wide else _BITS_13)]
+        bits >>= 13 + wide
+        count -= 13 + wide
+    if count > 7 or bits >= _BASE:
+        return text + _PAIRS[bits]
+    return text + ALPHABET[bits] if count else text
+
+
+def _bits_of_end(text: str, count: int) -> str:
+    """Return the bits, high first, that the last one or two characters add to the `count` bits before them."""
+    bits = sum(ALPHABET.index(char) * _BASE**place for place, char in enumerate(text))
+    to_whole_byte = -count % 8
+    for width in (to_whole_byte, to_whole_byte + 8):
+        if bits >> width == 0 and _spell(bits, width) == text:
+            return f"{bits:0{width}b}"
+    raise Malformed("not base91: does not encode back to itself")
+
+
+def _table_of_bits() -> list[str]:
+    """For each pair of characters, read as one number of 16 bits, the bits that it stands for, high first."""
+    table = [""] * (1 << 16)
+    for group, pair in enumerate(_PAIRS):
+        width = 13 if _LAST_WIDE < group <= _BITS_13 else 14
+        table[int.from_bytes(pair.encode(), sys.byteorder)] = f"{group:0{width}b}"
+    return table
+
+
+_BITS_OF_PAIR = _table_of_bits()

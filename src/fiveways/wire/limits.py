@@ -1,0 +1,31 @@
+"""Every bound on what a peer may make us hold, in one place."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes, times in seconds. What exceeds a bound is refused in the peer's own protocol."""
+
+    max_text: int = 1 << 20
+    """A text frame, or a binary frame that carries a message (CBOR, protobuf)."""
+    max_attachment: int = 1 << 28
+    max_attachments: int = 1024
+    """Binary frames that one message may announce."""
+    max_expected_attachments: int = 4096
+    """Binary frames that one peer may have announced and not yet sent."""
+    max_name: int = 255
+    """Method names, topics, variable names."""
+    max_id: int = 255
+    """Identifiers that a peer chooses."""
+    max_depth: int = 128
+    """Nesting of arrays and maps in a body."""
+    max_pending: int = 4096
+    """Calls of one peer that are not answered yet, in each direction."""
+    max_subscriptions: int = 4096
+    max_variables: int = 256
+    max_batch: int = 1024
+    """Messages in one NQ batch."""
+    max_stream: int = 1 << 20
+    """Parts of one stream."""
+    attachment_timeout: float = 30.0

@@ -1,0 +1,254 @@
+"""Bodies that keep the bytes they came in as long as they can.
+
+A value is None, bool, int, float, str, bytes, list or a dict with str keys. JSON lacks some of these: there bytes are
+the marker `{"$base64": "..."}` (in NQ `{"$base91": "..."}`), NaN and the infinities are `{"$number": "NaN"}` and so on,
+and a real map that looks like a marker has one `$` more.
+"""
+
+import math
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+
+import msgspec
+
+from fiveways.errors import Malformed, Unrepresentable
+from fiveways.wire import base91, cbor, jsontext
+
+_MARKER = re.compile(r"\$+(?:base64|base91|number)")
+_DOLLAR, _BACKSLASH = b"$\\"
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """One body; each subclass is an encoding that it came in, each method but `value` one that it may go out in.
+
+    Raises:
+        Malformed: a marker came in with a content that it cannot have.
+        Unrepresentable: the encoding asked for cannot hold the value.
+    """
+
+    def value(self) -> object:
+        """Return the value itself."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """Return UMQ text: JSON, but a string that is not JSON itself goes without quotes."""
+        value = self.value()
+        return _string_text(value) if isinstance(value, str) else self.json().decode()
+
+    def json(self) -> bytes:
+        """Return JSON with bytes as base64."""
+        return _write_json(self.value(), _as_base64)
+
+    def nq(self) -> bytes:
+        """Return JSON with bytes as base91."""
+        return _write_json(self.value(), _as_base91)
+
+    def cbor(self) -> bytes:
+        """Return CBOR."""
+        return cbor.write(self.value())
+
+    def binary(self) -> bytes:
+        """Return what goes to MQTT where there is no schema: bytes as they are, nothing for null."""
+        value = self.value()
+        if value is None:
+            return b""
+        if isinstance(value, bytes):
+            return value
+        raise Unrepresentable(f"{type(value).__name__} without a schema to write it in")
+
+
+class Text(Payload, frozen=True, gc=False):
+    """UMQ text: the value that it spells where it is JSON, else a string."""
+
+    raw: str
+
+    def value(self) -> object:
+        """Return what the JSON says, or the string."""
+        raw = jsontext.from_text(self.raw)
+        return self.raw if raw is None else _parse_json(raw)
+
+    def text(self) -> str:
+        """Return the text untouched."""
+        return self.raw
+
+    def json(self) -> bytes:
+        """Return the JSON untouched, or the string quoted."""
+        raw = jsontext.from_text(self.raw)
+        return jsontext.write(self.raw) if raw is None else raw
+
+    def nq(self) -> bytes:
+        """Return the JSON untouched, or the string quoted: NQ reads base64 too."""
+        return self.json()
+
+
+class Json(Payload, frozen=True, gc=False):
+    """JSON that its maker has found well-formed."""
+
+    raw: bytes
+
+    def value(self) -> object:
+        """Return what the JSON says."""
+        return _parse_json(self.raw)
+
+    def text(self) -> str:
+        """Return the JSON without blanks, a string without quotes where that can be told from JSON."""
+        raw = self.raw
+        if not raw.startswith(b'"'):
+            return jsontext.compact(raw).decode()
+        content = jsontext.parse(raw)
+        return str(content) if jsontext.from_text(str(content)) is None else raw.decode()
+
+    def json(self) -> bytes:
+        """Return the JSON untouched."""
+        return self.raw
+
+    def nq(self) -> bytes:
+        """Return the JSON untouched: NQ reads base64 too."""
+        return self.raw
+
+
+class Cbor(Payload, frozen=True, gc=False):
+    """CBOR that its maker has found well-formed."""
+
+    raw: bytes
+
+    def value(self) -> object:
+        """Return what the CBOR says, brought down to the values of this module."""
+        return cbor.parse(self.raw)
+
+    def cbor(self) -> bytes:
+        """Return the CBOR untouched."""
+        return self.raw
+
+
+class Binary(Payload, frozen=True, gc=False):
+    """Bytes of which nothing is known, from MQTT without a schema."""
+
+    data: bytes
+
+    def value(self) -> object:
+        """Return the bytes."""
+        return self.data
+
+
+class Value(Payload, frozen=True, gc=False):
+    """A value made in this process."""
+
+    native: object
+
+    def value(self) -> object:
+        """Return the value as it was given."""
+        return self.native
+
+
+NULL = Value(None)
+
+
+def _string_text(string: str) -> str:
+    try:
+        string.encode()
+    except UnicodeEncodeError as exc:
+        raise Unrepresentable("lone surrogate in a string") from exc
+    return string if jsontext.from_text(string) is None else jsontext.write(string).decode()
+
+
+def _parse_json(raw: bytes) -> object:
+    value = jsontext.parse(raw)
+    return _from_markers(value) if _may_hold_markers(raw) else value
+
+
+def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes:
+    try:
+        raw = jsontext.write(value)
+    except Unrepresentable:
+        pass
+    else:
+        if not _may_hold_markers(raw):
+            return raw
+    return jsontext.write(_to_markers(value, bytes_marker, jsontext.MAX_DEPTH))
+
+
+def _may_hold_markers(raw: bytes) -> bool:
+    """Spare most bodies the walk. The `$` of a marker may be spelled as an escape."""
+    return (_DOLLAR in raw and raw.find(b'"$') >= 0) or (_BACKSLASH in raw and raw.find(b'"\\u0024') >= 0)
+
+
+def _as_base64(data: bytes) -> object:
+    return {"$base64": b64encode(data).decode()}
+
+
+def _as_base91(data: bytes) -> object:
+    return {"$base91": base91.encode(data)}
+
+
+def _to_markers(value: object, bytes_marker: Callable[[bytes], object], room: int) -> object:
+    """Replace what JSON lacks by markers, and tell real maps from them by one more `$`."""
+    if room < 0:
+        raise Unrepresentable(f"nested deeper than {jsontext.MAX_DEPTH}")
+    match value:
+        case bytes():
+            return bytes_marker(value)
+        case float() if not math.isfinite(value):
+            return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+        case dict():
+            escape = "$" if _only_marker_key(value) else ""
+            # A key that is no string is left for jsontext to refuse.
+            return {
+                escape + key if escape else key: _to_markers(item, bytes_marker, room - 1)
+                for key, item in value.items()
+            }
+        case list() | tuple():
+            return [_to_markers(item, bytes_marker, room - 1) for item in value]
+        case _:
+            return value
+
+
+def _from_markers(value: object) -> object:
+    """Replace markers by what they stand for, and take one `$` from maps that only look like them."""
+    if isinstance(value, list):
+        return [_from_markers(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    key = _only_marker_key(value)
+    if not key:
+        return {key: _from_markers(item) for key, item in value.items()}
+    content = value[key]
+    if key.startswith("$$"):
+        return {key[1:]: _from_markers(content)}
+    if not isinstance(content, str):
+        raise Malformed(f"{key} without a string")
+    return _FROM_MARKER[key](content)
+
+
+def _only_marker_key(mapping: dict[object, object]) -> str:
+    """Return the key of a map that has no other and could be taken for a marker, else the empty string."""
+    if len(mapping) != 1:
+        return ""
+    (key,) = mapping
+    return key if isinstance(key, str) and _MARKER.fullmatch(key) else ""
+
+
+def _from_base64(content: str) -> bytes:
+    try:
+        data = b64decode(content, validate=True)
+    except ValueError as exc:
+        raise Malformed(f"$base64: {exc}") from exc
+    # Python ignores the bits beyond the last byte; two spellings of the same bytes would be two different messages.
+    if b64encode(data).decode() != content:
+        raise Malformed("$base64 does not encode back to itself")
+    return data
+
+
+def _from_number(content: str) -> float:
+    if content not in _NUMBERS:
+        raise Malformed("$number is none of NaN, Infinity, -Infinity")
+    return _NUMBERS[content]
+
+
+_FROM_MARKER: dict[str, Callable[[str], object]] = {
+    "$base64": _from_base64,
+    "$base91": base91.decode,
+    "$number": _from_number,
+}

@@ -1,0 +1,76 @@
+"""Base 36 as UMQ spells it, and none of what int(text, 36) takes besides."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.errors import Malformed, Unrepresentable
+from fiveways.wire import base36
+
+U64 = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("", 0), ("0", 0), ("00", 0), ("9", 9), ("A", 10), ("Z", 35), ("10", 36), ("ZZ", 1295), ("100", 1296),
+        ("007", 7),
+        ("3W5E11264SGSF", U64), ("0" * 14, 0), ("0" * 5000 + "Z", 35), ("0003W5E11264SGSF", U64),
+    ],
+)  # fmt: skip
+def test_parse(text: str, number: int) -> None:
+    assert base36.parse(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a", "aB", "1a", "-1", "+1", " 1", "1 ", "1\n", "\t1", "1_0", "0x1", "1.0", "١", "１", "²", "Ⅷ", "É", "ß",
+        "A\x00", "\ud800", "-",
+        "3W5E11264SGSG", "ZZZZZZZZZZZZZ", "10000000000000", "Z" * 100_000,
+    ],
+)  # fmt: skip
+def test_parse_refuses(text: str) -> None:
+    with pytest.raises(Malformed):
+        base36.parse(text)
+
+
+def test_maximum_is_the_last_number_taken() -> None:
+    assert base36.parse("ZZ", 1295) == 1295
+    with pytest.raises(Malformed):
+        base36.parse("100", 1295)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (35, "Z"), (36, "10"), (1295, "ZZ"), (1296, "100"), (U64, "3W5E11264SGSF")]
+)
+def test_write(number: int, text: str) -> None:
+    assert base36.write(number) == text
+
+
+def test_write_refuses_numbers_below_zero() -> None:
+    with pytest.raises(Unrepresentable):
+        base36.write(-1)
+
+
+@given(number=st.integers(0, U64) | st.integers(0, 50_000))
+def test_what_is_written_reads_back(number: int) -> None:
+    text = base36.write(number)
+    assert base36.parse(text) == number
+    assert text == "0" or not text.startswith("0")
+
+
+@given(number=st.integers(0, 2**500))
+def test_other_maxima_hold(number: int) -> None:
+    assert base36.parse(base36.write(number), number) == number
+    with pytest.raises(Malformed):
+        base36.parse(base36.write(number + 1), number)
+
+
+@given(text=st.text(max_size=8))
+def test_garbage_is_a_number_or_malformed(text: str) -> None:
+    try:
+        number = base36.parse(text)
+    except Malformed:
+        return
+    assert base36.write(number) == text.lstrip("0") or number == 0
