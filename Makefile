@@ -2,6 +2,7 @@
 PYTHON ?= python3
 WORKERS ?= auto
 SECONDS ?= 60
+INPUTS ?= 0
 PROTOCOL ?=
 
 READY := .venv/.ready
@@ -35,10 +36,10 @@ unit: $(READY) ## all tests; WORKERS=0 runs them in one process
 coverage: $(READY) ## all tests, and the lines and branches they missed
 	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
 
-fuzz: $(READY) ## throw garbage for SECONDS=60 at PROTOCOL=name, or at all in turn
-	$(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) $(PROTOCOL)
+fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
+	PYTHONPATH=src $(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) --inputs $(INPUTS) $(PROTOCOL)
 
-bench-codecs: $(READY) ## messages per second, decoding and encoding, for each protocol
+bench-codecs: $(READY) ## what decoding, encoding and routing a call costs in each protocol, beside msgspec
 	.venv/bin/python benchmarks/bench_codecs.py
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto

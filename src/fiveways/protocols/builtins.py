@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fiveways.errors import FivewaysError
+from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.model.messages import (
     CloseTopic,
     Description,
@@ -26,7 +26,7 @@ from fiveways.model.messages import (
     Unsubscribe,
     Word,
 )
-from fiveways.model.names import BadName, NameStyle, fold_offer
+from fiveways.model.names import BadName, NameStyle, fold_offer, spell_prefix
 from fiveways.model.names import spell as spell_name
 from fiveways.model.topics import BadTopic, TopicStyle, parse, parse_pattern, spell, spell_pattern
 from fiveways.wire import jsontext
@@ -117,7 +117,7 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
     fields, make = reader
     try:
         return make(call_id, Arguments(body, fields), styles, attachments)
-    except (BadName, BadTopic) as exc:
+    except (BadName, BadTopic, Unrepresentable) as exc:
         raise BadArguments(str(exc)) from exc
 
 
@@ -230,7 +230,15 @@ def _true(**options: str | bool) -> dict[str, object]:
 def _offered(word: Register | Unregister, styles: Styles) -> str:
     if word.spelling:
         return word.spelling
-    return spell_name(word.method, styles.names) + (styles.names.writes if word.route else "")
+    return spell_prefix(word.method, styles.names) if word.route else spell_name(word.method, styles.names)
+
+
+def _value(body: Payload) -> object:
+    """The value of a body that a peer sent, None where it has none."""
+    try:
+        return body.value()
+    except Unrepresentable:
+        return None
 
 
 def described(word: Description) -> Payload:
@@ -242,7 +250,7 @@ def described(word: Description) -> Payload:
 
 def read_description(call_id: str, body: Payload) -> Description | None:
     """The answer to `hub.discover` read back; None if it is something else."""
-    match body.value():
+    match _value(body):
         case {"doc": str(doc)}:
             return Description(call_id, doc=doc)
         case {"methods": list(methods), "routes": list(routes)}:
@@ -260,7 +268,7 @@ def wrapped(event: Event, styles: Styles) -> Payload:
 
 def unwrapped(event: Event, styles: Styles) -> Event:
     """The event that came in an envelope; what is no envelope stays as it is."""
-    match event.body.value():
+    match _value(event.body):
         case {"topic": str(written), "data": data, **rest}:
             missed = rest.get("missed")
             try:

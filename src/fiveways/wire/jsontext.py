@@ -37,7 +37,7 @@ _LONG_EXPONENT = b"0e000"
 _LONG_NUMBER = b"0" * 200
 
 _OPENING_AND_CLOSING = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+_NO_BRACKETS_OR_QUOTES = bytes(set(range(256)) - set(b'[{]}"'))
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ARRAYS = (list, tuple)
@@ -98,8 +98,8 @@ def check_trusted(raw: bytes, max_depth: int = MAX_DEPTH) -> None:
     The bytes must be one value, without blanks around it, that msgspec has skipped inside a frame of valid UTF-8.
     """
     alike = raw.translate(_ALIKE)
-    # find, as `in` is twice as slow on bytes
-    if alike.find(_LONG_EXPONENT) >= 0 or (len(raw) > len(_LONG_NUMBER) and alike.find(_LONG_NUMBER) >= 0):
+    # Of all ways to look into bytes, this one costs the least per call; `in` takes three times as long.
+    if alike.rpartition(_LONG_EXPONENT)[1] or (len(raw) > 200 and alike.find(_LONG_NUMBER) >= 0):
         _check_numbers(raw)
     if len(raw) > 2 * max_depth:
         _check_depth(raw, max_depth)
@@ -146,18 +146,23 @@ def _check_depth(raw: bytes, max_depth: int) -> None:
 
 
 def _depth(raw: bytes) -> int:
-    steps = _without_strings(raw).translate(_OPENING_AND_CLOSING, _NO_BRACKETS)
+    outline = _without_escapes(raw).translate(_OPENING_AND_CLOSING, _NO_BRACKETS_OR_QUOTES)
+    # Two quotes side by side end a string and begin one: without them, what was in a string still is.
+    steps = _without_strings(outline.replace(b'""', b""))
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
+def _without_escapes(raw: bytes) -> bytes:
+    """Drop escaped quotes, so that each quote left begins or ends a string."""
+    return raw.replace(b"\\\\", b"").replace(b'\\"', b"") if _BACKSLASH in raw else raw
+
+
 def _without_strings(raw: bytes) -> bytes:
-    if _BACKSLASH in raw:
-        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(raw.split(b'"')[::2])
 
 
 def _check_numbers(raw: bytes) -> None:
-    for number in _NUMBER.findall(_without_strings(raw)):
+    for number in _NUMBER.findall(_without_strings(_without_escapes(raw))):
         digits = number.lstrip(b"-")
         if digits.isdigit():
             if len(digits) > MAX_DIGITS:

@@ -24,8 +24,8 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     """One body; each subclass is an encoding that it came in, each method but `value` one that it may go out in.
 
     Raises:
-        Malformed: a marker came in with a content that it cannot have.
-        Unrepresentable: the encoding asked for cannot hold the value.
+        Unrepresentable: the encoding asked for cannot hold the value, or the body is well-formed but has no value: a
+            marker with a content that it cannot have, a CBOR map with two equal keys.
     """
 
     def value(self) -> object:
@@ -67,7 +67,7 @@ class Text(Payload, frozen=True, gc=False):
     def value(self) -> object:
         """Return what the JSON says, or the string."""
         raw = jsontext.from_text(self.raw)
-        return self.raw if raw is None else _parse_json(raw)
+        return self.raw if raw is None else _understood(_parse_json, raw)
 
     def text(self) -> str:
         """Return the text untouched."""
@@ -90,7 +90,7 @@ class Json(Payload, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return what the JSON says."""
-        return _parse_json(self.raw)
+        return _understood(_parse_json, self.raw)
 
     def text(self) -> str:
         """Return the JSON without blanks, a string without quotes where that can be told from JSON."""
@@ -116,7 +116,7 @@ class Cbor(Payload, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return what the CBOR says, brought down to the values of this module."""
-        return cbor.parse(self.raw)
+        return _understood(cbor.parse, self.raw)
 
     def cbor(self) -> bytes:
         """Return the CBOR untouched."""
@@ -152,6 +152,13 @@ def _string_text(string: str) -> str:
     except UnicodeEncodeError as exc:
         raise Unrepresentable("lone surrogate in a string") from exc
     return string if jsontext.from_text(string) is None else jsontext.write(string).decode()
+
+
+def _understood(parse: Callable[[bytes], object], raw: bytes) -> object:
+    try:
+        return parse(raw)
+    except Malformed as exc:
+        raise Unrepresentable(f"the body has no value: {exc}") from exc
 
 
 def _parse_json(raw: bytes) -> object:

@@ -92,7 +92,7 @@ JSON = [
     b'"1e999"', b'{"1e999":"' + b"9" * 5000 + b'"}', b'"' + b"[" * 300 + b'"', b'["\\"[",' + b'"{",' * 200 + b"1]",
     b"[]", b"{}", b"[ 1 ,\t2\r\n]", b'{ "a" : 1 }', b'{"a":1,"a":2}', b'{"":[[],{}]}', b"[" + b"[]," * 500 + b"[]]",
     b"[" * 128 + b"]" * 128, b'{"a":' * 128 + b"1" + b"}" * 128, b'[{"]":' * 64 + b"1" + b"}]" * 64,
-    b'"NaN"', b'"' + b"a" * 5000 + b'"',
+    b'["[","{","\\\\","]\\\\\\"[",' + b'"[[",[],' * 200 + b'"","["]', b'"NaN"', b'"' + b"a" * 5000 + b'"',
 ]  # fmt: skip
 
 NOT_JSON = [
@@ -117,6 +117,7 @@ NOT_JSON = [
     b'{"a":}',
     b'{"a":1,}', b'{"a" 1}', b'{"a":1 "b":2}', b"{,}", b"[1]//", b"/**/1", b"[1]\x0b",
     b"[" * 129 + b"]" * 129, b'{"a":' * 129 + b"1" + b"}" * 129, b"[" + b"[]," * 200 + b"[" * 128 + b"]" * 129,
+    b'["]","\\\\","]]",' + b"[" * 128 + b"]" * 129,
     b"[" * 5000 + b"]" * 5000, b"[" * 100_000, b'{"a":' * 100_000,
 ]  # fmt: skip
 
@@ -177,6 +178,16 @@ def test_parse_and_check_agree_with_the_reference(raw: bytes) -> None:
 @given(raw=damaged_json(), max_depth=st.integers(0, 5))
 def test_parse_and_check_agree_with_the_reference_on_depth(raw: bytes, max_depth: int) -> None:
     assert_all_agree(raw, max_depth)
+
+
+@given(
+    pieces=st.lists(st.sampled_from(["[", "]", "{", '"', "\\", "x", '""', '"]"']), max_size=8),
+    depth=st.integers(120, 135),
+)
+def test_brackets_in_strings_do_not_count(pieces: list[str], depth: int) -> None:
+    strings_only = json.dumps([piece for piece in pieces for _ in range(40)], separators=(",", ":")).encode()
+    raw = b"[" * depth + strings_only + b"]" * depth
+    assert (assert_all_agree(raw) == "refused") == (depth + 1 > MAX_DEPTH)
 
 
 @given(

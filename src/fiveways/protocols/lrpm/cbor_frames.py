@@ -1,22 +1,23 @@
 """Packet <-> Frame in CBOR: one array in a binary frame. The body is stepped over, not built."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
 
 from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
-    APPLICATION,
     NO_META,
     NO_NAMES,
     SHAPES,
     Encoding,
     Field,
     Frame,
+    Kind,
     Meta,
     Names,
-    check_bounds,
     kind_number,
     malformed,
     read_kind,
+    refuse_packet,
 )
 from fiveways.wire.cbor import head, parse, skip, text_item, uint_item, write
 from fiveways.wire.limits import Limits
@@ -24,25 +25,212 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Cbor, Payload
 
 _UINT, _TEXT, _ARRAY, _MAP = 0, 3, 4, 5
-_BREAK: Final = 0xFF
-_NO_ITEMS: Final = 0xA0
-_EMPTY: Final = b"\xa0"
-_ID, _URI, _BODY, _META = Field.ID, Field.URI, Field.BODY, Field.META
+_UINT_8, _UINT_16 = 0x18, 0x19
+_CALL, _RESULT = int(Kind.CALL), int(Kind.RESULT)
+_ARRAYS: Final = _ARRAY << 5
+_TEXTS: Final = _TEXT << 5
+_LONGER_TEXTS: Final = _TEXTS + 24
+_LONGER_ARRAYS: Final = _ARRAYS + 24
+_EMPTY, _NULL, _BREAK = 0xA0, 0xF6, 0xFF
 
 
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
     """Take a binary packet apart; RemoteProtocolError whatever is wrong with it."""
-    raw = check_bounds(packet, limits, is_text=False)
+    raw = packet.payload
+    if packet.is_text or len(raw) > limits.max_text:
+        refuse_packet(packet, "CBOR")
     try:
-        count, at = _open(raw)
-        kind, at = _kind(raw, at)
-        number = kind if type(kind) is int and kind in SHAPES else kind_number(kind, names)
-        if number in APPLICATION:
-            fields, at = _all(raw, at, count - 1, limits)
-        else:
-            fields, at = _known(raw, at, count - 1, number, limits, names)
-        if at != len(raw) and not (raw[0] == _OPEN_ARRAY and at + 1 == len(raw)):
-            raise malformed("bytes behind the array", "LRPM-13")
+        return _parse(raw, limits, names)
     except Malformed as exc:
         raise malformed(str(exc), "LRPM-13") from None
-    return number, fields
+    except IndexError:
+        raise malformed("CBOR ends inside the array", "LRPM-13") from None
+
+
+def _parse(raw: bytes, limits: Limits, names: Names) -> Frame:
+    code = raw[0]
+    count, at, end = (code - _ARRAYS, 1, len(raw)) if _ARRAYS < code < _LONGER_ARRAYS else _open(raw, limits)
+    kind: Any
+    kind, at = (raw[at + 1], at + 2) if raw[at] == _UINT_8 else _kind(raw, at, limits)
+    readers = _READERS.get(kind)
+    if readers is None:
+        kind = kind_number(kind, names)
+        readers = _READERS.get(kind) or (_body,) * (count - 1)
+    surplus = count - 1 - len(readers)
+    fields: list[Any] = []
+    for read in readers if surplus >= 0 else readers[:surplus]:
+        field, at = read(raw, at, limits)
+        fields.append(field)
+    if surplus:
+        at = _even_out(raw, at, fields, surplus, limits)
+    if at != end:
+        raise malformed("bytes behind the array", "LRPM-13")
+    return kind, fields
+
+
+def _open(raw: bytes, limits: Limits) -> tuple[int, int, int]:
+    """Step into an array: how many items it has, where the first begins, and where the last must end."""
+    major, count, at = head(raw, 0)
+    if major != _ARRAY:
+        raise malformed("a frame that is no array", "LRPM-13")
+    if count == 0:
+        raise malformed("an empty array", "LRPM-13")
+    if count > len(raw):
+        raise IndexError
+    if count > 0:
+        return count, at, len(raw)
+    count, end = 0, at
+    while raw[end] != _BREAK:
+        end = skip(raw, end, limits.max_depth)
+        count += 1
+    if end + 1 != len(raw) or not count:
+        raise malformed("bytes behind the array" if count else "an empty array", "LRPM-13")
+    return count, at, end
+
+
+def _even_out(raw: bytes, at: int, fields: list[Any], surplus: int, limits: Limits) -> int:
+    """LRPM-a08: the meta may be absent, and what stands behind it is ignored, though it must be CBOR."""
+    if surplus == -1:
+        fields.append(NO_META)
+    elif surplus < 0:
+        raise malformed(f"only {len(fields)} fields", "LRPM-11")
+    for _ in range(surplus):
+        at = skip(raw, at, limits.max_depth)
+    return at
+
+
+def _id(raw: bytes, at: int, _limits: Limits) -> tuple[int, int]:
+    if raw[at] == _UINT_16:  # our own ids, and those of most others
+        return raw[at + 1] << 8 | raw[at + 2], at + 3
+    major, number, at = head(raw, at)
+    if major != _UINT:
+        raise malformed("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+    return number, at
+
+
+def _uri(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
+    code = raw[at]
+    end = at + 1 + code - _TEXTS
+    if _TEXTS <= code < _LONGER_TEXTS and end <= len(raw):
+        return _utf8(raw[at + 1 : end]), end
+    if code >> 5 != _TEXT:
+        raise malformed("a uri that is no string", "LRPM-03")
+    return _long_text(raw, at, limits)
+
+
+def _utf8(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as exc:
+        raise malformed(f"CBOR text is not UTF-8: {exc.reason}", "LRPM-a01") from None
+
+
+def _long_text(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
+    """Read a text that is long, in chunks, or cut off."""
+    end = skip(raw, at, limits.max_depth)
+    return str(parse(raw[at:end])), end
+
+
+def _kind(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
+    major, number, end = head(raw, at)
+    if major == _UINT:
+        return number, end
+    return _uri(raw, at, limits) if major == _TEXT else (None, at)
+
+
+def _request_kind(raw: bytes, at: int, limits: Limits) -> tuple[int, int]:
+    written, at = _kind(raw, at, limits)
+    return read_kind(written, NO_NAMES), at
+
+
+def _body(raw: bytes, at: int, limits: Limits) -> tuple[Cbor, int]:
+    end = skip(raw, at, limits.max_depth)
+    return Cbor(raw[at:end]), end
+
+
+def _meta(raw: bytes, at: int, limits: Limits) -> tuple[Meta, int]:
+    code = raw[at]
+    if code == _EMPTY:
+        return NO_META, at + 1
+    end = skip(raw, at, limits.max_depth)
+    if code == _NULL:
+        raise malformed("null for meta", "LRPM-a08")
+    major, pairs, item = head(raw, at)
+    if major != _MAP:
+        raise malformed("a meta that is no map", "LRPM-08")
+    while pairs and raw[item] != _BREAK:
+        if head(raw, item)[0] != _TEXT:
+            raise malformed("a key in meta that is no string", "LRPM-13")
+        item = skip(raw, skip(raw, item))
+        pairs -= 1
+    return cast(Meta, parse(raw[at:end])), end
+
+
+_Reader: TypeAlias = Callable[[bytes, int, Limits], tuple[Any, int]]
+_READ: Final[dict[Field, _Reader]] = {
+    Field.ID: _id,
+    Field.URI: _uri,
+    Field.KIND: _request_kind,
+    Field.BODY: _body,
+    Field.META: _meta,
+}
+_READERS: Final[dict[Any, tuple[_Reader, ...]]] = {
+    int(kind): tuple(_READ[field] for field in shape) for kind, shape in SHAPES.items()
+}
+
+
+def serialize_frame(frame: Frame) -> Packet:
+    """Write a frame with its kind as a number (LRPM-a07) and always with its meta (LRPM-a08)."""
+    kind, fields = frame
+    # As in JSON, the two kinds that most messages are of are written in one go.
+    if kind == _CALL:
+        number, uri, body, meta = fields
+        return Packet(_CALL_START + uint_item(number) + text_item(uri) + body.cbor() + _write_meta(meta), False)
+    if kind == _RESULT:
+        number, body, meta = fields
+        return Packet(_RESULT_START + uint_item(number) + body.cbor() + _write_meta(meta), False)
+    plan = _WRITERS.get(kind)
+    start, writers = plan or (_start(kind, len(fields)), (_write_body,) * len(fields))
+    parts = [start]
+    for write_field, field in zip(writers, fields, strict=True):
+        parts.append(write_field(field))
+    return Packet(b"".join(parts), is_text=False)
+
+
+def _start(kind: int, fields: int) -> bytes:
+    """Give the head of the array, and the kind."""
+    size = bytearray(uint_item(1 + fields))
+    size[0] |= _ARRAYS
+    return bytes(size) + uint_item(kind)
+
+
+def _write_body(body: Payload) -> bytes:
+    return body.cbor()
+
+
+def _write_meta(meta: Meta) -> bytes:
+    return write(meta) if meta else b"\xa0"
+
+
+_WRITE: Final[dict[Field, Callable[[Any], bytes]]] = {
+    Field.ID: uint_item,
+    Field.URI: text_item,
+    Field.KIND: uint_item,
+    Field.BODY: _write_body,
+    Field.META: _write_meta,
+}
+_WRITERS: Final = {
+    int(kind): (_start(kind, len(shape)), tuple(_WRITE[field] for field in shape)) for kind, shape in SHAPES.items()
+}
+
+
+_CALL_START, _RESULT_START = _WRITERS[_CALL][0], _WRITERS[_RESULT][0]
+
+
+def _read_attachment(item: object) -> bytes:
+    if not isinstance(item, bytes):
+        raise ValueError("not a byte string")  # noqa: TRY004  as the other encoding does
+    return item
+
+
+CBOR: Final = Encoding("CBOR", parse_frame, serialize_frame, lambda data: data, _read_attachment)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.wire.limits import Limits
@@ -74,7 +74,7 @@ NO_META: Final[Meta] = {}
 Names: TypeAlias = Mapping[str, int]
 NO_NAMES: Final[Names] = {}
 
-Frame: TypeAlias = tuple[int, Sequence[object]]
+Frame: TypeAlias = tuple[int, Sequence[Any]]
 """The kind and the fields: int for ID and KIND, str for URI, Payload for BODY, Meta for META.
 
 A plain tuple, for one is made per message. The fields of an application's kind are all Payloads.
@@ -95,17 +95,12 @@ class Encoding:
     """Undo `write_attachment`; ValueError if it cannot be one."""
 
 
-def check_bounds(packet: Packet, limits: Limits, *, is_text: bool) -> bytes:
-    """Return the payload of a packet that may be looked at at all."""
-    if packet.is_text is not is_text:
-        raise malformed(f"{_carrier(packet.is_text)} frame where {_carrier(is_text)} frames were agreed", "LRPM-a19")
-    if len(packet.payload) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a frame of {len(packet.payload)} bytes", "LRPM-a19")
-    return packet.payload
-
-
-def _carrier(is_text: bool) -> str:
-    return "a text (JSON)" if is_text else "a binary (CBOR)"
+def refuse_packet(packet: Packet, label: str) -> NoReturn:
+    """Say why a packet may not even be looked at: it is of the wrong sort, or else too large."""
+    if packet.is_text is not (label == "JSON"):
+        sort = "text" if packet.is_text else "binary"
+        raise malformed(f"a {sort} frame in a conversation in {label}", "LRPM-a19")
+    raise RemoteProtocolError(Fault.TOO_LARGE, f"a frame of {len(packet.payload)} bytes", "LRPM-a19")
 
 
 def malformed(text: str, rule: str) -> RemoteProtocolError:

@@ -1,14 +1,15 @@
 """Packet <-> Frame in JSON: one array in a text frame. The body stays raw, but has been found well-formed."""
 
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Raw
 
-from fiveways.errors import Malformed, RemoteProtocolError
+from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
     APPLICATION,
     NO_META,
@@ -17,18 +18,19 @@ from fiveways.protocols.lrpm.frames import (
     Encoding,
     Field,
     Frame,
+    Kind,
     Meta,
     Names,
-    check_bounds,
     check_id,
     kind_number,
     malformed,
     read_kind,
+    refuse_packet,
 )
 from fiveways.wire import jsontext
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Json, Payload
+from fiveways.wire.payload import Json
 
 # msgspec reads a numbered kind with all its fields in one go, and strictly: neither 13.0 nor true is 13. What it does
 # not take is looked at again at leisure: a kind by name, an application's kind, an id beyond 63 bits, or a fault.
@@ -38,27 +40,31 @@ _TYPES: Final[dict[Field, Any]] = {
     Field.KIND: Annotated[int, msgspec.Meta(ge=0, le=255)],
     Field.BODY: Raw,
 }
-_EMPTY: Final = b"{}"
+_CALL, _RESULT = int(Kind.CALL), int(Kind.RESULT)
+_EMPTY: Final = Raw(b"{}")
 
 
 def _struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
     fields = [(f"{field.value}{at}", _TYPES[field]) for at, field in enumerate(shape[:-1])]
-    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, Raw(_EMPTY))], array_like=True, tag=kind, gc=False)
+    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, _EMPTY)], array_like=True, tag=kind, gc=False)
 
 
 _KINDS: Final = {_struct(int(kind), shape): int(kind) for kind, shape in SHAPES.items()}
 _BODIED: Final = frozenset(int(kind) for kind, shape in SHAPES.items() if Field.BODY in shape)
 
-_numbered: Final = msgspec.json.Decoder(reduce(or_, _KINDS)).decode
+_numbered: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(reduce(or_, _KINDS)).decode
 _items: Final = msgspec.json.Decoder(list[Raw]).decode
 _value: Final = msgspec.json.Decoder().decode
 _write: Final = msgspec.json.Encoder().encode
+_write_meta: Final = jsontext.write
 _fields: Final = msgspec.structs.astuple
 
 
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
     """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
-    payload = check_bounds(packet, limits, is_text=True)
+    payload = packet.payload
+    if not packet.is_text or len(payload) > limits.max_text:
+        refuse_packet(packet, "JSON")
     try:
         if not payload.isascii():
             payload.decode()
@@ -70,12 +76,14 @@ def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Fram
     except (msgspec.DecodeError, RecursionError) as exc:
         raise malformed(str(exc), "LRPM-13") from None
     kind = _KINDS[type(found)]
-    fields = list(_fields(found))
-    if kind in _BODIED:
-        fields[-2] = _body(fields[-2], limits)
-    meta = bytes(fields[-1])
-    fields[-1] = NO_META if meta == _EMPTY else _meta(meta, limits)
-    return kind, fields
+    meta = NO_META if found.meta == _EMPTY else _meta(found.meta, limits)
+    # The two kinds that most messages are of need not be taken apart field by field.
+    if kind == _CALL:
+        return kind, (found.id0, found.uri1, _body(found.body2, limits), meta)
+    if kind == _RESULT:
+        return kind, (found.id0, _body(found.body1, limits), meta)
+    *head, last, _ = _fields(found)
+    return kind, (*head, _body(last, limits) if kind in _BODIED else last, meta)
 
 
 def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
@@ -92,16 +100,16 @@ def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
     shape = SHAPES[kind]
     if len(items) < len(shape):  # the kind makes up for the meta, which may be absent (LRPM-a08)
         raise malformed(f"{len(items) - 1} fields of kind {kind}", "LRPM-11")
-    fields = [_field(field, item, limits, names) for field, item in zip(shape, items[1:], strict=False)]
+    fields = [_field(field, item, limits) for field, item in zip(shape, items[1:], strict=False)]
     return kind, fields if len(fields) == len(shape) else [*fields, NO_META]
 
 
-def _field(field: Field, item: Raw, limits: Limits, names: Names) -> object:
+def _field(field: Field, item: Raw, limits: Limits) -> object:
     match field:
         case Field.ID:
             return check_id(_scalar(item))
         case Field.KIND:
-            return read_kind(_scalar(item), names)
+            return read_kind(_scalar(item), NO_NAMES)
         case Field.URI:
             uri = _scalar(item)
             if not isinstance(uri, str):
@@ -110,7 +118,7 @@ def _field(field: Field, item: Raw, limits: Limits, names: Names) -> object:
         case Field.BODY:
             return _body(item, limits)
         case Field.META:
-            return _meta(bytes(item), limits)
+            return _meta(item, limits)
 
 
 def _scalar(item: Raw) -> object:
@@ -132,7 +140,8 @@ def _body(item: Raw, limits: Limits) -> Json:
     return Json(raw)
 
 
-def _meta(raw: bytes, limits: Limits) -> Meta:
+def _meta(item: Raw, limits: Limits) -> Meta:
+    raw = bytes(item)
     if raw[:1] != b"{":
         null = raw == b"null"
         raise malformed("null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08")
@@ -140,24 +149,23 @@ def _meta(raw: bytes, limits: Limits) -> Meta:
         meta = jsontext.parse(raw, limits.max_depth)
     except Malformed as exc:
         raise malformed(str(exc), "LRPM-13") from None
-    assert isinstance(meta, dict)
-    return meta
+    return cast(Meta, meta)
 
 
 def serialize_frame(frame: Frame) -> Packet:
     """Write a frame with its kind as a number (LRPM-a07) and always with its meta (LRPM-a08)."""
     kind, fields = frame
+    if kind == _CALL:
+        number, uri, body, meta = fields
+        return Packet(b"[40,%d,%b,%b,%b]" % (number, _write(uri), body.json(), _write_meta(meta) if meta else b"{}"))
+    if kind == _RESULT:
+        number, body, meta = fields
+        return Packet(b"[41,%d,%b,%b]" % (number, body.json(), _write_meta(meta) if meta else b"{}"))
     if kind in APPLICATION:
-        return Packet(b"[%d%b]" % (kind, b"".join(b",%b" % _raw(field) for field in fields)))
-    meta = fields[-1]
-    head, body = (fields[:-2], b"," + _raw(fields[-2])) if kind in _BODIED else (fields[:-1], b"")
-    written = _write((kind, *head))
-    return Packet(b"%b%b,%b]" % (written[:-1], body, jsontext.write(meta) if meta else _EMPTY))
-
-
-def _raw(field: object) -> bytes:
-    assert isinstance(field, Payload)
-    return field.json()
+        return Packet(b"[%d%b]" % (kind, b"".join(b",%b" % field.json() for field in fields)))
+    *head, last, meta = fields
+    head.append(Raw(last.json()) if kind in _BODIED else last)
+    return Packet(b"%b,%b]" % (_write((kind, *head))[:-1], _write_meta(meta)))
 
 
 def _read_attachment(item: object) -> bytes:

@@ -5,8 +5,9 @@ from typing import Final
 from fiveways.errors import Fault
 from fiveways.model import names, topics
 from fiveways.model.failures import Ran, Reason
-from fiveways.model.messages import Description
+from fiveways.model.messages import Description, Failure
 from fiveways.protocols.builtins import BadArguments, Styles
+from fiveways.protocols.umq_family.failures import reason_of, text_of
 
 CODES: Final = {
     Reason.RAISED: 6,
@@ -46,6 +47,13 @@ def topic_id(given: object, written: str) -> str:
     return given
 
 
+def failure_text(failure: Failure) -> str:
+    """The payload of `E` or `!`: a method's own text as it is, unless a reader of `E` would take it for the hub's."""
+    if failure.reason is Reason.RAISED and failure.text and reason_of(failure.text, MAYBE_RUN)[0] is None:
+        return failure.text
+    return text_of(failure, CODES)
+
+
 STYLES: Final = Styles(names.UMQ, topics.UMQ, topic_id)
 
 
@@ -53,7 +61,12 @@ def write_listing(word: Description) -> str:
     """The answer to `?`: documentation, or one method or route a line."""
     if word.doc is not None:
         return f"D{word.doc}"
-    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{name}\n" for name in word.routes)])
+    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route(name)}\n" for name in word.routes)])
+
+
+def _route(name: str) -> str:
+    """UMQ1-a09: a route shows its separator, which is the peer's own choice (UMQ1-19)."""
+    return f"{name}:" if name[-1:].isalnum() or name[-1:] == "_" else name
 
 
 def read_listing(call_id: str, text: str) -> Description | None:

@@ -10,15 +10,15 @@ from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.base import Role
 from fiveways.protocols.umq import bridge
 from fiveways.protocols.umq.messages import Call, Discover, decode, encode
-from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS
+from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.conversation import Asked, UmqConversation
+from fiveways.protocols.umq_family.conversation import Asked, Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
-_DOTTED: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}")
+_DOTTED: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")
 
 
 class Umq1Conversation(UmqConversation):
@@ -52,8 +52,25 @@ class Umq1Conversation(UmqConversation):
     def _parting(self, goodbye: hub.Goodbye) -> str:
         return f"12 {goodbye.text or 'Refused'}" if goodbye.denied else f"11 {goodbye.text or 'Closing'}"
 
+    def _on_hello(self, message: umq.Hello, names: Names, now: float) -> Words:
+        if self._state is State.OPEN:
+            raise RemoteProtocolError(Fault.UNKNOWN_KIND, "hello after the handshake", "UMQ1-a11")
+        return super()._on_hello(message, names, now)
+
+    def _on_attachment_error(self, message: umq.AttachmentError, names: Names, now: float) -> Words:
+        # Attachments announced by the message itself are none that it could stand for.
+        if len(self._expected) == len(names):
+            raise RemoteProtocolError(Fault.STRAY_ATTACHMENT, "no attachment is expected", self.RULE_ATTACHMENTS)
+        return super()._on_attachment_error(message, names, now)
+
     def _on_call(self, message: Call, names: Names, _now: float) -> Words:
         return self._requested(message.id, message.method, Text(message.payload), names)
+
+    def _requested_word(self, wire_id: str, hub_id: str, word: hub.Word) -> Words:
+        if isinstance(word, hub.Subscribe | hub.Unsubscribe) and len(word.subscription) > self._limits.max_id:
+            # No U could name it.
+            return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"a topic id of over {self._limits.max_id} characters")
+        return super()._requested_word(wire_id, hub_id, word)
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, name, body.text(), attachments)
@@ -63,17 +80,19 @@ class Umq1Conversation(UmqConversation):
 
     def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun:
         kind = umq.NotRun if failure.reason.ran is Ran.NO else umq.Error
-        return kind(wire_id, text_of(failure, bridge.CODES))
+        return kind(wire_id, bridge.failure_text(failure))
 
-    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure:
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]:
         if isinstance(answer, umq.NotRun):
             reason, text = reason_of(answer.text, bridge.NOT_RUN)
-            return hub.Failure(hub_id, reason or Reason.UNAVAILABLE, text if reason else answer.text)
-        reason, text = reason_of(answer.text, bridge.MAYBE_RUN)
-        # Only a hub's codes mean something: a callee may raise any text it likes.
-        if self.role is Role.SERVER or reason is None:
-            return hub.Failure(hub_id, Reason.RAISED, answer.text)
-        return hub.Failure(hub_id, reason, text)
+            return (reason, text) if reason else (Reason.UNAVAILABLE, answer.text)
+        # UMQ1-a08: `?` runs nothing, so its E may carry any code.
+        listing = asking.word is hub.Discover
+        reason, text = reason_of(answer.text, bridge.CODES if listing else bridge.MAYBE_RUN)
+        # Otherwise only a hub's codes mean something: a callee may raise any text it likes.
+        if reason is None or (self.role is Role.SERVER and not listing):
+            return Reason.RAISED, answer.text
+        return reason, text
 
     # Discovery has a message of its own, in both directions.
 
@@ -116,6 +135,8 @@ class Umq1Conversation(UmqConversation):
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         **UmqConversation.RECEIVERS,
+        umq.Hello: _on_hello,
+        umq.AttachmentError: _on_attachment_error,
         Call: _on_call,
         Discover: _on_discover,
     }

@@ -37,8 +37,8 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
             raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ1-a17")
     if not head:
         raise RemoteProtocolError(Fault.UNKNOWN_KIND, "an empty frame", "UMQ1-a11")
-    if len(head) > limits.max_id:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"an identifier of {len(head)} characters", "UMQ1-03")
+    if len(head) > limits.max_id + 1:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"an identifier of {len(head) - 1} characters", "UMQ1-03")
     return Frame(head[0], head[1:], payload, count)
 
 

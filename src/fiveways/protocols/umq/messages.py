@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.protocols.umq.frames import Frame, parse_frame
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
@@ -120,7 +120,10 @@ def encode(message: UmqMessage) -> Packet:
     text = _WRITERS[type(message)](message)
     if message.count:
         text = f"A{message.count}\n{text}"
-    return Packet(text.encode())
+    try:
+        return Packet(text.encode())
+    except UnicodeEncodeError as exc:
+        raise Unrepresentable("lone surrogate in a text") from exc
 
 
 def _write_call(message: Call) -> str:

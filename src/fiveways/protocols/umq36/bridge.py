@@ -6,7 +6,7 @@ import msgspec
 
 from fiveways.errors import Fault, LocalProtocolError, Malformed
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
+from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.builtins import BadArguments, Styles
 from fiveways.wire import base36, jsontext
 from fiveways.wire.payload import NULL, Json, Payload
@@ -24,6 +24,8 @@ CODES: Final = {
     Reason.TOO_LARGE: 15,
     Reason.CANCELLED: 16,
 }
+NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is Ran.NO}
+"""What `!` may say; other codes behind it are those of existing peers."""
 
 FAULTS: Final = {
     Fault.MALFORMED: "3 Protocol error",
@@ -38,22 +40,21 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
 
 
-def read_call(payload: str) -> tuple[str, Payload] | None:
+def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, Payload] | None:
     """`["m", x, ...]` as method and body; None for any other payload."""
     if payload[:1] != "[" or payload[-1:] != "]":
         return None
     try:
         name, *arguments = _ITEMS.decode(payload)
         method = _NAME.decode(name)
-        for argument in arguments:
-            jsontext.check_trusted(bytes(argument))
-    except (msgspec.DecodeError, ValueError, Malformed):
+        if not arguments:
+            return method, NULL
+        # The body is judged as it is passed on: several arguments are one level deeper than each of them.
+        raw = bytes(arguments[0]) if len(arguments) == 1 else b"[%s]" % b",".join(map(bytes, arguments))
+        jsontext.check_trusted(raw, max_depth)
+    except (msgspec.DecodeError, ValueError, RecursionError, Malformed):
         return None
-    if not arguments:
-        return method, NULL
-    if len(arguments) == 1:
-        return method, Json(bytes(arguments[0]))
-    return method, Json(b"[%s]" % b",".join(map(bytes, arguments)))
+    return method, Json(raw)
 
 
 def write_call(method: str, body: Payload) -> str:
@@ -75,7 +76,8 @@ def token_to_hub(written: str) -> str:
 def token_from_hub(token: str) -> str:
     """LocalProtocolError for a token that is no base36 number."""
     try:
-        return base36.write(base36.parse(token.upper()))
+        # upper() makes ASCII letters of some that are not.
+        return base36.write(base36.parse(token.upper() if token.isascii() else token))
     except Malformed as exc:
         raise LocalProtocolError(f"callback {token!r}: {exc}") from exc
 

@@ -1,7 +1,7 @@
 """One UMQ36 peer: what this dialect adds to the family's conversation."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.model import messages as hub
@@ -13,12 +13,15 @@ from fiveways.protocols.umq36 import bridge
 from fiveways.protocols.umq36.messages import Call, decode, encode
 from fiveways.protocols.umq36.states import OWN_TRANSITIONS, TRANSITIONS
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.conversation import UmqConversation
+from fiveways.protocols.umq_family.conversation import Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Words
 from fiveways.wire import base36
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
+
+
+_LAST_ID: Final = 2**32 - 1
 
 
 class Umq36Conversation(UmqConversation):
@@ -45,7 +48,8 @@ class Umq36Conversation(UmqConversation):
         return encode(message)
 
     def _wire_id(self, number: int) -> str:
-        return base36.write(number)
+        # 32 bits are all that existing peers have (UMQ36-a04).
+        return base36.write((number - 1) % _LAST_ID + 1)
 
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
         offered = isinstance(message, umq.Hello)
@@ -56,7 +60,7 @@ class Umq36Conversation(UmqConversation):
         return f"1 {goodbye.text or 'Rejected'}" if goodbye.denied else f"8 {goodbye.text or 'Closing'}"
 
     def _on_call(self, message: Call, names: Names, _now: float) -> Words:
-        read = bridge.read_call(message.payload)
+        read = bridge.read_call(message.payload, self._limits.max_depth)
         if read is not None:
             name, body = read
             return self._requested(message.id, name, body, names)
@@ -76,14 +80,16 @@ class Umq36Conversation(UmqConversation):
     def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error:
         return umq.Error(wire_id, text_of(failure, bridge.CODES))
 
-    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure:
-        reason, text = reason_of(answer.text, bridge.CODES)
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]:
         if isinstance(answer, umq.NotRun):
-            return hub.Failure(hub_id, reason or Reason.UNAVAILABLE, text)
+            # It did not run, whatever the code: existing peers say `6 Not RPC server` (UMQ36-a09).
+            reason, text = reason_of(answer.text, bridge.NOT_RUN)
+            return (reason, text) if reason else (Reason.UNAVAILABLE, answer.text)
+        reason, text = reason_of(answer.text, bridge.CODES)
         # Only a hub's codes mean something; a callee's own E is always an exception of its own.
         if self.role is Role.SERVER or reason is None:
-            return hub.Failure(hub_id, Reason.RAISED, answer.text)
-        return hub.Failure(hub_id, reason, text)
+            return Reason.RAISED, answer.text
+        return reason, text
 
     def _discover(self, wire_id: str, word: hub.Discover) -> Call:
         method, body = builtins.write(word, self.STYLES)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.protocols.umq36.frames import Frame, canonical, parse_frame
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
@@ -99,13 +99,22 @@ def encode(message: UmqMessage) -> Packet:
     text = _WRITERS[type(message)](message)
     if message.count:
         text = f"A{base36.write(message.count)}:{text}"
-    return Packet(text.encode())
+    try:
+        return Packet(text.encode())
+    except UnicodeEncodeError as exc:
+        raise Unrepresentable("lone surrogate in a text") from exc
 
 
 def _write_set(message: SetVariable) -> str:
     if "=" in message.name or not message.name:
         raise LocalProtocolError(f"UMQ36 cannot write the attribute name {message.name!r}")
     return f"S:{message.name}={message.payload}"
+
+
+def _write_unset(message: UnsetVariable) -> str:
+    if not message.name:
+        raise LocalProtocolError("UMQ36 cannot write an empty attribute name")
+    return f"X:{message.name}"
 
 
 def _write_not_run(_message: NotRun) -> str:
@@ -123,7 +132,7 @@ _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], str]]] = {
     TopicClose: lambda message: f"D{message.id}:",
     Unsubscribe: lambda message: f"U{message.id}:",
     SetVariable: _write_set,
-    UnsetVariable: lambda message: f"X:{message.name}",
+    UnsetVariable: _write_unset,
     AttachmentError: lambda message: f"-:{message.text}",
     Hello: lambda message: f"H{message.version}:{message.payload}",
     Welcome: lambda message: f"W{message.version}:{message.payload}",

@@ -82,7 +82,7 @@ class UmqConversation(UmqLink):
     def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun: ...
 
     @abstractmethod
-    def _read_failure(self, hub_id: str, answer: umq.Error | umq.NotRun) -> hub.Failure: ...
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]: ...
 
     @abstractmethod
     def _discover(self, wire_id: str, word: hub.Discover) -> UmqMessage: ...
@@ -252,7 +252,7 @@ class UmqConversation(UmqLink):
             return NOTHING
         if asking.topic is not None:
             self._following.pop(asking.topic, None)
-        return (self._read_failure(asking.hub_id, message),)
+        return (hub.Failure(asking.hub_id, *self._read_failure(asking, message)),)
 
     # Topics: `_published` are those the peer follows, `_following` those that we follow.
 

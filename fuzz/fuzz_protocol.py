@@ -1,0 +1,95 @@
+"""Throws inputs at the protocols until the time or the number is used up.
+
+    python -m fuzz.fuzz_protocol --seconds 60            every protocol, a minute each
+    python -m fuzz.fuzz_protocol --inputs 1000000 umq    one protocol, a million inputs
+    python -m fuzz.fuzz_protocol --engine plain --seed 7 nq
+
+What breaks a promise is written to fuzz/finds/; make a vector of it before mending the code.
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+
+from fiveways.protocols import registry
+from fiveways.protocols.base import ProtocolSpec
+from fuzz.mutate import LONGEST, mutated
+from fuzz.target import Engine, seeds, try_input
+
+FINDS = Path(__file__).parent / "finds"
+
+
+def main() -> int:
+    """Fuzz what the command line names; 1 if anything was found."""
+    options = arguments()
+    failed = False
+    for name in options.protocol or registry.PROTOCOLS:
+        if options.engine == Engine.ATHERIS.value:
+            failed |= guided(name, options.inputs, options.seconds)
+        else:
+            failed |= plain(registry.load(name), options.inputs, options.seconds, options.seed)
+    return int(failed)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("protocol", nargs="*", help=f"of {', '.join(registry.PROTOCOLS)} (default: all)")
+    parser.add_argument("--seconds", type=int, default=60, help="at most so long for each protocol (default 60)")
+    parser.add_argument("--inputs", type=int, default=0, help="at most so many inputs for each (default: no bound)")
+    parser.add_argument("--seed", type=int, default=1, help="of the plain engine")
+    default = Engine.ATHERIS if find_spec("atheris") else Engine.PLAIN
+    parser.add_argument("--engine", choices=[each.value for each in Engine], default=default.value)
+    options = parser.parse_args()
+    if unknown := set(options.protocol) - set(registry.PROTOCOLS):
+        parser.error(f"there is no protocol {', '.join(sorted(unknown))}: choose of {', '.join(registry.PROTOCOLS)}")
+    return options
+
+
+def plain(spec: ProtocolSpec, inputs: int, seconds: int, seed: int) -> bool:
+    """Random damage to the vectors; True if something was found."""
+    random, stop_at, tried, found = Random(seed), time.monotonic() + seconds, 0, 0
+    while time.monotonic() < stop_at and (not inputs or tried < inputs) and found < 10:
+        data = mutated(random, seeds(spec))
+        tried += 1
+        try:
+            try_input(spec, data)
+        except Exception as exc:  # noqa: BLE001  any exception is a find
+            found += 1
+            print(f"{spec.name}: {type(exc).__name__}: {exc} (kept in {keep(spec, data)})")
+    print(f"{spec.name}: {tried} inputs, {found} finds (plain, seed {seed})", flush=True)
+    return bool(found)
+
+
+def keep(spec: ProtocolSpec, data: bytes) -> Path:
+    """Write an input that broke a promise."""
+    FINDS.mkdir(exist_ok=True)
+    path = FINDS / f"{spec.name}-{hashlib.sha256(data).hexdigest()[:12]}.bin"
+    path.write_bytes(data)
+    return path
+
+
+def guided(name: str, inputs: int, seconds: int) -> bool:
+    """Guided by coverage, in a process of its own since the engine ends its process; True if something was found."""
+    FINDS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(seeds(registry.load(name))):
+            (Path(corpus) / f"{number:05}").write_bytes(seed)
+        flags = [f"-max_total_time={seconds}", f"-runs={inputs or -1}", f"-max_len={LONGEST}", "-print_final_stats=1"]
+        command = [sys.executable, "-m", "fuzz.guided", name, corpus, *flags, f"-artifact_prefix={FINDS}/{name}-"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603  our own program
+    lines = done.stderr.splitlines() + done.stdout.splitlines()
+    tried = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), "no")
+    print(f"{name}: {tried} inputs, {'a find' if done.returncode else '0 finds'} (guided by coverage)", flush=True)
+    if done.returncode:
+        print("\n".join(lines[-40:]))
+    return bool(done.returncode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""RPC over MQTT 3.1.1: protobuf messages that share topics on a broker."""
+
+from fiveways.protocols.base import ProtocolSpec
+from fiveways.protocols.mqtt_rpc import bridge
+from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
+from fiveways.protocols.mqtt_rpc.messages import MESSAGES, decode, encode
+from fiveways.protocols.mqtt_rpc.states import TRANSITIONS, State
+
+SPEC = ProtocolSpec(
+    name="mqtt-rpc",
+    transports=("mqtt", "memory"),
+    decode=decode,
+    encode=encode,
+    messages=MESSAGES,
+    states=State,
+    transitions=TRANSITIONS,
+    converse=MqttConversation,
+    names=bridge.STYLES.names,
+    topics=bridge.STYLES.topics,
+    carries=frozenset(MqttConversation.SENDERS),
+)

@@ -1,0 +1,210 @@
+"""Message <-> the hub's words: names, times, bodies and failures as RPC over MQTT has them."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, Protocol
+
+import msgspec
+
+from fiveways.errors import LocalProtocolError, Malformed
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure
+from fiveways.protocols.builtins import Styles
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse
+from fiveways.protocols.mqtt_rpc.rpc_pb2 import TimeoutUnit
+from fiveways.wire import jsontext
+from fiveways.wire.payload import NULL, Binary, Json, Payload
+
+# What the configuration may say.
+
+Serve = Callable[[str, str], str | None]
+"""From a topic and a type to unary, server, client or both (which side streams), None for a topic not served here."""
+
+REQUEST: Final = "request"
+RESPONSE: Final = "response"
+
+
+class Codec(Protocol):
+    """How bodies are written on a topic: the seam for schemas. `direction` is REQUEST or RESPONSE."""
+
+    def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
+        """Return the bytes of a body; Unrepresentable if there are none for it."""
+
+    def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
+        """Return the body that the bytes are; Malformed if they are none."""
+
+
+class PlainBytes:
+    """Bodies without a schema: bytes in, bytes out. An empty protobuf message is no bytes at all, and so null."""
+
+    def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
+        """Return the bytes that the body is."""
+        return body.data if type(body) is Binary else body.binary()
+
+    def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
+        """Return the bytes untouched."""
+        return Binary(data) if data else NULL
+
+
+class JsonText:
+    """Bodies of the hub's own methods, for which no schema exists: JSON text, and bytes that are none as they are."""
+
+    def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
+        """Return bytes as they are, anything else as JSON."""
+        if type(body) is Binary:
+            return body.data
+        return b"" if body == NULL else body.json()
+
+    def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
+        """Return JSON where it is JSON."""
+        if not data:
+            return NULL
+        try:
+            jsontext.check(data)
+        except Malformed:
+            return Binary(data)
+        return Json(data)
+
+
+PLAIN_BYTES: Final = PlainBytes()
+JSON_TEXT: Final = JsonText()
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The protocol's own section of the configuration."""
+
+    serve: Any = None
+    """Which topics we serve: a `Serve`, or {topic: {type: kind}}, or true for whatever the link delivers."""
+    default_timeout: float | None = None
+    """For requests that name none (MQRPC-a04); None leaves it to the hub."""
+    duplicate_window: float = 60.0
+    """How long the id of a finished request is remembered (MQRPC-a11)."""
+    max_remembered: int | None = None
+    """How many of them; twice the pending calls if not set."""
+    codec: Any = PLAIN_BYTES
+
+    def server(self, default: bool) -> Serve:
+        """Return `serve` as a function; `default` stands for true or, if not set, false."""
+        serve = self.serve
+        if isinstance(serve, Mapping):
+            return lambda topic, kind: serve[topic].get(kind, "unary") if topic in serve else None
+        if callable(serve):
+            return serve  # type: ignore[no-any-return]
+        kind = "unary" if (default if serve is None else serve) else None
+        return lambda _topic, _type: kind
+
+
+# Names.
+
+
+def _topic_id(_given: object, _written: str) -> NoReturn:
+    raise AssertionError("MQTT subscribes at the broker")
+
+
+STYLES: Final = Styles(names.MQTT, topics.MQTT, _topic_id)
+NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
+"""Built-ins that a peer may not call: to subscribe is the broker's own business, and a broker has no variables."""
+CALLBACKS: Final = "/callback"
+
+
+def method_of(type_url: str) -> str:
+    """The bare name behind `type.googleapis.com/` and the like (MQRPC-a07)."""
+    return type_url.rpartition("/")[2] if "/" in type_url else type_url
+
+
+def target(word: Call) -> tuple[str, str]:
+    """The topic and the type of an outbound call."""
+    if word.callback:
+        return CALLBACKS, word.spelling or word.method
+    if not word.spelling:
+        return names.spell_mqtt(word.method)
+    topic, slash, kind = word.spelling.rpartition("/")
+    if not kind or (slash and not topic):
+        raise LocalProtocolError(f"{word.spelling!r} is not a topic, '/' and a type")
+    return topic or f"/{names.HOME}", kind
+
+
+# Times.
+
+MILLISECOND: Final = int(TimeoutUnit.MILLISECOND)
+SECONDS: Final[dict[int, float]] = {
+    TimeoutUnit.UNSPECIFIED: 0.001,
+    TimeoutUnit.HOUR: 3600.0,
+    TimeoutUnit.MINUTE: 60.0,
+    TimeoutUnit.SECOND: 1.0,
+    TimeoutUnit.MILLISECOND: 0.001,
+}
+_UINT32: Final = 0xFFFFFFFF
+
+
+def seconds(timeout: int, unit: int, default: float | None) -> float | None:
+    """How long a request may take; no time at all stands for the default (MQRPC-a04)."""
+    return timeout * SECONDS.get(unit, SECONDS[MILLISECOND]) if timeout else default
+
+
+def milliseconds(seconds: float | None) -> int:
+    """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10)."""
+    if seconds is None:
+        return 0
+    # The comparison comes first, as infinity cannot be rounded; a nanosecond less, as 0.07 * 1000 is a little over 70.
+    return _UINT32 if seconds >= _UINT32 / 1000 else max(1, math.ceil(seconds * 1000 - 1e-6))
+
+
+# Failures.
+
+_OWN: Final = "hub."
+ERRORS: Final = {
+    Reason.NO_METHOD: (404, "hub.no_such_method"),
+    Reason.NO_CALLBACK: (404, "hub.no_such_callback"),
+    Reason.UNAVAILABLE: (503, "hub.unavailable"),
+    Reason.DENIED: (403, "hub.denied"),
+    Reason.BAD_ARGUMENTS: (400, "hub.bad_arguments"),
+    Reason.BUSY: (429, "hub.busy"),
+    Reason.TOO_LARGE: (413, "hub.too_large"),
+    Reason.TIMEOUT: (504, "timeout"),  # MQRPC-a10 names this tag; read back, it claims nothing about having run
+    Reason.LOST: (502, "hub.lost"),
+    Reason.CANCELLED: (499, "hub.cancelled"),
+    Reason.RAISED: (500, ""),
+}
+_REASONS: Final = {tag: reason for reason, (_, tag) in ERRORS.items() if tag}
+_LEAST_ERROR: Final = 400
+_BUSY_FOR: Final = 1.0
+"""How long to wait where the hub did not say: without a number, a caller may not try again at all (MQRPC-10)."""
+
+
+def failure_from_hub(word: Failure, topic: str, number: int) -> ErrorResponse:
+    """Write a failure as the last Response."""
+    code, tag = ERRORS[word.reason]
+    retry_after = word.retry_after
+    if word.reason is Reason.RAISED:
+        if word.code >= _LEAST_ERROR:
+            code = min(word.code, _UINT32)
+        # What a method calls its own errors must not make the caller think that it never ran.
+        tag = f"app.{word.name}" if word.name.startswith(_OWN) or word.name in _REASONS else word.name
+    elif word.reason is Reason.BUSY and retry_after is None:
+        retry_after = _BUSY_FOR
+    # Error data has no schema of its own.
+    value = None if word.data is None else JSON_TEXT.to_wire(topic, "", word.data, RESPONSE)
+    text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
+    return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), milliseconds(retry_after), True)
+
+
+def failure_to_hub(message: ErrorResponse, hub_id: str) -> Failure:
+    """Read a Response with an error; only what a hub said of itself is believed not to have run."""
+    data = Binary(message.value) if message.value else None
+    retry_after = message.retry_after / 1000 or None
+    reason = _REASONS.get(message.tag)
+    if reason is None and message.tag.startswith(_OWN):
+        # A newer hub has more reasons than we know: it may have run, for all we can tell.
+        reason = Reason.LOST
+    if reason is not None:
+        return Failure(hub_id, reason, message.user_message, data, retry_after)
+    # MQRPC-a09: that there is an error decides, not its code.
+    code = message.code or 500
+    return Failure(hub_id, Reason.RAISED, message.user_message, data, retry_after, message.tag, code)
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can hold: half a surrogate pair becomes a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,0 +1,121 @@
+"""Frame <-> Message: what a caller asks, and what it is answered."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from fiveways.protocols.mqtt_rpc import rpc_pb2
+from fiveways.protocols.mqtt_rpc.frames import Frame, Shape, parse_frame, serialize_frame
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """Run the method `type_url` of the service on `topic`; or one more element of such a request."""
+
+    topic: str
+    correlation_id: int
+    type_url: str = ""
+    value: bytes | None = None
+    """None where there is no body, not even an empty one (MQRPC-a06); `type_url` is empty then."""
+    eos: bool = False
+    timeout: int = 0
+    timeout_unit: int = 0
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """A Response without `error_data`: the result, or one element of it."""
+
+    topic: str
+    correlation_id: int
+    type_url: str = ""
+    value: bytes | None = None
+    eos: bool = False
+
+
+class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
+    """A Response with `error_data`: there is no result."""
+
+    topic: str
+    correlation_id: int
+    type_url: str = ""
+    value: bytes | None = None
+    code: int = 0
+    tag: str = ""
+    user_message: str = ""
+    retry_after: int = 0
+    eos: bool = False
+
+
+Message = Request | Response | ErrorResponse
+MESSAGES: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in (Request, Response, ErrorResponse)}
+
+
+def decode(packet: Packet, limits: Limits) -> list[Message]:
+    """Return the one message of a packet; a bare one is a Request if it names a type (MQRPC-a01)."""
+    return [read(parse_frame(packet, limits), pending=False)]
+
+
+def encode(message: object) -> Packet:
+    """Write a message; `eos` always stands there, so that the shape is never in doubt."""
+    return _WRITERS[type(message)](message)
+
+
+def read(frame: Frame, *, pending: bool) -> Message:
+    """Give a frame its meaning; `pending` says that its id is that of an open request of the reader's."""
+    content = frame.content
+    type_url, value = "", None
+    if content.HasField("body"):
+        body = content.body
+        type_url, value = body.type_url, body.value
+    number, eos = content.correlation_id, content.eos
+    if type(content) is rpc_pb2.Response:
+        if not content.HasField("error_data"):
+            return Response(frame.topic, number, type_url, value, eos)
+        error = content.error_data
+        return ErrorResponse(
+            frame.topic, number, type_url, value, error.code, error.tag, error.user_message, error.retry_after, eos
+        )
+    if frame.shape is Shape.BARE and (pending or not type_url):
+        return Response(frame.topic, number, type_url, value)
+    return Request(frame.topic, number, type_url, value, eos, content.timeout, content.timeout_unit)
+
+
+def _write_request(message: Request) -> Packet:
+    content = rpc_pb2.Request()
+    content.correlation_id = message.correlation_id
+    if message.value is not None:
+        body = content.body
+        body.type_url = message.type_url
+        body.value = message.value
+    content.eos = message.eos
+    if message.timeout:
+        content.timeout = message.timeout
+    if message.timeout_unit:
+        content.timeout_unit = message.timeout_unit  # type: ignore[assignment]  # proto3 takes numbers without a name
+    return serialize_frame(Frame(Shape.REQUEST, message.topic, content))
+
+
+def _write_response(message: Response | ErrorResponse) -> Packet:
+    content = rpc_pb2.Response()
+    content.correlation_id = message.correlation_id
+    if message.value is not None:
+        body = content.body
+        body.type_url = message.type_url
+        body.value = message.value
+    content.eos = message.eos
+    if type(message) is ErrorResponse:
+        error = content.error_data
+        error.code = message.code
+        error.tag = message.tag
+        error.user_message = message.user_message
+        error.retry_after = message.retry_after
+    return serialize_frame(Frame(Shape.RESPONSE, message.topic, content))
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Packet]]] = {
+    Request: _write_request,
+    Response: _write_response,
+    ErrorResponse: _write_response,
+}

@@ -1,0 +1,247 @@
+"""Message <-> the hub's words: targets, events, attachments, and NQ's column of the table of failures."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable
+from fiveways.model import messages as hub
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.names import BadName, fold, spell
+from fiveways.model.topics import BadTopic, Topic
+from fiveways.protocols import builtins
+from fiveways.protocols.builtins import BadArguments, Styles
+from fiveways.protocols.nq.errors import Err, plain
+from fiveways.protocols.nq.frames import Free, is_name
+from fiveways.protocols.nq.messages import Bad
+from fiveways.wire import jsontext
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Json, Payload, Value
+
+CLOSED: Final = "hub-closed"
+"""The target under which a subscriber hears that its topic has ended."""
+CALLBACK: Final = "callback"
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""What we mint ourselves (NQ-a11)."""
+
+# The table of failures, NQ's column. `app` errors carry the callee's own code; what NQ cannot say is None.
+CODES: Final[dict[Reason, str | None]] = {
+    Reason.NO_METHOD: "notarget",
+    Reason.NO_CALLBACK: "nocallback",
+    Reason.UNAVAILABLE: "unavailable",
+    Reason.DENIED: "denied",
+    Reason.BAD_ARGUMENTS: "badargs",
+    Reason.BUSY: "busy",
+    Reason.TOO_LARGE: "toolarge",
+    Reason.TIMEOUT: "expired",
+    Reason.LOST: None,
+    Reason.CANCELLED: "cancelled",
+    Reason.RAISED: "",
+}
+REASONS: Final[dict[str, Reason]] = {code: reason for reason, code in CODES.items() if code} | dict.fromkeys(
+    # What a hub says of a request that it could not even read.
+    ("malformed", "version", "nokey"),
+    Reason.BAD_ARGUMENTS,
+)
+KINDS: Final = ("note", "warn", "tmp", "debug")
+VERBOSE_KINDS: Final = frozenset({"tmp", "debug"})
+
+
+class Refused(FivewaysError):
+    """A request that is answered at once, without bothering the hub."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(reason, text)
+        self.reason = reason
+        self.text = text
+
+
+# Failures.
+
+
+def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
+    """Return the error object of a failure; LocalProtocolError for what NQ never says."""
+    code = CODES[failure.reason]
+    if code is None or (accepted and failure.reason is Reason.UNAVAILABLE):
+        raise LocalProtocolError(f"NQ delivers an accepted request again and never says '{failure.reason.value}'")
+    if failure.reason is Reason.RAISED:
+        text, args = plain(failure.text)
+        return Err("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
+    args = ()
+    if failure.reason is Reason.BUSY and failure.retry_after is not None:
+        args = (str(max(0, round(failure.retry_after * 1000))),)
+    elif failure.reason is Reason.BUSY and "{" in failure.text:
+        args = ("",)  # the first place is for the milliseconds, known or not
+    text, args = plain(failure.text, args)
+    return Err("local", True, code, "", "", text, args)
+
+
+def failure_of(hub_id: str, received: Err, data: Payload | None = None) -> hub.Failure:
+    """Return the failure that a fatal error object means; it claims no more than is known."""
+    error = received.delivered()
+    if error.type == "remote":
+        reason = REASONS.get(error.err, Reason.LOST)
+        wait = error.args[0] if reason is Reason.BUSY and error.args else ""
+        retry_after = int(wait) / 1000 if wait.isascii() and wait.isdigit() and len(wait) <= len("604800000") else None
+        return hub.Failure(hub_id, reason, error.format() or error.err, data, retry_after)
+    code = error.code
+    if code.isascii() and code.isdigit() and len(code) <= len("65535"):
+        return hub.Failure(hub_id, Reason.RAISED, error.format(), data, code=int(code))
+    return hub.Failure(hub_id, Reason.RAISED, error.format(), data, name=code)
+
+
+def error_of_bad(bad: Bad) -> Err:
+    """Return what the sender of a bad element is told."""
+    text, args = plain(f"{bad.text} [{bad.rule}]")
+    return Err("local", True, bad.code, "", "", text, args)
+
+
+def error_of_progress(word: hub.Progress) -> Err:
+    """Return the side message; a code goes under the key of its own kind where it has one."""
+    if word.kind not in KINDS:
+        raise LocalProtocolError(f"NQ has no side message of kind {word.kind!r}")
+    warn = word.code if word.kind == "warn" else ""
+    return Err(word.kind, False, "", warn, "" if warn else word.code, word.text, word.args)
+
+
+def progress_of(hub_id: str, received: Err, data: Payload | None) -> hub.Progress:
+    """Return the side message; errors that are not fatal are warnings."""
+    kind = received.type if received.type in KINDS else "warn"
+    return hub.Progress(hub_id, NULL if data is None else data, kind, received.code, received.text, received.args)
+
+
+# Requests.
+
+
+def to_hub(
+    key: str, target: str, body: Payload, free: Free | None, attachments: tuple[str, ...] = (), *, more: bool = False
+) -> hub.Word:
+    """Return the word that a request means; Refused if it means none."""
+    try:
+        method = fold(target, names.NQ)
+    except BadName as exc:
+        raise Refused(Reason.NO_METHOD, str(exc)) from exc
+    traceparent = "" if free is None else _text_of(free, "traceparent")
+    if method.startswith("hub."):
+        try:
+            word = None if more else builtins.read(key, method, body, STYLES, attachments)
+        except (BadArguments, Malformed) as exc:
+            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        if word is not None:
+            return word
+    elif method.startswith("callback."):
+        token = target[len(CALLBACK) + 1 :]
+        return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent)
+    return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent)
+
+
+def target_of_call(word: hub.Call) -> str:
+    """Return the name under which the peer knows the method or the callback; Unrepresentable if it cannot be one."""
+    if word.callback:
+        target = f"{CALLBACK}-{word.method}"
+    else:
+        target = word.spelling or spell(word.method, names.NQ)
+    if not is_name(target):
+        raise Unrepresentable(f"NQ cannot write the target {target!r}")
+    return target
+
+
+def body_of(payload: Payload) -> Payload:
+    """Return the payload as the JSON of the wire, so that what cannot be written is refused before it is said."""
+    if type(payload) is Json:
+        return payload
+    try:
+        return Json(payload.nq())
+    except Malformed as exc:
+        raise Unrepresentable(str(exc)) from exc
+
+
+# Events: requests to the subscriber, addressed to its subscription.
+
+
+def event_of(
+    subscription: str, body: Payload, free: Free | None, attachments: tuple[str, ...], *, envelope: bool
+) -> hub.Event:
+    """Return the event that a request to a subscription is."""
+    topic, missed = ((), 0) if free is None else (_topic_of(free), _missed_of(free))
+    event = hub.Event(subscription, topic, body, attachments, 0, missed, envelope)
+    try:
+        return builtins.unwrapped(event, STYLES) if envelope else event
+    except Malformed as exc:
+        raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+
+
+def free_of_event(word: hub.Event) -> Free:
+    """Return the free keys that tell the topic, and how many events a full queue has skipped."""
+    free = {"topic": jsontext.write(topics.spell(word.topic, topics.NQ)).decode()} if word.topic else {}
+    if word.missed:
+        free["missed"] = str(word.missed)
+    return free
+
+
+def _topic_of(free: Free) -> Topic:
+    try:
+        return topics.parse(_text_of(free, "topic"), topics.NQ)
+    except BadTopic:
+        return ()
+
+
+def _missed_of(free: Free) -> int:
+    written = free.get("missed", "0")
+    return int(written) if written.isdigit() and len(written) <= len("4294967296") else 0
+
+
+def _text_of(free: Free, key: str) -> str:
+    """Return a free key that should hold a text; whatever else it holds is left alone."""
+    written = free.get(key)
+    value = jsontext.parse_text(written) if written is not None else ""
+    return value if isinstance(value, str) else ""
+
+
+# Attachments: the free key `attachments`, a list of markers.
+
+
+def read_attachments(owner: str, free: Free | None, limits: Limits) -> tuple[hub.Attachment, ...]:
+    """Return the attachments of the message `owner`; Refused if they are none that NQ has."""
+    written = None if free is None else free.get("attachments")
+    if written is None:
+        return ()
+    try:
+        value = Json(written.encode()).value()
+    except Malformed as exc:
+        raise Refused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
+    if not isinstance(value, list):
+        raise Refused(Reason.BAD_ARGUMENTS, "attachments is no array")
+    if len(value) > limits.max_attachments:
+        raise Refused(Reason.TOO_LARGE, f"{len(value)} attachments")
+    return tuple(_read_attachment(f"{owner}/{number}", each) for number, each in enumerate(value, 1))
+
+
+def _read_attachment(name: str, marker: object) -> hub.Attachment:
+    match marker:
+        case bytes():
+            return hub.Attachment(name, marker)
+        case {"$error": str(text)}:
+            return hub.Attachment(name, error=text)
+        case _:
+            raise Refused(Reason.BAD_ARGUMENTS, "an attachment is $base91, $base64 or $error")
+
+
+def write_attachments(attachments: Iterable[hub.Attachment]) -> str:
+    """Return the value of the free key `attachments`."""
+    markers = [each.data if each.error is None else {"$error": each.error} for each in attachments]
+    return Value(markers).nq().decode()
+
+
+def topic_id(given: object, written: str) -> str:
+    """Return the target under which events come: the subscriber's choice, else the topic as NQ writes it."""
+    chosen = given if given is not None else written.replace("*", "__2a")
+    if isinstance(chosen, int) and not isinstance(chosen, bool):
+        chosen = str(chosen)
+    if not isinstance(chosen, str) or not is_name(chosen):
+        raise BadArguments("needs id, the target of its events, as a text without blanks")
+    return chosen
+
+
+STYLES: Final = Styles(names.NQ, topics.NQ, topic_id)

@@ -1,0 +1,87 @@
+"""ERR objects: what happened to a message, as a code for programs and a text for people (NQ-08, NQ-09)."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from fiveways.errors import Malformed
+from fiveways.wire import jsontext
+
+TYPES: Final = frozenset({"", "local", "remote", "app", "tmp", "warn", "note", "debug", "sys"})
+"""The empty one stands for an error object that names no type, as a cancellation may (NQ-a02)."""
+
+_PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
+_LONGEST_NUMBER: Final = 9
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One ERR object. `fatal` means that the message it is about is dead."""
+
+    type: str
+    fatal: bool
+    err: str = ""
+    warn: str = ""
+    note: str = ""
+    text: str = ""
+    args: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """What `{0}` stands for: the first code there is."""
+        return self.err or self.warn or self.note
+
+    def format(self, text: str | None = None, args: tuple[str, ...] | None = None) -> str:
+        """Fill the placeholders of the text, or of a translation of it; what is missing is empty, odd braces stay."""
+        values = self.args if args is None else args
+
+        def fill(found: re.Match[str]) -> str:
+            name = found[1]
+            if not name.isdigit():
+                return str(getattr(self, name))
+            if name == "0":
+                return self.code
+            number = int(name) if len(name) <= _LONGEST_NUMBER else len(values) + 1
+            return values[number - 1] if number <= len(values) else ""
+
+        return _PLACEHOLDER.sub(fill, self.text if text is None else text)
+
+    def delivered(self) -> "Err":
+        """Return it as the receiver sees it: what the sender's own library made is `remote` here (NQ-08)."""
+        return msgspec.structs.replace(self, type="remote") if self.type == "local" else self
+
+
+def plain(text: str, args: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+    """Return text and args that `format` turns into exactly this text, though NQ has no way to escape a brace."""
+    return (text, args) if "{" not in text else (f"{{{len(args) + 1}}}", (*args, text))
+
+
+def write(error: Err) -> bytes:
+    """Return the object; `type` and `fatal` are always said, the rest where there is something to say."""
+    return _encode(error)
+
+
+def read(raw: bytes) -> Err:
+    """Return what the object says; keys that are not in the list are tolerated. Malformed if it cannot be used."""
+    value = jsontext.parse(raw)
+    if not isinstance(value, dict):
+        raise Malformed("e is no object")
+    kind, fatal, args = value.get("type", ""), value.get("fatal", False), value.get("args", [])
+    if kind not in TYPES:
+        raise Malformed("e.type is none of the types there are")
+    if not isinstance(fatal, bool):
+        raise Malformed("e.fatal is neither true nor false")
+    if not isinstance(args, list):
+        raise Malformed("e.args is no array")
+    err, warn, note, text = (_text(value.get(key, ""), key) for key in ("err", "warn", "note", "text"))
+    return Err(kind, fatal, err, warn, note, text, tuple(_text(each, "args") for each in args))
+
+
+def _text(value: object, key: str) -> str:
+    """Return a text; numbers are tolerated, as the document tolerates them for identifiers."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return jsontext.write(value).decode()
+    raise Malformed(f"e.{key} holds what is no text")

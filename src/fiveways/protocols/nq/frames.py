@@ -1,0 +1,316 @@
+"""Packet <-> Frame: one JSON object, or an array of them, taken apart by its one-letter keys (NQ-02, NQ-03, NQ-04)."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from fiveways.errors import Fault, Malformed, RemoteProtocolError
+from fiveways.protocols.nq import errors
+from fiveways.protocols.nq.errors import Err
+from fiveways.wire import jsontext
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+MAX_NUMBER: Final = 1 << 53
+"""Above it, numbers are prone to rounding in other languages (NQ-a03)."""
+VERSION: Final = b"1"
+
+
+class Frame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The keys of one object: those that NQ 1 assigns, then the free ones to which the hub gives a meaning."""
+
+    t: str | UnsetType = UNSET
+    r: str | int | UnsetType = UNSET
+    p: str | int | UnsetType = UNSET
+    a: str | int | UnsetType = UNSET
+    i: str | int | list[str | int] | UnsetType = UNSET
+    d: Raw | UnsetType = UNSET
+    e: Raw | UnsetType = UNSET
+    n: int | UnsetType = UNSET
+    f: int | UnsetType = UNSET
+    o: int | list[int] | UnsetType = UNSET
+    v: bool | str | UnsetType = UNSET
+    s: str | UnsetType = UNSET
+    topic: Raw | UnsetType = UNSET
+    missed: Raw | UnsetType = UNSET
+    attachments: Raw | UnsetType = UNSET
+    traceparent: Raw | UnsetType = UNSET
+
+
+Free = dict[str, str]
+"""Keys that NQ does not assign, each with its JSON as it was written."""
+
+_FREE: Final = ("topic", "missed", "attachments", "traceparent")
+
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_one: Final = msgspec.json.Decoder(Frame).decode
+_many: Final = msgspec.json.Decoder(list[Frame]).decode
+_keys: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_raws: Final = msgspec.json.Decoder(list[Raw]).decode
+
+
+class BadElement(Exception):
+    """One object of a batch breaks a rule. The others are not touched by it (NQ-a10)."""
+
+    def __init__(self, text: str, rule: str, fault: Fault = Fault.MALFORMED, code: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.rule = rule
+        self.fault = fault
+        self.code = code or ("toolarge" if fault is Fault.TOO_LARGE else "malformed")
+
+
+def parse_frame(payload: bytes, limits: Limits) -> list[Frame] | None:
+    """Return the elements of a checked packet if all have plain keys of plain types; None if they need a closer look.
+
+    RemoteProtocolError if the packet is not JSON, or too large a batch.
+    """
+    try:
+        if payload[:1] == b"{":
+            return [_one(payload)]
+        frames = _many(payload)
+    except msgspec.ValidationError:
+        return None
+    except _NOT_JSON as exc:
+        raise _not_json(exc) from exc
+    if len(frames) > limits.max_batch:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a batch of {len(frames)} messages", "NQ-a10")
+    return frames
+
+
+def split_frame(payload: bytes, limits: Limits) -> list[bytes]:
+    """Return the elements of a checked packet, none of them looked at."""
+    if payload[:1] != b"[":
+        return [payload]
+    try:
+        elements = _raws(payload)
+    except _NOT_JSON as exc:
+        raise _not_json(exc) from exc
+    if len(elements) > limits.max_batch:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a batch of {len(elements)} messages", "NQ-a10")
+    return [bytes(element) for element in elements]
+
+
+def check_packet(packet: Packet, limits: Limits) -> bytes:
+    """Return the JSON of a packet without the blanks around it; the size is looked at before anything else."""
+    payload = packet.payload
+    if len(payload) > limits.max_text:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a packet of {len(payload)} bytes", "NQ-02")
+    if not packet.is_text:
+        raise RemoteProtocolError(Fault.MALFORMED, "a binary packet", "NQ-02")
+    if not payload.isascii():
+        try:
+            payload.decode()
+        except UnicodeDecodeError:
+            raise RemoteProtocolError(Fault.MALFORMED, "not UTF-8", "NQ-02") from None
+    if payload[:1] not in (b"{", b"["):
+        payload = payload.strip(b" \t\r\n")
+        if payload[:1] not in (b"{", b"["):
+            raise RemoteProtocolError(Fault.MALFORMED, "neither an object nor an array", "NQ-02")
+    return payload
+
+
+def _not_json(exc: Exception) -> RemoteProtocolError:
+    return RemoteProtocolError(Fault.MALFORMED, f"not JSON: {exc}", "NQ-02")
+
+
+def serialize_frame(elements: list[bytes]) -> Packet:
+    """Write one object as it is, any other number of them as an array (NQ-a10)."""
+    return Packet(elements[0] if len(elements) == 1 else b"[%b]" % b",".join(elements))
+
+
+def free_of(frame: Frame) -> Free | None:
+    """Return the free keys to which the hub gives a meaning."""
+    if frame.topic is UNSET and frame.traceparent is UNSET and frame.attachments is UNSET and frame.missed is UNSET:
+        return None
+    return {key: checked(raw).decode() for key in _FREE if (raw := getattr(frame, key)) is not UNSET}
+
+
+def checked(raw: Raw) -> bytes:
+    """Return the bytes of a value that msgspec has skipped, judged for what it does not judge."""
+    value = bytes(raw)
+    try:
+        jsontext.check_trusted(value)
+    except Malformed as exc:
+        raise BadElement(str(exc), "NQ-05") from exc
+    return value
+
+
+def parse_element(raw: bytes) -> tuple[Frame, Free | None]:
+    """Look closely at one element; BadElement if it breaks a rule."""
+    keys = keys_of(raw)
+    if "c" in keys and bytes(keys["c"]) != VERSION:
+        raise BadElement("only version 1 is spoken here", "NQ-a09", Fault.VERSION, "version")
+    if "k" in keys:
+        raise BadElement("no key is known here", "NQ-a09", Fault.VERSION, "nokey")
+    given: dict[str, object] = {}
+    free: Free = {}
+    for key, value in keys.items():
+        if key in _READERS:
+            given[key] = _READERS[key](value, key)
+        elif key != "c":
+            free[key] = checked(value).decode()
+    return Frame(**given), free or None  # type: ignore[arg-type]
+
+
+def keys_of(raw: bytes) -> dict[str, Raw]:
+    """Return the keys of an element and their values, unread; BadElement if it is no object."""
+    try:
+        return _keys(raw)
+    except msgspec.ValidationError:
+        raise BadElement("a message is an object", "NQ-02") from None
+    except _NOT_JSON as exc:
+        raise BadElement(f"not JSON: {exc}", "NQ-02") from exc
+
+
+def _value(raw: Raw) -> object:
+    try:
+        return jsontext.parse(bytes(raw))
+    except Malformed as exc:
+        raise BadElement(str(exc), "NQ-05") from exc
+
+
+def _read_name(raw: Raw, key: str) -> object:
+    value = _value(raw)
+    if not isinstance(value, str):
+        raise BadElement(f"{key} is no text", "NQ-06")
+    return value
+
+
+def _read_id(raw: Raw, key: str) -> object:
+    value = _value(raw)
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
+    return value
+
+
+def _read_ids(raw: Raw, key: str) -> object:
+    value = _value(raw)
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, str | int) or isinstance(each, bool):
+            raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
+    return value
+
+
+def _read_number(raw: Raw, key: str) -> object:
+    value = _value(raw)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadElement(f"{key} is no integer", "NQ-a04")
+    return value
+
+
+def _read_numbers(raw: Raw, key: str) -> object:
+    value = _value(raw)
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise BadElement(f"{key} is neither an integer nor an array of them", "NQ-a05")
+    return value
+
+
+def _read_verbose(raw: Raw, _key: str) -> object:
+    """Return texts and truth values as they are, of anything else whether it is truthy (NQ-10)."""
+    value = _value(raw)
+    return value if isinstance(value, str) else value not in (None, False, 0)
+
+
+def _read_source(raw: Raw, _key: str) -> object:
+    """Return the text, nothing for what is none: whatever stands here is overwritten anyway (NQ-04)."""
+    value = _value(raw)
+    return value if isinstance(value, str) else UNSET
+
+
+def _unread(raw: Raw, _key: str) -> object:
+    return raw
+
+
+_READERS: Final[dict[str, Callable[[Raw, str], object]]] = {
+    "t": _read_name,
+    "r": _read_id,
+    "p": _read_id,
+    "a": _read_id,
+    "i": _read_ids,
+    "d": _unread,
+    "e": _unread,
+    "n": _read_number,
+    "f": _read_number,
+    "o": _read_numbers,
+    "v": _read_verbose,
+    "s": _read_source,
+}
+
+
+def identifier(given: str | int, limits: Limits, key: str) -> str:
+    """Return an id as the text that it is compared by (NQ-a03)."""
+    if type(given) is not str:
+        if not given:
+            raise BadElement(f"{key} is 0", "NQ-a03")
+        if not -MAX_NUMBER <= int(given) <= MAX_NUMBER:
+            raise BadElement(f"{key} is a number that may have been rounded", "NQ-a03")
+        return str(given)
+    if not given:
+        raise BadElement(f"{key} is empty", "NQ-a03")
+    if len(given) > limits.max_id:
+        raise BadElement(f"{key} has {len(given)} characters", "NQ-05", Fault.TOO_LARGE)
+    return given
+
+
+def name(given: str, limits: Limits) -> str:
+    """Return a target's name if it is one (NQ-06, NQ-a11)."""
+    if len(given) > limits.max_name:
+        raise BadElement(f"t has {len(given)} characters", "NQ-06", Fault.TOO_LARGE)
+    if not is_name(given):
+        raise BadElement("t is empty, or holds blanks or control characters", "NQ-a11")
+    return given
+
+
+@lru_cache(maxsize=4096)
+def is_name(text: str) -> bool:
+    """Whether the text may name a target: more than the letters that we use ourselves are tolerated (NQ-a11)."""
+    return bool(text) and text.isprintable() and " " not in text
+
+
+def place(frame: Frame, limits: Limits | None) -> tuple[int | None, int | None]:
+    """Return n and f of a part; n is None for what is no stream at all (NQ-a04)."""
+    n = 0 if frame.n is UNSET else frame.n
+    f = None if frame.f is UNSET else frame.f
+    if not 0 <= n <= MAX_NUMBER or (f is not None and not 0 <= f <= MAX_NUMBER):
+        raise BadElement("n or f is no number that a stream can have", "NQ-a04")
+    has_body = frame.d is not UNSET
+    if n == 0 and has_body:
+        if f:
+            raise BadElement("parts are counted from 1", "NQ-a04")
+        return None, None
+    if not has_body and f != 0:
+        raise BadElement("only the end of a stream may lack d", "NQ-a04")
+    if limits is not None and n > limits.max_stream:
+        raise BadElement(f"part {n}: the stream is too long", "NQ-a04", Fault.TOO_LARGE)
+    return n, f
+
+
+def ids_of(given: str | int | list[str | int], limits: Limits) -> tuple[str, ...]:
+    """Return one or several ids as the texts that they are compared by."""
+    if type(given) is str and 0 < len(given) <= limits.max_id:
+        return (given,)
+    if not isinstance(given, list):
+        return (identifier(given, limits, "i"),)
+    if not given:
+        raise BadElement("i is an empty array", "NQ-a03")
+    if len(given) > limits.max_batch:
+        raise BadElement(f"i names {len(given)} messages", "NQ-a10", Fault.TOO_LARGE)
+    return tuple(identifier(each, limits, "i") for each in given)
+
+
+def target_of(frame: Frame, limits: Limits) -> str:
+    """Return t if there is one: without it, the hub itself is meant (NQ-a07)."""
+    return "" if isinstance(frame.t, UnsetType) else name(frame.t, limits)
+
+
+def error_of(frame: Frame) -> Err:
+    """Return the error object."""
+    try:
+        return errors.read(b"" if isinstance(frame.e, UnsetType) else bytes(frame.e))
+    except Malformed as exc:
+        raise BadElement(str(exc), "NQ-08") from exc

@@ -1,0 +1,410 @@
+"""Frame <-> Message: one type for each legal combination of keys, fields in the order in which they are written.
+
+Identifiers are texts whatever they were on the wire (NQ-a03); `i` may name several. `extra` holds the keys that NQ does
+not assign, each with its JSON as written, so that they come through untouched (NQ-a09).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from fiveways.errors import Fault
+from fiveways.protocols.nq import errors
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.frames import (
+    MAX_NUMBER,
+    BadElement,
+    Frame,
+    Free,
+    check_packet,
+    checked,
+    error_of,
+    free_of,
+    identifier,
+    ids_of,
+    keys_of,
+    parse_element,
+    parse_frame,
+    place,
+    serialize_frame,
+    split_frame,
+    target_of,
+)
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json, Payload
+
+Ids = tuple[str, ...]
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """The root of all of them."""
+
+
+class Request(Message, frozen=True):
+    """`{t, r, d}`: the same t and r again is a retransmission (NQ-07, NQ-13). No t: the hub itself."""
+
+    t: str
+    r: str
+    d: Payload | None = None
+    v: bool | str = False
+    s: str = ""
+    extra: Free | None = None
+
+
+class RequestPart(Message, frozen=True):
+    """`{t, r, d, n, f}`: part n of a streamed request; the end may carry nothing (NQ-a04)."""
+
+    t: str
+    r: str
+    d: Payload | None
+    n: int
+    f: int | None = None
+    v: bool | str = False
+    s: str = ""
+    extra: Free | None = None
+
+
+class Poll(Message, frozen=True):
+    """`{t, p}`: what became of request t#p? (NQ-a06)."""
+
+    t: str
+    p: str
+    extra: Free | None = None
+
+
+class Acceptance(Message, frozen=True):
+    """`{a, i}`: request i is safe; its backchannel is a (NQ-a01)."""
+
+    a: str
+    i: Ids
+    extra: Free | None = None
+
+
+class Answer(Message, frozen=True):
+    """`{a, i, d}`: the whole answer (NQ-a04)."""
+
+    a: str
+    i: Ids
+    d: Payload
+    extra: Free | None = None
+
+
+class AnswerPart(Message, frozen=True):
+    """`{a, i, d, n, f}`: part n of a streamed answer; the end may carry nothing, or the error that broke it off."""
+
+    a: str
+    i: Ids
+    d: Payload | None
+    e: Err | None
+    n: int
+    f: int | None = None
+    extra: Free | None = None
+
+
+class ErrorAnswer(Message, frozen=True):
+    """`{a, i, e}` with e.fatal: the request is dead (NQ-a07)."""
+
+    a: str
+    i: Ids
+    d: Payload | None
+    e: Err
+    extra: Free | None = None
+
+
+class Note(Message, frozen=True):
+    """`{a, i, e}` without e.fatal: a side message while the request runs (NQ-a13)."""
+
+    a: str
+    i: Ids
+    d: Payload | None
+    e: Err
+    extra: Free | None = None
+
+
+class PollReply(Message, frozen=True):
+    """`{a, i, e}` of type sys: pending, done or unknown (NQ-a06)."""
+
+    a: str
+    i: Ids
+    e: Err
+    extra: Free | None = None
+
+
+class Ack(Message, frozen=True):
+    """`{i}`: the single answer on backchannel i has come (NQ-a02)."""
+
+    i: Ids
+    extra: Free | None = None
+
+
+class Next(Message, frozen=True):
+    """`{i, o}`: all parts below o have come; with a of the streamed request i, else of the answer on i (NQ-a05)."""
+
+    a: str
+    i: Ids
+    o: int
+    extra: Free | None = None
+
+
+class Missing(Message, frozen=True):
+    """`{i, o: [...]}`: these parts have not come; a and i as in `Next` (NQ-a05)."""
+
+    a: str
+    i: Ids
+    o: tuple[int, ...]
+    extra: Free | None = None
+
+
+class BackMessage(Message, frozen=True):
+    """`{i, d}`, or with an e that is not fatal: something into the backchannel (NQ-a02)."""
+
+    i: Ids
+    d: Payload | None
+    e: Err | None = None
+    extra: Free | None = None
+
+
+class CancelRequest(Message, frozen=True):
+    """`{i, e}` with e.fatal: the answer is not wanted any more; before acceptance t and i name the request (NQ-a02)."""
+
+    t: str
+    i: Ids
+    e: Err
+    extra: Free | None = None
+
+
+class SystemNote(Message, frozen=True):
+    """`{e}` alone: about the link, not about a request."""
+
+    e: Err
+    extra: Free | None = None
+
+
+class Farewell(Message, frozen=True):
+    """`{e}` alone, of type sys and fatal: the sender closes the link."""
+
+    e: Err
+    extra: Free | None = None
+
+
+class Idle(Message, frozen=True):
+    """`[]`: nothing to say, but willing to hear (NQ-a10)."""
+
+
+class Bad(Message, frozen=True):
+    """An element that breaks a rule, and what could be read of its identifiers; the others go on (NQ-a10)."""
+
+    element: bytes
+    fault: Fault
+    code: str
+    text: str
+    rule: str
+    r: str = ""
+    a: str = ""
+    i: Ids = ()
+
+
+# Reading.
+
+
+def decode(packet: Packet, limits: Limits) -> list[Message]:
+    """Return the messages of a packet; RemoteProtocolError if it is neither an object nor an array."""
+    payload = check_packet(packet, limits)
+    frames = parse_frame(payload, limits)
+    if frames is not None:
+        try:
+            return [_read(frame, free_of(frame), limits) for frame in frames] or [Idle()]
+        except BadElement:
+            pass  # the closer look below tells which one
+    return [_read_closely(raw, limits) for raw in split_frame(payload, limits)]
+
+
+def _read_closely(raw: bytes, limits: Limits) -> Message:
+    try:
+        frame, free = parse_element(raw)
+        return _read(frame, free, limits)
+    except BadElement as bad:
+        ids = _readable_ids(raw, limits)
+        return Bad(raw, bad.fault, bad.code, bad.text, bad.rule, **ids)
+
+
+def _readable_ids(raw: bytes, limits: Limits) -> dict[str, Any]:
+    """Return r, a and i as far as they can be read, so that the right one hears of the error."""
+    found: dict[str, Any] = {}
+    try:
+        keys = keys_of(raw)
+    except BadElement:
+        return found
+    for key in ("r", "a", "i"):
+        if key not in keys:
+            continue
+        try:
+            frame, _ = parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])))
+            given = getattr(frame, key)
+            found[key] = ids_of(given, limits) if key == "i" else identifier(given, limits, key)
+        except BadElement:
+            continue
+    return found
+
+
+def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
+    if frame.r is not UNSET:
+        return _read_request(frame, frame.r, free, limits)
+    if frame.p is not UNSET:
+        if frame.a is not UNSET or frame.i is not UNSET:
+            raise BadElement("a poll that is an answer too", "NQ-a06")
+        return Poll(target_of(frame, limits), identifier(frame.p, limits, "p"), free)
+    if frame.a is not UNSET:
+        if frame.i is UNSET:
+            raise BadElement("an answer without i", "NQ-a01")
+        return _read_answer(frame, identifier(frame.a, limits, "a"), ids_of(frame.i, limits), free)
+    if frame.i is not UNSET:
+        return _read_back(frame, ids_of(frame.i, limits), free, limits)
+    if frame.e is not UNSET:
+        error = error_of(frame)
+        return (Farewell if error.fatal and error.type == "sys" else SystemNote)(error, free)
+    raise BadElement("neither r nor p, a, i or e: no message", "NQ-13")
+
+
+def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits) -> Message:
+    if not (frame.a is UNSET and frame.i is UNSET and frame.p is UNSET and frame.e is UNSET and frame.o is UNSET):
+        raise BadElement("a request that is something else too", "NQ-13")
+    target = target_of(frame, limits)
+    verbose = False if frame.v is UNSET else frame.v or False
+    source = "" if frame.s is UNSET else frame.s
+    body = None if frame.d is UNSET else Json(checked(frame.d))
+    if frame.n is UNSET and frame.f is UNSET:
+        return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
+    n, f = place(frame, limits)
+    if n is None:
+        return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
+    return RequestPart(target, identifier(r, limits, "r"), body, n, f, verbose, source, free)
+
+
+def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None) -> Message:
+    if frame.o is not UNSET:
+        return _read_order(frame.o, a, ids, free)
+    body = None if frame.d is UNSET else Json(checked(frame.d))
+    if frame.e is not UNSET:
+        error = error_of(frame)
+        if error.type == "sys":
+            return PollReply(a, ids, error, free)
+        if not error.fatal:
+            return Note(a, ids, body, error, free)
+        if frame.n is UNSET:
+            return ErrorAnswer(a, ids, body, error, free)
+        n, f = place(frame, None)
+        if f != 0 or not n:
+            raise BadElement("a fatal error that is not the end of its stream", "NQ-a04")
+        return AnswerPart(a, ids, body, error, n, f, free)
+    if frame.n is UNSET and frame.f is UNSET:
+        return Acceptance(a, ids, free) if body is None else Answer(a, ids, body, free)
+    n, f = place(frame, None)
+    if n is None and body is not None:
+        return Answer(a, ids, body, free)
+    return AnswerPart(a, ids, body, None, n or 0, f, free)
+
+
+def _read_back(frame: Frame, ids: Ids, free: Free | None, limits: Limits) -> Message:
+    if frame.o is not UNSET:
+        return _read_order(frame.o, "", ids, free)
+    if frame.e is not UNSET:
+        error = error_of(frame)
+        if error.fatal:
+            return CancelRequest(target_of(frame, limits), ids, error, free)
+        return BackMessage(ids, None if frame.d is UNSET else Json(checked(frame.d)), error, free)
+    if frame.d is not UNSET:
+        return BackMessage(ids, Json(checked(frame.d)), None, free)
+    return Ack(ids, free)
+
+
+def _read_order(order: int | list[int], a: str, ids: Ids, free: Free | None) -> Message:
+    numbers = order if isinstance(order, list) else [order]
+    if not numbers or not all(0 < number <= MAX_NUMBER for number in numbers):
+        raise BadElement("o is neither a positive number nor an array of some", "NQ-a05")
+    return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
+
+
+# Writing.
+
+_json: Final = msgspec.json.Encoder().encode
+
+
+def encode(message: Message) -> Packet:
+    """Return one message as a packet of its own."""
+    return Packet(b"[]") if type(message) is Idle else serialize_frame([write(message)])
+
+
+def write(message: Message) -> bytes:
+    """Return one message as an object, ready for a batch."""
+    raw = _WRITERS[type(message)](message)
+    extra: Free | None = getattr(message, "extra", None)
+    if not extra:
+        return raw
+    return raw[:-1] + b"".join(b",%b:%b" % (_json(key), value.encode()) for key, value in extra.items()) + b"}"
+
+
+def _written_ids(ids: Ids) -> bytes:
+    return _json(ids[0]) if len(ids) == 1 else _json(ids)
+
+
+def _tail(message: Request | RequestPart) -> bytes:
+    verbose = b',"v":%b' % _json(message.v) if message.v else b""
+    return verbose + b',"s":%b' % _json(message.s) if message.s else verbose
+
+
+def _opening(message: Request | RequestPart) -> bytes:
+    target = b'"t":%b,' % _json(message.t) if message.t else b""
+    body = b"" if message.d is None else b',"d":%b' % message.d.nq()
+    return b'{%b"r":%b%b' % (target, _json(message.r), body)
+
+
+def _numbers(n: int, f: int | None) -> bytes:
+    return b',"n":%d' % n if f is None else b',"n":%d,"f":%d' % (n, f)
+
+
+def _back(message: Acceptance | Answer | AnswerPart | ErrorAnswer | Note | PollReply) -> bytes:
+    return b'{"a":%b,"i":%b' % (_json(message.a), _written_ids(message.i))
+
+
+def _body(body: Payload | None) -> bytes:
+    return b"" if body is None else b',"d":%b' % body.nq()
+
+
+def _fault(error: Err | None) -> bytes:
+    return b"" if error is None else b',"e":%b' % errors.write(error)
+
+
+def _order(message: Next | Missing) -> bytes:
+    answer = b'"a":%b,' % _json(message.a) if message.a else b""
+    return b'{%b"i":%b,"o":%b}' % (answer, _written_ids(message.i), _json(message.o))
+
+
+def _targeted(target: str) -> bytes:
+    return b'"t":%b,' % _json(target) if target else b""
+
+
+_WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
+    Request: lambda m: _opening(m) + _tail(m) + b"}",
+    RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
+    Poll: lambda m: b'{%b"p":%b}' % (_targeted(m.t), _json(m.p)),
+    Acceptance: lambda m: _back(m) + b"}",
+    Answer: lambda m: b'%b,"d":%b}' % (_back(m), m.d.nq()),
+    AnswerPart: lambda m: _back(m) + _body(m.d) + _fault(m.e) + _numbers(m.n, m.f) + b"}",
+    ErrorAnswer: lambda m: _back(m) + _body(m.d) + _fault(m.e) + b"}",
+    Note: lambda m: _back(m) + _body(m.d) + _fault(m.e) + b"}",
+    PollReply: lambda m: _back(m) + _fault(m.e) + b"}",
+    Ack: lambda m: b'{"i":%b}' % _written_ids(m.i),
+    Next: _order,
+    Missing: _order,
+    BackMessage: lambda m: b'{"i":%b%b%b}' % (_written_ids(m.i), _body(m.d), _fault(m.e)),
+    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_targeted(m.t), _written_ids(m.i), _fault(m.e)),
+    SystemNote: lambda m: b'{"e":%b}' % errors.write(m.e),
+    Farewell: lambda m: b'{"e":%b}' % errors.write(m.e),
+    Bad: lambda m: m.element,
+}
+
+MESSAGES: Final[dict[str, type[Message]]] = {"Idle": Idle} | {kind.__name__: kind for kind in _WRITERS}

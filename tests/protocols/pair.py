@@ -1,0 +1,68 @@
+"""Two conversations of one protocol, joined back to back."""
+
+from fiveways.model import messages as words
+from fiveways.model.messages import Word
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role
+from tests.protocols import talk as talks
+
+QUIET = (words.Accepted, words.Acknowledged)
+"""What a reliable protocol tells beside the matter."""
+
+
+class Pair:
+    """A client and a server, after their handshake. Time stands still unless a test moves it."""
+
+    def __init__(self, spec: ProtocolSpec) -> None:
+        self.spec = spec
+        self.now = 0.0
+        self.ends: dict[Role, Conversation] = {role: talks.converse(spec, role) for role in Role}
+        self.heard: dict[Role, list[Word]] = {role: [] for role in Role}
+        if words.Hello in spec.carries:
+            self.open()
+
+    def open(self) -> None:
+        self.say(Role.CLIENT, words.Hello())
+        self.say(Role.SERVER, words.Welcome())
+        for role in Role:
+            self.heard[role].clear()
+
+    def say(self, role: Role, word: Word) -> list[Word]:
+        """One end says a word; what the other end hears of it."""
+        self.ends[role].send(word, self.now)
+        self.carry()
+        return self.take(other(role))
+
+    def carry(self) -> None:
+        """Take packets across until neither end has any."""
+        moved = True
+        while moved:
+            moved = False
+            for role, end in self.ends.items():
+                for packet in end.outgoing():
+                    moved = True
+                    self.heard[other(role)] += self.ends[other(role)].receive(packet, self.now)
+            for end in self.ends.values():
+                assert end.error is None, end.error
+
+    def take(self, role: Role) -> list[Word]:
+        """What an end has heard since it was last asked."""
+        heard = [word for word in self.heard[role] if not isinstance(word, QUIET)]
+        self.heard[role].clear()
+        return heard
+
+    def ask(self, role: Role, word: Word) -> Word:
+        """One end makes a request, the other hears exactly one word and, where that is the custom, accepts it."""
+        (heard,) = self.say(role, word)
+        call_id = getattr(heard, "id", None)
+        if self.spec.name == "nq" and call_id is not None:
+            self.say(other(role), words.Accepted(call_id))
+        return heard
+
+    def answer(self, role: Role, word: Word) -> Word:
+        """The end `role` answers, and the asker hears exactly one word."""
+        (heard,) = self.say(role, word)
+        return heard
+
+
+def other(role: Role) -> Role:
+    return Role.CLIENT if role is Role.SERVER else Role.SERVER

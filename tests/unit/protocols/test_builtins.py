@@ -1,0 +1,45 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fiveways.model.messages import Event
+from fiveways.protocols import builtins
+from fiveways.protocols.umq.bridge import STYLES
+from fiveways.wire.payload import Json, Text, Value
+from tests.protocols import vectors
+
+ENTRIES = json.loads((Path(__file__).parents[2] / "vectors" / "builtins.json").read_text(encoding="utf-8"))
+
+
+def read(entry: dict[str, Any]) -> object:
+    ((form, content),) = entry["body"].items()
+    body = vectors.PAYLOADS[form](content)
+    return builtins.read("1", entry["method"], body, STYLES, tuple(entry.get("attachments", ())))
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
+def test_a_call_of_a_built_in(entry: dict[str, Any]) -> None:
+    if "refused" in entry:
+        with pytest.raises(builtins.BadArguments, match=entry["refused"]):
+            read(entry)
+    else:
+        assert read(entry) == (entry["word"] and vectors.word(entry["word"]))
+
+
+def test_a_body_whose_marker_means_nothing_is_a_bad_argument() -> None:
+    with pytest.raises(builtins.BadArguments):
+        builtins.read("1", "hub.publish", Json(b'{"topic":"a","data":{"$base64":"%"}}'), STYLES)
+    assert builtins.read_description("1", Json(b'{"$base64":"%"}')) is None
+
+
+@pytest.mark.parametrize("body", [Value(None), Value({"methods": ["a"]}), Text("gibberish"), Value({"doc": 5})])
+def test_what_is_no_description_is_not_taken_for_one(body: Value) -> None:
+    assert builtins.read_description("1", body) is None
+
+
+@pytest.mark.parametrize("body", [Text("plain"), Value({"topic": 5, "data": 1}), Value({"topic": "%", "data": 1})])
+def test_what_is_no_envelope_stays_as_it_is(body: Value) -> None:
+    event = Event("s", (), body)
+    assert builtins.unwrapped(event, STYLES) is event
