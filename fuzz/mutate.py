@@ -5,10 +5,43 @@ from random import Random
 
 LONGEST = 4096
 TOKENS = (
-    *(b"", b"\0", b"\xff", b"\x7f", b"\x80", b"\n", b":", b"A", b"A1:", b"A9\n", b"0", b"-1", b"1e999", b"null", b"true"),
+    *(
+        b"",
+        b"\0",
+        b"\xff",
+        b"\x7f",
+        b"\x80",
+        b"\n",
+        b":",
+        b"A",
+        b"A1:",
+        b"A9\n",
+        b"0",
+        b"-1",
+        b"1e999",
+        b"null",
+        b"true",
+    ),
     *(b'"', b"\\ud800", b"[", b"]", b"{", b"}", b",", b"[]", b"{}", b"13.0", b"18446744073709551616", b'"$base64"'),
-    *(b"\x9f", b"\xbf", b"\xfb\x7f\xf0\0\0\0\0\0\0", b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff", b"\xc2\x80", b"\xed\xa0\x80"),
-    *(b"hub.", b"hub-", b"callback", b"\xf0\x9f\x90\x8e", b"[" * 200, b"\x81" * 200, b"\x08\x96\x01", b"\x12\x05", b"\x1a"),
+    *(
+        b"\x9f",
+        b"\xbf",
+        b"\xfb\x7f\xf0\0\0\0\0\0\0",
+        b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xc2\x80",
+        b"\xed\xa0\x80",
+    ),
+    *(
+        b"hub.",
+        b"hub-",
+        b"callback",
+        b"\xf0\x9f\x90\x8e",
+        b"[" * 200,
+        b"\x81" * 200,
+        b"\x08\x96\x01",
+        b"\x12\x05",
+        b"\x1a",
+    ),
 )
 
 

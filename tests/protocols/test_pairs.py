@@ -151,7 +151,9 @@ def test_a_subscription_and_its_events(spec: ProtocolSpec, role: Role) -> None:
 def test_an_envelope_names_the_topic(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
-    asked = expect(pair.ask(role, words.Subscribe("h1", pattern, "mine", envelope=True)), words.Subscribe, envelope=True)
+    asked = expect(
+        pair.ask(role, words.Subscribe("h1", pattern, "mine", envelope=True)), words.Subscribe, envelope=True
+    )
     pair.answer(other(role), words.Result(asked.id))
     topic = ("sensors", "room 1")
     event = words.Event(asked.subscription, topic, Value("hot"), publication=3, missed=2, envelope=True)
@@ -186,7 +188,7 @@ def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
 def test_discovery_gives_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     asked = expect(pair.ask(role, words.Discover("h1")), words.Discover, name="")
-    lists = words.Description(asked.id, ("login", "logout"), ("account",))
+    lists = words.Description(asked.id, ("login", "logout"), (f"account{spec.names.writes}",))
     expect(pair.answer(other(role), lists), words.Description, id="h1", methods=lists.methods, routes=lists.routes)
     asked = expect(pair.ask(role, words.Discover("h2", "login")), words.Discover, name="login")
     doc = words.Description(asked.id, doc="Log in.\n\nWith a name.")
@@ -231,7 +233,9 @@ def test_a_cancelled_call_is_answered_once_at_most(spec: ProtocolSpec, role: Rol
     assert isinstance(call, words.Call)
     told = pair.say(role, words.Cancel("h1"))
     assert told in ([], [words.Cancel(call.id)])
-    late = pair.say(other(role), words.Failure(call.id, Reason.CANCELLED) if told else words.Result(call.id, body(spec)))
+    late = pair.say(
+        other(role), words.Failure(call.id, Reason.CANCELLED) if told else words.Result(call.id, body(spec))
+    )
     assert [type(word) for word in late] in ([], [words.Failure], [words.Stray])
 
 

@@ -40,16 +40,16 @@ def test_the_table_names_every_state_and_only_messages(spec: ProtocolSpec) -> No
         assert set(row.values()) <= set(spec.states)
 
 
-def cases() -> list[tuple[ProtocolSpec, Enum, type, Packet]]:
+def cases() -> list[object]:
     return [
-        (spec, state, kind, packet)
+        pytest.param(spec, state, kind, packet, id=f"{spec.name}-{state.name}-{kind.__name__}")
         for spec in registry.all_specs()
         for state in spec.states
         for kind, packet in samples(spec).items()
     ]
 
 
-@pytest.mark.parametrize(("spec", "state", "kind", "packet"), cases(), ids=lambda each: getattr(each, "name", None) or getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("spec", "state", "kind", "packet"), cases())
 def test_a_message_in_a_state_does_what_the_table_says(
     spec: ProtocolSpec, state: Enum, kind: type, packet: Packet
 ) -> None:

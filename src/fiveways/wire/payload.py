@@ -30,7 +30,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return the value itself."""
-        raise NotImplementedError
+        raise AssertionError("every encoding has its own")
 
     def text(self) -> str:
         """Return UMQ text: JSON, but a string that is not JSON itself goes without quotes."""

@@ -217,5 +217,5 @@ def test_null() -> None:
 
 
 def test_the_base_class_has_no_value() -> None:
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(AssertionError):
         Payload().value()

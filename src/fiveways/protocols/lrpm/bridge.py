@@ -41,6 +41,7 @@ REASONS: Final = {uri: reason for reason, uri in URIS.items()}
 _LONGEST_SHOWN: Final = 64
 _CACHED: Final = 4096
 _MILLI: Final = 1000
+_FOR_EVER: Final = 1e12
 _URI: Final = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
 
 
@@ -153,3 +154,168 @@ def with_attachments(meta: Meta, attachments: Sequence[hub.Attachment], encoding
     listed = [encoding.write_attachment(each.data) if each.error is None else None for each in attachments]
     errors = {str(index): each.error for index, each in enumerate(attachments) if each.error is not None}
     return {**meta, "attachments": listed, **({"attachment_errors": errors} if errors else {})}
+
+
+# Calls and results.
+
+
+def read_call(hub_id: str, message: lrpm.Call, aim: Target, attached: tuple[str, ...]) -> hub.Call:
+    """Return the call that the peer makes; Refused for what its meta says wrongly."""
+    meta = message.meta
+    wait = option(meta, "timeout", 0, strict=True)
+    return hub.Call(
+        hub_id,
+        aim.method,
+        message.body,
+        message.procedure,
+        attached,
+        aim.callback,
+        timeout=wait / _MILLI if wait else None,
+        stream=option(meta, "stream", False, strict=True),
+        progress=option(meta, "progress", False, strict=True),
+        traceparent=option(meta, "traceparent", "", strict=True),
+    )
+
+
+def call_meta(word: hub.Call) -> Meta:
+    """Return what a call of ours has to say beside its body."""
+    if word.timeout is None and not (word.stream or word.progress or word.traceparent):
+        return NO_META
+    given = _given(stream=word.stream, progress=word.progress, traceparent=word.traceparent)
+    return given if word.timeout is None else {"timeout": _millis(word.timeout) or 1, **given}
+
+
+def read_result(hub_id: str, message: lrpm.Result, attached: tuple[str, ...]) -> hub.Word:
+    """Return the result, one element of it, or the progress that a RESULT stands for."""
+    meta, body = message.meta, message.body
+    if option(meta, "progress", False):
+        args = tuple(map(str, option(meta, "args", list[object]())))
+        kind, code, text = option(meta, "kind", "note"), option(meta, "code", ""), option(meta, "text", "")
+        return hub.Progress(hub_id, body, kind, code, text, args)
+    if not option(meta, "part", 0):
+        return hub.Result(hub_id, body, attached)
+    last = option(meta, "last", False)
+    empty = last and option(meta, "empty", False)
+    return hub.Result(hub_id, None if empty else body, attached, stream=True, last=last)
+
+
+def progress_meta(word: hub.Progress) -> Meta:
+    """Return the meta that makes a RESULT a side message."""
+    kind = word.kind if word.kind != "note" else ""
+    return {"progress": True, **_given(kind=kind, code=word.code, text=word.text, args=list(word.args))}
+
+
+def part_meta(word: hub.Result, number: int) -> Meta:
+    """Return the meta of the `number`-th part of a streamed answer. An end without an element says that it is empty."""
+    return {"part": number, **_given(last=word.last, empty=word.last and word.body is None)}
+
+
+def publication(body: Payload | None) -> int:
+    """Return the number that the hub gave a publication."""
+    number = None if body is None else body.value()
+    if type(number) is not int or not 0 <= number <= MAX_U64:
+        raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
+    return number
+
+
+# Topics.
+
+
+def read_publish(hub_id: str, message: lrpm.Publish, attached: tuple[str, ...]) -> hub.Publish:
+    """Return what the peer publishes; Refused if the topic or the meta is wrong (LRPM-a12, -a14, -a17)."""
+    topic = _read_topic(topics.parse, message.topic)
+    retain = option(message.meta, "retain", False, strict=True)
+    exclude = option(message.meta, "exclude_me", False, strict=True)
+    return hub.Publish(hub_id, topic, message.body, attached, retain, exclude)
+
+
+def read_subscribe(hub_id: str, message: lrpm.Subscribe, subscription: str) -> hub.Subscribe:
+    """Return what the peer subscribes to; Refused if the pattern or the meta is wrong."""
+    pattern = _read_topic(topics.parse_pattern, message.topic)
+    when_full = option(message.meta, "when_full", "", strict=True)
+    if when_full not in builtins.POLICIES:
+        raise Refused(Reason.BAD_ARGUMENTS, f"meta.when_full must be {', '.join(filter(None, builtins.POLICIES))}")
+    return hub.Subscribe(hub_id, pattern, subscription, option(message.meta, "envelope", False, strict=True), when_full)
+
+
+Read = TypeVar("Read")
+
+
+def _read_topic(read: Callable[[str, topics.TopicStyle], Read], written: str) -> Read:
+    try:
+        return read(written, topics.LRPM)
+    except BadTopic as exc:
+        raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+
+
+def read_topic(meta: Meta, default: Topic) -> Topic:
+    """Return the topic that an EVENT names (LRPM-a13), or else the one that was subscribed to."""
+    try:
+        return topics.parse(option(meta, "topic", ""), topics.LRPM)
+    except BadTopic:
+        return default
+
+
+def event_meta(word: hub.Event) -> Meta:
+    """Return the topic of an event, and what its subscriber missed before it."""
+    return {"topic": topics.spell(word.topic, topics.LRPM), **_given(missed=word.missed)}
+
+
+# Failures and partings.
+
+
+def error_of(kind: int, request_id: int, failure: hub.Failure) -> lrpm.Error:
+    """Return the ERROR that says why. What the method itself gave as data is the body, else the text is."""
+    uri = URIS[failure.reason]
+    # Only the hub says hub.err: a method that ran must not pass for one that did not.
+    if failure.reason is Reason.RAISED and _URI.fullmatch(failure.name) and not failure.name.startswith("hub."):
+        uri = failure.name
+    text = failure.text
+    wait = {} if failure.retry_after is None else {"retry_after": _millis(failure.retry_after)}
+    if failure.data is not None:
+        return lrpm.Error(kind, request_id, uri, failure.data, {**wait, **_given(text=text)})
+    return lrpm.Error(kind, request_id, uri, Value(text) if text else NULL, wait)
+
+
+def read_error(hub_id: str, message: lrpm.Error, *, from_hub: bool) -> hub.Failure:
+    """Return why a request of ours failed.
+
+    Only a hub knows that a method was not run. A callee that says `hub.err.unavailable` may just pass on how a call of
+    its own ended, after it ran; so from a callee every uri but `.err.cancelled` is an exception of its own.
+    """
+    uri = message.error
+    reason = REASONS.get(uri) if from_hub or uri == CANCELLED else None
+    text, data = option(message.meta, "text", ""), None
+    try:
+        value = message.body.value()
+    except Malformed:
+        value = data = message.body
+    if isinstance(value, str):
+        text = value
+    elif value is not None:
+        data = message.body
+    wait = option(message.meta, "retry_after", 0)
+    retry_after = wait / _MILLI if "retry_after" in message.meta else None
+    name = "" if reason is not None or uri == RAISED else uri
+    return hub.Failure(hub_id, reason or Reason.RAISED, text, data, retry_after, name)
+
+
+def goodbye_of(word: hub.Goodbye) -> lrpm.Goodbye:
+    """Return our farewell."""
+    return lrpm.Goodbye(AUTH_ERROR if word.denied else NORMAL, _given(text=word.text))
+
+
+def read_goodbye(message: lrpm.Goodbye) -> hub.Goodbye:
+    """Return the peer's farewell; a reason without a text speaks for itself."""
+    text = option(message.meta, "text", "")
+    silent = "" if message.reason == NORMAL else message.reason[:_LONGEST_SHOWN]
+    return hub.Goodbye(text or silent, denied=message.reason == AUTH_ERROR)
+
+
+def _given(**options: str | bool | int | list[str]) -> dict[str, object]:
+    """Return the options that say something, as all defaults are empty or false."""
+    return {key: value for key, value in options.items() if value}
+
+
+def _millis(seconds: float) -> int:
+    return round(max(0.0, min(seconds, _FOR_EVER)) * _MILLI)

@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Malformed
+from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
@@ -71,8 +71,8 @@ PLAIN_BYTES: Final = PlainBytes()
 JSON_TEXT: Final = JsonText()
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The protocol's own section of the configuration."""
+class Options(msgspec.Struct, frozen=True):
+    """What the protocol's section of the configuration says to a conversation; the transport may find more there."""
 
     serve: Any = None
     """Which topics we serve: a `Serve`, or {topic: {type: kind}}, or true for whatever the link delivers."""
@@ -138,11 +138,6 @@ SECONDS: Final[dict[int, float]] = {
 _UINT32: Final = 0xFFFFFFFF
 
 
-def seconds(timeout: int, unit: int, default: float | None) -> float | None:
-    """How long a request may take; no time at all stands for the default (MQRPC-a04)."""
-    return timeout * SECONDS.get(unit, SECONDS[MILLISECOND]) if timeout else default
-
-
 def milliseconds(seconds: float | None) -> int:
     """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10)."""
     if seconds is None:
@@ -184,8 +179,7 @@ def failure_from_hub(word: Failure, topic: str, number: int) -> ErrorResponse:
         tag = f"app.{word.name}" if word.name.startswith(_OWN) or word.name in _REASONS else word.name
     elif word.reason is Reason.BUSY and retry_after is None:
         retry_after = _BUSY_FOR
-    # Error data has no schema of its own.
-    value = None if word.data is None else JSON_TEXT.to_wire(topic, "", word.data, RESPONSE)
+    value = None if word.data is None else _error_body(word.data)
     text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
     return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), milliseconds(retry_after), True)
 
@@ -203,6 +197,14 @@ def failure_to_hub(message: ErrorResponse, hub_id: str) -> Failure:
     # MQRPC-a09: that there is an error decides, not its code.
     code = message.code or 500
     return Failure(hub_id, Reason.RAISED, message.user_message, data, retry_after, message.tag, code)
+
+
+def _error_body(data: Payload) -> bytes | None:
+    """Error data has no schema of its own; what JSON cannot hold is left out, as the failure itself must arrive."""
+    try:
+        return JSON_TEXT.to_wire("", "", data, RESPONSE)
+    except (Malformed, Unrepresentable):
+        return None
 
 
 def _clean(text: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.model.names import BadName, fold_mqtt, spell_mqtt, spell_prefix
+from fiveways.model.names import MQTT, BadName, fold, spell_mqtt, spell_prefix
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc import bridge
@@ -22,7 +22,7 @@ from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, REQUEST, RESPONSE, Cod
 from fiveways.protocols.mqtt_rpc.frames import Shape, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, encode, read
 from fiveways.protocols.mqtt_rpc.states import State, advance
-from fiveways.protocols.mqtt_rpc.streams import Asking, OpenRequest, Pending, Recent, Served
+from fiveways.protocols.mqtt_rpc.streams import Asking, OpenRequest, Pending, Recent, Served, expiry
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
@@ -53,6 +53,8 @@ class MqttConversation:
         self._state: Enum = State.OPEN
         self._limits = limits
         self._random = setup.random
+        # Two ends that are made from the same seed must not choose the same ids, or take each other for echoes.
+        self._twist = 0 if setup.role is Role.CLIENT else 0xFFFFFFFFFFFFFFFF
         # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
         self._serve = options.server(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
@@ -124,7 +126,7 @@ class MqttConversation:
         # MQRPC-a01: a broker sends back to us what we say on a topic that we listen to.
         if number in self._pending or self._asked.get(number, now) is not None:
             return NOTHING
-        hub_id = f"{number:x}@{topic}"
+        hub_id = f"{number}@{topic}"
         served = self._served.get(hub_id)
         if served is not None:
             return self._on_part(served, message, now)
@@ -137,40 +139,39 @@ class MqttConversation:
         streaming = self._serve(topic, kind)
         if streaming is None:
             return NOTHING
+        spelling = f"{topic}/{kind}"
         try:
-            method = fold_mqtt(topic, kind)
+            method = fold(spelling, MQTT)
         except BadName as exc:
             return self._decline(message, hub_id, Reason.NO_METHOD, str(exc), now)
         if len(method) > self._limits.max_name or method in bridge.NOT_HERE:
             return self._decline(message, hub_id, Reason.NO_METHOD, "no such method on MQTT", now)
         if len(self._served) >= self._limits.max_pending:
             return self._decline(message, hub_id, Reason.BUSY, "too many calls are open", now)
-        return self._on_call(message, hub_id, kind, method, streaming, now)
-
-    def _on_call(self, message: Request, hub_id: str, kind: str, method: str, streaming: str, now: float) -> Words:
-        topic = message.topic
         codec = JSON_TEXT if method.startswith("hub.") else self._codec
-        timeout = bridge.seconds(message.timeout, message.timeout_unit, self._default_timeout)
-        self.odd_units += message.timeout_unit not in bridge.SECONDS
+        timeout = self._timeout(message)
+        expires_at = expiry(timeout, now)
         streams = streaming in {"server", "both"}
         # MQRPC-a05: for a method that takes no stream every Request is complete.
         more = not message.eos and streaming in {"client", "both"}
+        served = Served(hub_id, topic, number, kind, codec, streams, more, expires_at)
         try:
-            body = codec.from_wire(topic, kind, message.value or b"", REQUEST)
-            if method.startswith("callback."):
-                token = kind.rpartition(".")[2]
-                word: hub.Word = hub.Call(hub_id, token.lower(), body, token, (), True, timeout, more, streams)
-            else:
-                word = hub.Call(hub_id, method, body, f"{topic}/{kind}", (), False, timeout, more, streams)
-                if codec is JSON_TEXT:
-                    word = builtins.read(hub_id, method, body, bridge.STYLES) or word
+            word = served.read(method, spelling, message.value or b"", timeout)
         except (Malformed, builtins.BadArguments) as exc:
             return self._decline(message, hub_id, Reason.BAD_ARGUMENTS, str(exc), now)
-        expires_at = _expiry(timeout, now)
-        self._wake_at = min(self._wake_at, expires_at)
-        number = message.correlation_id
-        self._served[hub_id] = Served(hub_id, topic, number, kind, codec, streams, more, expires_at)
+        if expires_at < self._wake_at:  # noqa: PLR1730  a call of min() takes three times as long
+            self._wake_at = expires_at
+        self._served[hub_id] = served
         return (word,)
+
+    def _timeout(self, message: Request) -> float | None:
+        if not message.timeout:
+            return self._default_timeout
+        unit = bridge.SECONDS.get(message.timeout_unit)
+        if unit is None:
+            self.odd_units += 1
+            unit = bridge.SECONDS[bridge.MILLISECOND]
+        return message.timeout * unit
 
     def _on_part(self, served: Served, message: Request, now: float) -> Words:
         if not served.more:
@@ -185,17 +186,16 @@ class MqttConversation:
             # MQRPC-a06: a bare end marker; without `eos` it is nothing at all.
             return (hub.Part(served.hub_id, None, True),) if message.eos else NOTHING
         try:
-            body = served.codec.from_wire(served.topic, served.kind, message.value, REQUEST)
+            return (served.read_part(message.value, message.eos),)
         except Malformed as exc:
             return self._break(served, Reason.BAD_ARGUMENTS, str(exc), now)
-        return (hub.Part(served.hub_id, body, message.eos),)
 
     def _refuse(self, packet: Packet, error: RemoteProtocolError, now: float) -> Words:
         """Answer what could not be read, if its sender certainly waits for that, and report it."""
         self.refused += 1
         number, is_request = (None, False) if packet.is_text else outline(packet.payload)
         topic = packet.channel
-        hub_id = f"@{topic}" if number is None else f"{number:x}@{topic}"
+        hub_id = f"@{topic}" if number is None else f"{number}@{topic}"
         words: list[hub.Word] = [hub.Stray(hub_id, str(error))]
         if number is None or not is_request or number in self._pending or self._serve(topic, "") is None:
             return words
@@ -263,18 +263,18 @@ class MqttConversation:
             raise Unrepresentable("attachments without a schema to write them in")
         topic, kind = bridge.target(word)
         codec = JSON_TEXT if word.method.startswith("hub.") and not word.callback else self._codec
-        number, expires_at = self._new_number(word.id), _expiry(word.timeout, now)
+        number, expires_at = self._new_number(word.id), expiry(word.timeout, now)
         asking = Asking(word.id, topic, number, kind, codec, word.stream, word.more, expires_at, hub.Call)
         self._ask(asking, word.body, word.timeout)
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
         if not isinstance(word, hub.Discover) and word.route and not word.spelling:
-            word = msgspec.structs.replace(word, spelling=spell_prefix(word.method, bridge.STYLES.names))
+            word = msgspec.structs.replace(word, spelling=spell_prefix(word.method, MQTT))
         method, body = builtins.write(word, bridge.STYLES)
         topic, kind = spell_mqtt(method)
         timeout = self._default_timeout
-        number, expires_at = self._new_number(word.id), _expiry(timeout, now)
+        number, expires_at = self._new_number(word.id), expiry(timeout, now)
         asking = Asking(word.id, topic, number, kind, JSON_TEXT, False, False, expires_at, type(word))
         self._ask(asking, body, timeout)
 
@@ -283,7 +283,7 @@ class MqttConversation:
         self._pending.check_room(hub_id)
         number = 0
         while not number or number in self._pending:
-            number = self._random.getrandbits(64)
+            number = self._random.getrandbits(64) ^ self._twist
         return number
 
     def _ask(self, asking: Asking, body: Payload, timeout: float | None) -> None:
@@ -353,7 +353,7 @@ class MqttConversation:
     def _on_stray(self, message: Response | ErrorResponse, now: float) -> Words:
         """MQRPC-06: an answer that is not ours to hear, unless we said it ourselves and the broker sent it back."""
         number = message.correlation_id
-        hub_id = f"{number:x}@{message.topic}"
+        hub_id = f"{number}@{message.topic}"
         served = self._served.get(hub_id)
         if served is not None and served.echoes:
             served.echoes -= 1
@@ -396,7 +396,3 @@ class MqttConversation:
         hub.Progress: _drop,
         hub.Acknowledged: _drop,
     }
-
-
-def _expiry(timeout: float | None, now: float) -> float:
-    return inf if timeout is None else now + timeout

@@ -65,10 +65,9 @@ def encode(message: object) -> Packet:
 def read(frame: Frame, *, pending: bool) -> Message:
     """Give a frame its meaning; `pending` says that its id is that of an open request of the reader's."""
     content = frame.content
-    type_url, value = "", None
-    if content.HasField("body"):
-        body = content.body
-        type_url, value = body.type_url, body.value
+    body = content.body
+    type_url = body.type_url
+    value = body.value or (b"" if content.HasField("body") else None)
     number, eos = content.correlation_id, content.eos
     if type(content) is rpc_pb2.Response:
         if not content.HasField("error_data"):

@@ -13,6 +13,8 @@ class State(Enum):
     OPEN = "open"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__  # that of Enum is written in Python, and one is asked for with every message
+
 
 TRANSITIONS: Final[dict[Enum, dict[type, Enum]]] = {
     State.OPEN: dict.fromkeys((Request, Response, ErrorResponse), State.OPEN),

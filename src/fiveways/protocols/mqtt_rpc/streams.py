@@ -1,14 +1,15 @@
 """What is remembered of requests: those open in either direction, part by part, and for a while those that are over."""
 
 from collections.abc import Hashable
+from math import inf
 from typing import Generic, TypeVar
 
 import msgspec
 
 from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
-from fiveways.model.messages import Discover, Result, Word
+from fiveways.model.messages import Call, Discover, Part, Result, Word
 from fiveways.protocols import builtins
-from fiveways.protocols.mqtt_rpc.bridge import RESPONSE, Codec
+from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec
 from fiveways.wire.payload import NULL, Payload
 
 Key = TypeVar("Key", bound=Hashable)
@@ -46,6 +47,22 @@ class Served(OpenRequest, gc=False):
     echoes: int = 0
     """Responses of ours that the broker may yet send back to us."""
 
+    def read(self, method: str, spelling: str, value: bytes, timeout: float | None) -> Word:
+        """Return the word that it means; Malformed or BadArguments if its body is not what it should be."""
+        body = self.codec.from_wire(self.topic, self.kind, value, REQUEST)
+        if method.startswith("callback."):
+            token = self.kind.rpartition(".")[2]
+            return Call(self.hub_id, token.lower(), body, token, (), True, timeout, self.more, self.streams)
+        if method.startswith("hub."):
+            word = builtins.read(self.hub_id, method, body, STYLES)
+            if word is not None:
+                return word
+        return Call(self.hub_id, method, body, spelling, (), False, timeout, self.more, self.streams)
+
+    def read_part(self, value: bytes, last: bool) -> Part:
+        """Return one more element; Malformed if its body is not what it should be."""
+        return Part(self.hub_id, self.codec.from_wire(self.topic, self.kind, value, REQUEST), last)
+
 
 class Asking(OpenRequest, gc=False):
     """A request of ours."""
@@ -67,6 +84,11 @@ class Asking(OpenRequest, gc=False):
         if described is None:
             raise Malformed("it describes nothing")
         return described
+
+
+def expiry(timeout: float | None, now: float) -> float:
+    """When a request with this timeout runs out of time."""
+    return inf if timeout is None else now + timeout
 
 
 class Pending:
@@ -136,10 +158,12 @@ class Recent(Generic[Key]):
 
     def get(self, key: Key, now: float) -> int | None:
         """Return what was noted, if it is not forgotten."""
-        if now >= self._turn_at:
-            self._turn(now)
-        number = self._younger.get(key)
-        return self._elder.get(key) if number is None else number
+        if key in self._younger or key in self._elder:
+            if now >= self._turn_at:
+                self._turn(now)
+            number = self._younger.get(key)
+            return self._elder.get(key) if number is None else number
+        return None
 
     def _turn(self, now: float) -> None:
         # After a whole window without a change, both generations are over age.

@@ -138,10 +138,7 @@ def to_hub(
 
 def target_of_call(word: hub.Call) -> str:
     """Return the name under which the peer knows the method or the callback; Unrepresentable if it cannot be one."""
-    if word.callback:
-        target = f"{CALLBACK}-{word.method}"
-    else:
-        target = word.spelling or spell(word.method, names.NQ)
+    target = f"{CALLBACK}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
     if not is_name(target):
         raise Unrepresentable(f"NQ cannot write the target {target!r}")
     return target
@@ -155,6 +152,14 @@ def body_of(payload: Payload) -> Payload:
         return Json(payload.nq())
     except Malformed as exc:
         raise Unrepresentable(str(exc)) from exc
+
+
+def value_of(body: Payload) -> object:
+    """Return the value of a body; Refused if it holds a marker that makes no sense."""
+    try:
+        return body.value()
+    except Malformed as exc:
+        raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
 # Events: requests to the subscriber, addressed to its subscription.

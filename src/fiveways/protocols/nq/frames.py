@@ -272,7 +272,7 @@ def is_name(text: str) -> bool:
     return bool(text) and text.isprintable() and " " not in text
 
 
-def place(frame: Frame, limits: Limits | None) -> tuple[int | None, int | None]:
+def place(frame: Frame) -> tuple[int | None, int | None]:
     """Return n and f of a part; n is None for what is no stream at all (NQ-a04)."""
     n = 0 if frame.n is UNSET else frame.n
     f = None if frame.f is UNSET else frame.f
@@ -285,8 +285,6 @@ def place(frame: Frame, limits: Limits | None) -> tuple[int | None, int | None]:
         return None, None
     if not has_body and f != 0:
         raise BadElement("only the end of a stream may lack d", "NQ-a04")
-    if limits is not None and n > limits.max_stream:
-        raise BadElement(f"part {n}: the stream is too long", "NQ-a04", Fault.TOO_LARGE)
     return n, f
 
 

@@ -278,7 +278,7 @@ def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits)
     body = None if frame.d is UNSET else Json(checked(frame.d))
     if frame.n is UNSET and frame.f is UNSET:
         return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
-    n, f = place(frame, limits)
+    n, f = place(frame)
     if n is None:
         return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
     return RequestPart(target, identifier(r, limits, "r"), body, n, f, verbose, source, free)
@@ -296,13 +296,13 @@ def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None) -> Message:
             return Note(a, ids, body, error, free)
         if frame.n is UNSET:
             return ErrorAnswer(a, ids, body, error, free)
-        n, f = place(frame, None)
+        n, f = place(frame)
         if f != 0 or not n:
             raise BadElement("a fatal error that is not the end of its stream", "NQ-a04")
         return AnswerPart(a, ids, body, error, n, f, free)
     if frame.n is UNSET and frame.f is UNSET:
         return Acceptance(a, ids, free) if body is None else Answer(a, ids, body, free)
-    n, f = place(frame, None)
+    n, f = place(frame)
     if n is None and body is not None:
         return Answer(a, ids, body, free)
     return AnswerPart(a, ids, body, None, n or 0, f, free)

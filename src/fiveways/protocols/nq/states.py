@@ -18,7 +18,7 @@ class State(Enum):
 
 
 TRANSITIONS: Final[dict[Enum, dict[type, Enum]]] = {
-    State.OPEN: dict.fromkeys(MESSAGES.values(), State.OPEN) | {Farewell: State.CLOSED},
+    State.OPEN: {**dict.fromkeys(MESSAGES.values(), State.OPEN), Farewell: State.CLOSED},
     State.CLOSED: {},
 }
 

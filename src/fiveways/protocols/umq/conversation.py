@@ -15,7 +15,6 @@ from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.conversation import Asked, Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
-from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 _DOTTED: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")
@@ -25,19 +24,17 @@ class Umq1Conversation(UmqConversation):
     """One UMQ 1.0.0 peer, at either end of the link."""
 
     VERSION = "1.0.0"
+    DECODE = staticmethod(decode)
+    ENCODE = staticmethod(encode)
     TRANSITIONS = TRANSITIONS
     OWN_TRANSITIONS = OWN_TRANSITIONS
     STYLES = bridge.STYLES
     FAULTS = bridge.FAULTS
+    DENIED = 12
+    CLOSING = 11
     RULE_STATE = "UMQ1-a10"
     RULE_ATTACHMENTS = "UMQ1-a11"
     RULE_VARIABLES = "UMQ1-a16"
-
-    def _decode(self, packet: Packet) -> umq.UmqMessage:
-        return decode(packet, self._limits)
-
-    def _encode(self, message: umq.UmqMessage) -> Packet:
-        return encode(message)
 
     def _wire_id(self, number: int) -> str:
         return str(number)
@@ -48,9 +45,6 @@ class Umq1Conversation(UmqConversation):
         theirs = _version(message.version)
         if theirs < ours or (theirs > ours and isinstance(message, umq.Welcome)):
             raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ1-a06")
-
-    def _parting(self, goodbye: hub.Goodbye) -> str:
-        return f"12 {goodbye.text or 'Refused'}" if goodbye.denied else f"11 {goodbye.text or 'Closing'}"
 
     def _on_hello(self, message: umq.Hello, names: Names, now: float) -> Words:
         if self._state is State.OPEN:

@@ -1,22 +1,15 @@
 """Packet <-> Frame: a type, an identifier, a line feed, a payload; before it perhaps `A<count>` and a line feed."""
 
-import msgspec
-
-from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.errors import Fault, RemoteProtocolError, Unrepresentable
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 _LONGEST_COUNT = 9
 """Digits of a count; more is never meant, and int() takes quadratic time."""
+_NEVER_A_PAYLOAD = frozenset("UZX")
 
-
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A text frame taken apart."""
-
-    kind: str
-    id: str
-    payload: str
-    count: int = 0
+Frame = tuple[str, str, str, int]
+"""Type, identifier, payload, number of attachments."""
 
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
@@ -39,13 +32,16 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
         raise RemoteProtocolError(Fault.UNKNOWN_KIND, "an empty frame", "UMQ1-a11")
     if len(head) > limits.max_id + 1:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"an identifier of {len(head) - 1} characters", "UMQ1-03")
-    return Frame(head[0], head[1:], payload, count)
+    return head[0], head[1:], payload, count
 
 
-def serialize_frame(frame: Frame) -> Packet:
+def serialize_frame(kind: str, identifier: str, payload: str, count: int) -> Packet:
     """Write a frame. The line feed stands even before an empty payload: existing peers need it (UMQ1-a05)."""
-    text = f"{frame.kind}{frame.id}\n{frame.payload}"
-    return Packet((f"A{frame.count}\n{text}" if frame.count else text).encode())
+    text = f"{kind}{identifier}" if kind in _NEVER_A_PAYLOAD else f"{kind}{identifier}\n{payload}"
+    try:
+        return Packet((f"A{count}\n{text}" if count else text).encode())
+    except UnicodeEncodeError as exc:
+        raise Unrepresentable("half of a surrogate pair is no text") from exc
 
 
 def _count(digits: str) -> int:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
-from fiveways.protocols.umq.frames import Frame, parse_frame
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.protocols.umq.frames import parse_frame, serialize_frame
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
     Callback,
@@ -49,42 +49,41 @@ def decode(packet: Packet, limits: Limits) -> UmqMessage:
     """The message in a packet; RemoteProtocolError whatever is wrong with it."""
     if not packet.is_text:
         return Data(packet.payload)
-    frame = parse_frame(packet, limits)
-    reader = _WITH_ID.get(frame.kind)
-    if reader is not None:
-        if not frame.id:
-            raise RemoteProtocolError(Fault.MALFORMED, f"{frame.kind!r} without an identifier", "UMQ1-a03")
-        return reader(frame)
-    reader = _ID_OPTIONAL.get(frame.kind)
+    kind, identifier, payload, count = parse_frame(packet, limits)
+    reader = _WITH_ID.get(kind)
     if reader is None:
-        raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"type {frame.kind!r}", "UMQ1-a11")
-    return reader(frame)
+        reader = _ID_OPTIONAL.get(kind)
+        if reader is None:
+            raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"type {kind!r}", "UMQ1-a11")
+    elif not identifier:
+        raise RemoteProtocolError(Fault.MALFORMED, f"{kind!r} without an identifier", "UMQ1-a03")
+    return reader(identifier, payload, count)
 
 
-def _read_call(frame: Frame) -> Call:
-    method, _, arguments = frame.payload.partition("\n")
-    return Call(frame.id, method, arguments, frame.count)
+def _read_call(identifier: str, payload: str, count: int) -> Call:
+    method, _, arguments = payload.partition("\n")
+    return Call(identifier, method, arguments, count)
 
 
-def _read_callback(frame: Frame) -> Callback:
-    token, _, arguments = frame.payload.partition("\n")
-    return Callback(frame.id, token, arguments, frame.count)
+def _read_callback(identifier: str, payload: str, count: int) -> Callback:
+    token, _, arguments = payload.partition("\n")
+    return Callback(identifier, token, arguments, count)
 
 
-def _read_error(frame: Frame) -> Error | Fatal:
-    return Error(frame.id, frame.payload, frame.count) if frame.id else Fatal(frame.payload, frame.count)
+def _read_error(identifier: str, payload: str, count: int) -> Error | Fatal:
+    return Error(identifier, payload, count) if identifier else Fatal(payload, count)
 
 
-def _read_not_run(frame: Frame) -> NotRun | Fatal:
-    return NotRun(frame.id, frame.payload, frame.count) if frame.id else Fatal(frame.payload, frame.count)
+def _read_not_run(identifier: str, payload: str, count: int) -> NotRun | Fatal:
+    return NotRun(identifier, payload, count) if identifier else Fatal(payload, count)
 
 
-def _read_set(frame: Frame) -> SetVariable:
-    return SetVariable(_variable(frame.id), frame.payload, frame.count)
+def _read_set(identifier: str, payload: str, count: int) -> SetVariable:
+    return SetVariable(_variable(identifier), payload, count)
 
 
-def _read_unset(frame: Frame) -> UnsetVariable:
-    return UnsetVariable(_variable(frame.id), frame.count)
+def _read_unset(identifier: str, _payload: str, count: int) -> UnsetVariable:
+    return UnsetVariable(_variable(identifier), count)
 
 
 def _variable(name: str) -> str:
@@ -93,53 +92,45 @@ def _variable(name: str) -> str:
     return name
 
 
-_WITH_ID: Final[dict[str, Callable[[Frame], UmqMessage]]] = {
+_WITH_ID: Final[dict[str, Callable[[str, str, int], UmqMessage]]] = {
     "M": _read_call,
-    "R": lambda frame: Result(frame.id, frame.payload, frame.count),
-    "T": lambda frame: TopicUpdate(frame.id, frame.payload, frame.count),
+    "R": Result,
+    "T": TopicUpdate,
     "C": _read_callback,
     "S": _read_set,
     "X": _read_unset,
-    "?": lambda frame: Discover(frame.id, frame.payload, frame.count),
-    "U": lambda frame: Unsubscribe(frame.id, frame.count),
-    "Z": lambda frame: TopicClose(frame.id, frame.count),
-    "H": lambda frame: Hello(frame.id, frame.payload, frame.count),
-    "W": lambda frame: Welcome(frame.id, frame.payload, frame.count),
+    "?": Discover,
+    "U": lambda identifier, _payload, count: Unsubscribe(identifier, count),
+    "Z": lambda identifier, _payload, count: TopicClose(identifier, count),
+    "H": Hello,
+    "W": Welcome,
 }
-_ID_OPTIONAL: Final[dict[str, Callable[[Frame], UmqMessage]]] = {
+_ID_OPTIONAL: Final[dict[str, Callable[[str, str, int], UmqMessage]]] = {
     "E": _read_error,
     "!": _read_not_run,
-    "-": lambda frame: AttachmentError(frame.payload, frame.count),
+    "-": lambda _identifier, payload, count: AttachmentError(payload, count),
 }
 
 
 def encode(message: UmqMessage) -> Packet:
     """One message as the packet that existing peers expect."""
-    if type(message) is Data:
-        return Packet(message.data, is_text=False)
-    text = _WRITERS[type(message)](message)
-    if message.count:
-        text = f"A{message.count}\n{text}"
-    try:
-        return Packet(text.encode())
-    except UnicodeEncodeError as exc:
-        raise Unrepresentable("lone surrogate in a text") from exc
+    return _WRITERS[type(message)](message)
 
 
-def _write_call(message: Call) -> str:
-    return f"M{message.id}\n{_one_line(message.method)}\n{message.payload}"
+def _write_call(message: Call) -> Packet:
+    return serialize_frame("M", message.id, f"{_one_line(message.method)}\n{message.payload}", message.count)
 
 
-def _write_callback(message: Callback) -> str:
-    return f"C{message.id}\n{_one_line(message.callback)}\n{message.payload}"
+def _write_callback(message: Callback) -> Packet:
+    return serialize_frame("C", message.id, f"{_one_line(message.callback)}\n{message.payload}", message.count)
 
 
-def _write_set(message: SetVariable) -> str:
-    return f"S{_writable(message.name)}\n{message.payload}"
+def _write_set(message: SetVariable) -> Packet:
+    return serialize_frame("S", _writable(message.name), message.payload, message.count)
 
 
-def _write_unset(message: UnsetVariable) -> str:
-    return f"X{_writable(message.name)}"
+def _write_unset(message: UnsetVariable) -> Packet:
+    return serialize_frame("X", _writable(message.name), "", message.count)
 
 
 def _one_line(name: str) -> str:
@@ -154,23 +145,23 @@ def _writable(name: str) -> str:
     return name
 
 
-# The line feed is left out only where there is never a payload (UMQ1-a05).
-_WRITERS: Final[dict[type[UmqMessage], Callable[[Any], str]]] = {
+_WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
+    Data: lambda message: Packet(message.data, is_text=False),
     Call: _write_call,
-    Result: lambda message: f"R{message.id}\n{message.payload}",
+    Result: lambda message: serialize_frame("R", message.id, message.payload, message.count),
     Callback: _write_callback,
-    Error: lambda message: f"E{message.id}\n{message.text}",
-    NotRun: lambda message: f"!{message.id}\n{message.text}",
-    Discover: lambda message: f"?{message.id}\n{message.name}",
-    TopicUpdate: lambda message: f"T{message.id}\n{message.payload}",
-    TopicClose: lambda message: f"Z{message.id}",
-    Unsubscribe: lambda message: f"U{message.id}",
+    Error: lambda message: serialize_frame("E", message.id, message.text, message.count),
+    NotRun: lambda message: serialize_frame("!", message.id, message.text, message.count),
+    Discover: lambda message: serialize_frame("?", message.id, message.name, message.count),
+    TopicUpdate: lambda message: serialize_frame("T", message.id, message.payload, message.count),
+    TopicClose: lambda message: serialize_frame("Z", message.id, "", message.count),
+    Unsubscribe: lambda message: serialize_frame("U", message.id, "", message.count),
     SetVariable: _write_set,
     UnsetVariable: _write_unset,
-    AttachmentError: lambda message: f"-\n{message.text}",
-    Hello: lambda message: f"H{message.version}\n{message.payload}",
-    Welcome: lambda message: f"W{message.version}\n{message.payload}",
-    Fatal: lambda message: f"E\n{message.text}",
+    AttachmentError: lambda message: serialize_frame("-", "", message.text, message.count),
+    Hello: lambda message: serialize_frame("H", message.version, message.payload, message.count),
+    Welcome: lambda message: serialize_frame("W", message.version, message.payload, message.count),
+    Fatal: lambda message: serialize_frame("E", "", message.text, message.count),
 }
 
-MESSAGES: Final[dict[str, type]] = {"Data": Data} | {kind.__name__: kind for kind in _WRITERS}
+MESSAGES: Final[dict[str, type]] = {kind.__name__: kind for kind in _WRITERS}

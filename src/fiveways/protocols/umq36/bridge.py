@@ -1,5 +1,6 @@
 """Message <-> the hub's words: how UMQ36 writes calls, topic ids and failures."""
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -36,6 +37,15 @@ FAULTS: Final = {
     Fault.TOO_LARGE: "15 Too large",
 }
 
+
+class _Simple(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """`["m", x]`, the common form."""
+
+    method: str
+    body: msgspec.Raw
+
+
+_SIMPLE: Final = msgspec.json.Decoder(_Simple)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
 
@@ -45,27 +55,42 @@ def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, P
     if payload[:1] != "[" or payload[-1:] != "]":
         return None
     try:
+        call = _SIMPLE.decode(payload)
+        raw = bytes(call.body)
+        jsontext.check_trusted(raw, max_depth)
+    except msgspec.ValidationError:
+        return _read_arguments(payload, max_depth)
+    except (msgspec.DecodeError, ValueError, RecursionError, Malformed):
+        return None
+    return call.method, Json(raw)
+
+
+def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload] | None:
+    """No argument, or several: these are one level deeper as a body than each of them, and are judged so."""
+    try:
         name, *arguments = _ITEMS.decode(payload)
         method = _NAME.decode(name)
-        if not arguments:
-            return method, NULL
-        # The body is judged as it is passed on: several arguments are one level deeper than each of them.
-        raw = bytes(arguments[0]) if len(arguments) == 1 else b"[%s]" % b",".join(map(bytes, arguments))
+        raw = b"[%s]" % b",".join(map(bytes, arguments))
         jsontext.check_trusted(raw, max_depth)
     except (msgspec.DecodeError, ValueError, RecursionError, Malformed):
         return None
-    return method, Json(raw)
+    return method, Json(raw) if arguments else NULL
 
 
 def write_call(method: str, body: Payload) -> str:
     """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
-    raw = body.json()
-    name = jsontext.write(method)
-    if raw == b"null":
-        return f"[{name.decode()}]"
-    if raw[:1] == b"[" and len(_ITEMS.decode(raw)) > 1:
-        return (b"[%s,%s" % (name, raw[1:])).decode()
-    return (b"[%s,%s]" % (name, raw)).decode()
+    raw = body.json().decode()
+    name = _quoted(method)
+    if raw == "null":
+        return f"[{name}]"
+    if raw[0] == "[" and len(_ITEMS.decode(raw)) > 1:
+        return f"[{name},{raw[1:]}"
+    return f"[{name},{raw}]"
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: str) -> str:
+    return jsontext.write(name).decode()
 
 
 def token_to_hub(written: str) -> str:

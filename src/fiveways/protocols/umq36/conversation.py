@@ -17,9 +17,7 @@ from fiveways.protocols.umq_family.conversation import Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Words
 from fiveways.wire import base36
-from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
-
 
 _LAST_ID: Final = 2**32 - 1
 
@@ -28,10 +26,14 @@ class Umq36Conversation(UmqConversation):
     """One UMQ36 peer, at either end of the link."""
 
     VERSION = "1"
+    DECODE = staticmethod(decode)
+    ENCODE = staticmethod(encode)
     TRANSITIONS = TRANSITIONS
     OWN_TRANSITIONS = OWN_TRANSITIONS
     STYLES = bridge.STYLES
     FAULTS = bridge.FAULTS
+    DENIED = 1
+    CLOSING = 8
     RULE_STATE = "UMQ36-a18"
     RULE_ATTACHMENTS = "UMQ36-a16"
     RULE_VARIABLES = "UMQ36-18"
@@ -41,12 +43,6 @@ class Umq36Conversation(UmqConversation):
         default = (setup.options or {}).get("default_method")
         self._default_method = default if isinstance(default, str) else None
 
-    def _decode(self, packet: Packet) -> umq.UmqMessage:
-        return decode(packet, self._limits)
-
-    def _encode(self, message: umq.UmqMessage) -> Packet:
-        return encode(message)
-
     def _wire_id(self, number: int) -> str:
         # 32 bits are all that existing peers have (UMQ36-a04).
         return base36.write((number - 1) % _LAST_ID + 1)
@@ -55,9 +51,6 @@ class Umq36Conversation(UmqConversation):
         offered = isinstance(message, umq.Hello)
         if message.version != self.VERSION and (not offered or message.version == "0"):
             raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ36-a06")
-
-    def _parting(self, goodbye: hub.Goodbye) -> str:
-        return f"1 {goodbye.text or 'Rejected'}" if goodbye.denied else f"8 {goodbye.text or 'Closing'}"
 
     def _on_call(self, message: Call, names: Names, _now: float) -> Words:
         read = bridge.read_call(message.payload, self._limits.max_depth)

@@ -1,20 +1,12 @@
 """Packet <-> Frame: `['A' count ':'] command id ':' payload`."""
 
-import msgspec
-
-from fiveways.errors import Fault, Malformed, RemoteProtocolError
+from fiveways.errors import Fault, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.wire import base36
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
-
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A text frame taken apart. `id` is canonical base36, so that equal numbers are equal texts."""
-
-    command: str
-    id: str
-    payload: str
-    count: int = 0
+Frame = tuple[str, str, str, int]
+"""Command, identifier, payload, number of attachments. The identifier is canonical: equal numbers are equal texts."""
 
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
@@ -35,13 +27,16 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
             raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ36-a17")
     if not colon or not head:
         raise RemoteProtocolError(Fault.MALFORMED, "no command before a ':'", "UMQ36-a07")
-    return Frame(head[0], canonical(head[1:]), rest, count)
+    return head[0], canonical(head[1:]), rest, count
 
 
-def serialize_frame(frame: Frame) -> Packet:
+def serialize_frame(command: str, identifier: str, payload: str, count: int) -> Packet:
     """Write a frame, its identifier as it stands."""
-    prefix = f"A{base36.write(frame.count)}:" if frame.count else ""
-    return Packet(f"{prefix}{frame.command}{frame.id}:{frame.payload}".encode())
+    prefix = f"A{base36.write(count)}:" if count else ""
+    try:
+        return Packet(f"{prefix}{command}{identifier}:{payload}".encode())
+    except UnicodeEncodeError as exc:
+        raise Unrepresentable("half of a surrogate pair is no text") from exc
 
 
 def _number(digits: str) -> int:

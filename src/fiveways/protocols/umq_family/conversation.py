@@ -33,7 +33,10 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 class Asking(msgspec.Struct, frozen=True, gc=False):
-    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says."""
+    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says.
+
+    A plain call is kept as its `hub_id` alone.
+    """
 
     hub_id: str | None
     word: type[hub.Word]
@@ -58,10 +61,11 @@ class UmqConversation(UmqLink):
         """The peer's variables, for us to read."""
         self.local: dict[str, str] = {}
         """Our variables, as the peer knows them."""
-        self._ids = count(1)
+        self._last_id = 0
+        self._last_topic = 0
         self._repeats = count(2)
         self._asked: dict[str, str | Asked] = {}
-        self._asking: dict[str, Asking] = {}
+        self._asking: dict[str, str | Asking] = {}
         self._asking_by_hub_id: dict[str, str] = {}
         self._following: dict[str, Following] = {}
         self._published: set[str] = set()
@@ -194,7 +198,8 @@ class UmqConversation(UmqLink):
             name = word.spelling or spell(word.method, self.STYLES.names)
             message = self._call(wire_id, name, word.body, len(attachments))
         self._say(message, attachments)
-        self._asking[wire_id] = Asking(hub_id, hub.Call)
+        self._last_id += 1
+        self._asking[wire_id] = hub_id
         self._asking_by_hub_id[hub_id] = wire_id
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
@@ -206,6 +211,7 @@ class UmqConversation(UmqLink):
         self._say(self._call(wire_id, spell(method, self.STYLES.names), body, len(attachments)), attachments)
         self._expect_answer(wire_id, Asking(word.id, type(word), topic))
         if topic is not None and isinstance(word, hub.Subscribe):
+            self._last_topic += 1
             self._following[topic] = Following(word.subscription, word.envelope)
 
     def _send_discover(self, word: hub.Discover) -> None:
@@ -218,9 +224,10 @@ class UmqConversation(UmqLink):
             raise LocalProtocolError(f"request {hub_id} is open already")
         if len(self._asking) >= self._limits.max_pending:
             raise LocalProtocolError("too many requests to this peer are open")
-        return self._wire_id(next(self._ids))
+        return self._wire_id(self._last_id + 1)
 
     def _expect_answer(self, wire_id: str, asking: Asking) -> None:
+        self._last_id += 1
         self._asking[wire_id] = asking
         if asking.hub_id is not None:
             self._asking_by_hub_id[asking.hub_id] = wire_id
@@ -234,11 +241,17 @@ class UmqConversation(UmqLink):
     def _answered(self, wire_id: str) -> Asking | None:
         """The request of ours that this answers; None if there is none (any more)."""
         asking = self._asking.pop(wire_id, None)
+        if isinstance(asking, str):
+            asking = Asking(asking, hub.Call)
         if asking is not None and asking.hub_id is not None:
             del self._asking_by_hub_id[asking.hub_id]
         return asking
 
     def _on_result(self, message: umq.Result, names: Names, _now: float) -> Words:
+        asking = self._asking.get(message.id)
+        if isinstance(asking, str):
+            del self._asking[message.id], self._asking_by_hub_id[asking]
+            return (hub.Result(asking, Text(message.payload), names),)
         asking = self._answered(message.id)
         if asking is None or asking.hub_id is None:
             return NOTHING
@@ -295,7 +308,7 @@ class UmqConversation(UmqLink):
     def _follow(self, word: hub.Subscribe) -> str:
         if any(each.subscription == word.subscription for each in self._following.values()):
             raise LocalProtocolError(f"subscription {word.subscription} is open already")
-        return self._wire_id(next(self._ids))
+        return self._wire_id(self._last_topic + 1)
 
     def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
         found = (topic for topic, each in self._following.items() if each.subscription == word.subscription)

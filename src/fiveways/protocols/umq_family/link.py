@@ -12,6 +12,7 @@ from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.messages import UmqMessage
 from fiveways.protocols.umq_family.states import State, Transitions, advance
 from fiveways.wire.attachments import Expected, Owed
+from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Text
 
@@ -31,10 +32,16 @@ class UmqLink(ABC):
     """One UMQ peer and its frames; `UmqConversation` adds what they mean."""
 
     VERSION: ClassVar[str]
+    DECODE: ClassVar[staticmethod[[Packet, Limits], UmqMessage]]
+    ENCODE: ClassVar[staticmethod[[UmqMessage], Packet]]
     TRANSITIONS: ClassVar[Transitions]
     OWN_TRANSITIONS: ClassVar[Transitions]
     FAULTS: ClassVar[Mapping[Fault, str]]
     """`<code> <message>` for each fault; what exactly was wrong follows it."""
+    DENIED: ClassVar[int]
+    """The code of a refusal at the door."""
+    CLOSING: ClassVar[int]
+    """The code of a parting."""
     RULE_STATE: ClassVar[str]
     """The rule that a message in the wrong state breaks."""
     RULE_ATTACHMENTS: ClassVar[str]
@@ -48,26 +55,22 @@ class UmqLink(ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
-        self._state: Enum = State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW
+        self._enter(State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW)
         self._outgoing: list[Packet] = []
         self._expected = Expected(setup.limits.attachment_timeout)
         self._owed: Owed[UmqMessage] = Owed()
 
+    def _enter(self, state: Enum) -> None:
+        # The rows are kept at hand: to look a state up costs as much as to read a frame, since Enum hashes in Python.
+        self._state = state
+        self._theirs = self.TRANSITIONS[state]
+        self._ours = self.OWN_TRANSITIONS[state]
+
     # What a dialect must say.
-
-    @abstractmethod
-    def _decode(self, packet: Packet) -> UmqMessage: ...
-
-    @abstractmethod
-    def _encode(self, message: UmqMessage) -> Packet: ...
 
     @abstractmethod
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
         """RemoteProtocolError if we do not speak it."""
-
-    @abstractmethod
-    def _parting(self, goodbye: hub.Goodbye) -> str:
-        """`<code> <message>` of a farewell."""
 
     # What the runtime sees.
 
@@ -76,10 +79,10 @@ class UmqLink(ABC):
         if self.closed:
             return NOTHING
         try:
-            message = self._decode(packet)
+            message = self.DECODE(packet, self._limits)
             kind = type(message)
-            after = self.TRANSITIONS[self._state].get(kind)
-            self._state = after or advance(self.TRANSITIONS, self._state, message, self.RULE_STATE)
+            if self._theirs.get(kind) is not self._state:
+                self._enter(advance(self.TRANSITIONS, self._state, message, self.RULE_STATE))
             names = self._announce(message.count, now) if message.count else ()
             words = self.RECEIVERS[kind](self, message, names, now)
         except RemoteProtocolError as error:
@@ -120,17 +123,18 @@ class UmqLink(ABC):
     # Saying.
 
     def _say(self, message: UmqMessage, attachments: Names = ()) -> None:
-        after = self.OWN_TRANSITIONS[self._state].get(type(message))
+        after = self._ours.get(type(message))
         if after is None:
             raise LocalProtocolError(f"{type(message).__name__} cannot be said in state '{self._state.value}'")
-        self._outgoing.append(self._encode(message))
-        self._state = after
+        self._outgoing.append(self.ENCODE(message))
+        if after is not self._state:
+            self._enter(after)
         if attachments:
             self._owed.announce(attachments)
 
     def _end(self, text: str) -> None:
-        self._outgoing.append(self._encode(umq.Fatal(text)))
-        self._state = State.CLOSED
+        self._outgoing.append(self.ENCODE(umq.Fatal(text)))
+        self._enter(State.CLOSED)
         self.closed = True
 
     # The handshake.
@@ -145,7 +149,7 @@ class UmqLink(ABC):
 
     def _on_fatal(self, message: umq.Fatal, _names: Names, _now: float) -> Words:
         self.closed = True
-        return (hub.Goodbye(message.text),)
+        return (hub.Goodbye(message.text, denied=message.text.startswith(f"{self.DENIED} ")),)
 
     def _send_hello(self, word: hub.Hello) -> None:
         self._say(umq.Hello(self.VERSION, _greeting(word), len(word.attachments)), word.attachments)
@@ -154,7 +158,8 @@ class UmqLink(ABC):
         self._say(umq.Welcome(self.VERSION, _greeting(word), len(word.attachments)), word.attachments)
 
     def _send_goodbye(self, word: hub.Goodbye) -> None:
-        self._end(self._parting(word))
+        code, text = (self.DENIED, "Rejected") if word.denied else (self.CLOSING, "Closing")
+        self._end(f"{code} {word.text or text}")
 
     # Attachments.
 

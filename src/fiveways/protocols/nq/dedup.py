@@ -1,0 +1,178 @@
+"""Requests of the peer, by t and r: a repeat is answered from here and never run again (NQ-07, NQ-a08)."""
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from enum import Enum
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model import messages as hub
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.messages import RequestPart
+from fiveways.protocols.nq.outbox import Common, Repeated
+from fiveways.protocols.nq.states import TAKEN, Step, Taken
+from fiveways.protocols.nq.streams import Receiver, Sender
+
+
+class Serving(Repeated):
+    """A request of the peer. Once answered, its answer is said again until acknowledged."""
+
+    __slots__ = (
+        *("a", "accepted", "cancelled", "common", "data", "excuse", "expires_at", "key"),
+        *("r", "receiver", "repeats", "sender", "state", "topic", "v", "word"),
+    )
+
+    def __init__(self, common: Common, a: str, key: str, r: str, word: type[hub.Word]) -> None:
+        super().__init__()
+        self.common = common
+        self.key = key
+        """t + '#' + r, by which the hub knows it, too."""
+        self.r = r
+        self.a = a
+        self.v: bool | str = False
+        self.word = word
+        self.topic = ""
+        """The subscription that lives once the request is granted."""
+        self.state = Taken.RECEIVED
+        self.accepted = False
+        self.cancelled = False
+        self.repeats = 0
+        self.data = b""
+        self.excuse: Err | None = None
+        """Why we ended it ourselves, where the hub only hears that it is cancelled."""
+        self.expires_at = 0.0
+        self.sender: Sender | None = None
+        self.receiver: Receiver[RequestPart] | None = None
+
+    def advance(self, step: Step) -> None:
+        """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
+        after = TAKEN[self.state].get(step)
+        if after is None:
+            raise LocalProtocolError(f"no {step.value} now: request {self.key} is {self.state.value}")
+        self.state = after
+
+    def write(self) -> Sequence[bytes]:
+        """Return the answer; one in parts is repeated by its own stream."""
+        return (self.data,) if self.data else ()
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits between repeats of the answer."""
+        return self.common.repeats if self.data else ()
+
+
+class Requests:
+    """The requests of the peer that are not finished: by key, by backchannel, and the answered ones by age."""
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self._by_key: dict[str, Serving] = {}
+        self._by_backchannel: dict[str, Serving] = {}
+        self._answered: OrderedDict[str, Serving] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def all(self) -> list[Serving]:
+        """Return them all."""
+        return list(self._by_key.values())
+
+    def get(self, key: str) -> Serving | None:
+        """Return the request of that key."""
+        return self._by_key.get(key)
+
+    def on(self, backchannel: str) -> Serving | None:
+        """Return the request that is answered on this backchannel."""
+        return self._by_backchannel.get(backchannel)
+
+    def unanswered(self, key: str) -> Serving:
+        """Return the request that the hub wants to say something about; LocalProtocolError if it is not open."""
+        serving = self._by_key.get(key)
+        if serving is None or serving.state is Taken.ANSWERED:
+            raise LocalProtocolError(f"no request {key} is open")
+        return serving
+
+    def is_full(self) -> bool:
+        """Whether the peer must take some of its answers before it asks for more."""
+        return len(self._by_key) >= self._common.limits.max_pending or not self._common.kept.has(1)
+
+    def add(self, serving: Serving) -> None:
+        """Take a request that the hub has heard of, or will."""
+        self._by_key[serving.key] = serving
+        self._by_backchannel[serving.a] = serving
+
+    def keep(self, serving: Serving, expires_at: float) -> None:
+        """Keep the answer, which is complete now."""
+        serving.expires_at = expires_at
+        self._common.kept.used += len(serving.data)
+        self._answered[serving.a] = serving
+        if serving.receiver is not None:
+            serving.receiver.close()
+            serving.receiver = None
+
+    def forget(self, serving: Serving) -> None:
+        """Let a request and all that was kept for it go."""
+        del self._by_key[serving.key]
+        del self._by_backchannel[serving.a]
+        if self._answered.pop(serving.a, None) is not None:
+            self._common.kept.used -= len(serving.data)
+        self._common.line.drop(serving)
+        if serving.sender is not None:
+            serving.sender.close()
+        if serving.receiver is not None:
+            serving.receiver.close()
+
+    def oldest(self) -> Serving | None:
+        """Return the answer that has been kept longest."""
+        return next(iter(self._answered.values()), None)
+
+
+class Tomb(Enum):
+    """What is left of a finished request."""
+
+    ACKNOWLEDGED = "acknowledged"
+    EXPIRED = "expired"
+    """The peer never took its answer."""
+    EVENT = "event"
+    """It was an event, which we answer ourselves, and always alike."""
+
+
+class Tombstones:
+    """The keys of finished requests, for as long as a copy of one may still be under way."""
+
+    def __init__(self, window: float, room: int) -> None:
+        self._window = window
+        self._room = room
+        self._tombs: dict[str, Tomb] = {}
+        self._ages: deque[tuple[float, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._tombs)
+
+    def add(self, key: str, tomb: Tomb, now: float) -> None:
+        """Remember a key; the oldest makes room, so that the memory has its bound."""
+        self.restore(key, tomb, now + self._window)
+        if len(self._ages) > self._room:
+            self._remove_oldest()
+
+    def restore(self, key: str, tomb: Tomb, until: float) -> None:
+        """Remember a key until then."""
+        if key not in self._tombs:
+            self._ages.append((until, key))
+        self._tombs[key] = tomb
+
+    def get(self, key: str, now: float) -> Tomb | None:
+        """Return what became of the request, None if nothing is known of it."""
+        self.expire(now)
+        return self._tombs.get(key)
+
+    def expire(self, now: float) -> None:
+        """Forget what is old enough."""
+        while self._ages and self._ages[0][0] <= now:
+            self._remove_oldest()
+
+    def all(self) -> list[tuple[str, Tomb, float]]:
+        """Return them all, the oldest first, each with its end."""
+        return [(key, self._tombs[key], until) for until, key in self._ages]
+
+    def _remove_oldest(self) -> None:
+        _, key = self._ages.popleft()
+        del self._tombs[key]

@@ -1,0 +1,405 @@
+"""The answering half of a conversation: requests of the peer, and what the hub says to them."""
+
+from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols import builtins
+from fiveways.protocols.nq import bridge
+from fiveways.protocols.nq.bridge import CLOSED, Refused, body_of, read_attachments, to_hub
+from fiveways.protocols.nq.dedup import Requests, Serving, Tomb, Tombstones
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.frames import Free
+from fiveways.protocols.nq.messages import (
+    Acceptance,
+    Ack,
+    Answer,
+    AnswerPart,
+    BackMessage,
+    CancelRequest,
+    ErrorAnswer,
+    Missing,
+    Next,
+    Note,
+    Poll,
+    PollReply,
+    Request,
+    RequestPart,
+    write,
+)
+from fiveways.protocols.nq.outbox import Common
+from fiveways.protocols.nq.states import Step, Taken
+from fiveways.protocols.nq.streams import Receiver, Sender
+from fiveways.wire.payload import NULL, Json, Payload
+
+_JSON_NULL = Json(b"null")
+_TOMBS_PER_REQUEST = 4
+
+
+class Following:
+    """A subscription of ours at the peer."""
+
+    __slots__ = ("envelope", "subscription")
+
+    def __init__(self, subscription: str, envelope: bool) -> None:
+        self.subscription = subscription
+        self.envelope = envelope
+
+
+class Incoming:
+    """What the peer asks, and what it is answered."""
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self._line = common.line
+        self._words = common.words
+        self.requests = Requests(common)
+        self.tombs = Tombstones(common.options.duplicate_window, _TOMBS_PER_REQUEST * common.limits.max_pending)
+        self.following: dict[str, Following] = {}
+        """Our subscriptions, by the target of their events."""
+        self.published: set[str] = set()
+        """The peer's subscriptions."""
+
+    # Requests.
+
+    def on_request(self, message: Request, now: float) -> None:
+        """Take a request, or recognise one that was taken before."""
+        key = f"{message.t}#{message.r}"
+        if self._is_known(key, message.r, now):
+            return
+        body = NULL if message.d is None else message.d
+        try:
+            if message.t in self.following or message.t == CLOSED:
+                self._event(key, message, body, now)
+                return
+            if self.requests.is_full():
+                raise Refused(Reason.BUSY, "too many requests are open, or too many answers not acknowledged")
+            if message.extra is None:
+                word = to_hub(key, message.t or self._common.options.default_method, body, None)
+                attached: tuple[hub.Attachment, ...] = ()
+            else:
+                attached = read_attachments(key, message.extra, self._common.limits)
+                names = tuple(each.name for each in attached)
+                word = to_hub(key, message.t or self._common.options.default_method, body, message.extra, names)
+            topic = "" if type(word) is hub.Call else self._check_topic(word)
+        except Refused as refused:
+            self._refuse(message.r, refused)
+            return
+        serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
+        serving.v = message.v
+        serving.topic = topic
+        self.requests.add(serving)
+        self._words.append(word)
+        if attached and getattr(word, "attachments", ()):
+            self._words += attached
+
+    def on_part(self, message: RequestPart, now: float) -> None:
+        """Take one part of a streamed request; the hub hears them in order."""
+        key = f"{message.t}#{message.r}"
+        serving = self.requests.get(key)
+        if serving is None or serving.receiver is None:
+            if self._is_known(key, message.r, now):
+                return
+            try:
+                serving = self._open_stream(key, message)
+            except Refused as refused:
+                self._refuse(message.r, refused)
+                return
+        receiver = serving.receiver
+        if receiver is None:
+            raise AssertionError("a streamed request has a receiver")
+        if message.n + (message.f or 0) > self._common.limits.max_stream:
+            self._give_up(serving, Err("local", True, "toolarge", text="the stream is too long"), now)
+            return
+        was_first = receiver.next == 1
+        for part in receiver.take(message):
+            self._hear_part(serving, part, receiver.total, now)
+        if serving.state is Taken.ANSWERED:
+            return  # the first part was refused
+        if receiver.is_done and not receiver.ended:
+            self._words.append(hub.Part(key, None, last=True))
+            receiver.ended = True
+        if message.n == 1 and not was_first and serving.accepted:
+            self._say_acceptance(serving)
+        receiver.acknowledge(now)
+
+    def _open_stream(self, key: str, message: RequestPart) -> Serving:
+        if self.requests.is_full():
+            raise Refused(Reason.BUSY, "too many requests are open, or too many answers not acknowledged")
+        if message.d is None and message.n <= 1:
+            raise Refused(Reason.BAD_ARGUMENTS, "a streamed request needs an element")
+        word = to_hub(key, message.t or self._common.options.default_method, NULL, None, more=True)
+        serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
+        serving.v = message.v
+        serving.receiver = Receiver(self._common, serving.a, serving.r)
+        self.requests.add(serving)
+        return serving
+
+    def _hear_part(self, serving: Serving, part: RequestPart, total: int | None, now: float) -> None:
+        receiver = serving.receiver
+        if receiver is None:
+            return  # its first part was refused
+        if part.n > 1:
+            receiver.ended = part.n == total
+            self._words.append(hub.Part(serving.key, part.d, last=receiver.ended))
+            return
+        try:
+            attached = read_attachments(serving.key, part.extra, self._common.limits)
+            names = tuple(each.name for each in attached)
+            target = part.t or self._common.options.default_method
+            self._words.append(to_hub(serving.key, target, part.d or NULL, part.extra, names, more=True))
+            self._words += attached
+        except Refused as refused:
+            self._end(serving, None, bridge.error_of(hub.Failure("", refused.reason, refused.text)), now)
+
+    def _give_up(self, serving: Serving, error: Err, now: float) -> None:
+        """End a request that the hub may have begun to serve; if so, the hub has to say that it has stopped."""
+        if serving.receiver is not None and serving.receiver.next == 1:
+            self._end(serving, None, error, now)
+        elif not serving.cancelled:
+            serving.cancelled = True
+            serving.excuse = error
+            self._words.append(hub.Cancel(serving.key))
+
+    def _is_known(self, key: str, r: str, now: float) -> bool:
+        """Whether the request has come before; if so, say again what was said then."""
+        serving = self.requests.get(key)
+        if serving is None:
+            tomb = self.tombs.get(key, now)
+            if tomb is None:
+                return False
+            if tomb is Tomb.EVENT:
+                self._line.say(write(Answer(self._common.mint(), (r,), _JSON_NULL)))
+            else:
+                self._line.say(write(self._gone(r, tomb)))
+            return True
+        serving.repeats += 1
+        if serving.state is Taken.ANSWERED:
+            self._say_again(serving)
+            return True
+        if serving.accepted:
+            self._say_acceptance(serving)
+        if serving.v and isinstance(serving.v, str):
+            # Only who asks for it by a text hears NQ talk about itself (NQ-10).
+            error = Err("debug", False, "", "", "repeat", "came again, {1} so far", (str(serving.repeats),))
+            self._line.say(write(Note(serving.a, (r,), None, error)))
+        return True
+
+    def _say_again(self, serving: Serving) -> None:
+        if serving.sender is None:
+            self._line.push(serving)
+        else:
+            serving.sender.late()
+            self._line.push(serving.sender)
+
+    def _gone(self, r: str, tomb: Tomb) -> ErrorAnswer:
+        text = f"it was answered before; the answer is {tomb.value} and no longer kept"
+        return ErrorAnswer(self._common.mint(), (r,), None, Err("local", True, "expired", text=text))
+
+    def _check_topic(self, word: hub.Word) -> str:
+        """Return the subscription that lives once the word is granted."""
+        if isinstance(word, hub.Subscribe):
+            if word.subscription in self.published:
+                raise Refused(Reason.BAD_ARGUMENTS, f"the id {word.subscription} is in use")
+            if len(self.published) >= self._common.limits.max_subscriptions:
+                raise Refused(Reason.BUSY, "too many subscriptions")
+            return word.subscription
+        if isinstance(word, hub.Unsubscribe):
+            if word.subscription not in self.published:
+                raise Refused(Reason.BAD_ARGUMENTS, f"there is no subscription {word.subscription}")
+            self.published.remove(word.subscription)
+        return ""
+
+    def _refuse(self, r: str, refused: Refused) -> None:
+        """Answer at once and keep nothing: a repeat is judged anew (NQ-11)."""
+        wait = self._common.options.first_wait if refused.reason is Reason.BUSY else None
+        error = bridge.error_of(hub.Failure("", refused.reason, refused.text, None, wait))
+        self._line.say(write(ErrorAnswer(self._common.mint(), (r,), None, error)))
+
+    def _event(self, key: str, message: Request, body: Payload, now: float) -> None:
+        """Hear an event of a subscription of ours, or its end; the answer needs nobody above."""
+        if message.t == CLOSED:
+            self._topic_closed(body)
+        else:
+            following = self.following[message.t]
+            attached = read_attachments(key, message.extra, self._common.limits)
+            names = tuple(each.name for each in attached)
+            envelope = following.envelope
+            event = bridge.event_of(following.subscription, body, message.extra, names, envelope=envelope)
+            self._words.append(event)
+            self._words += attached
+        self.tombs.add(key, Tomb.EVENT, now)
+        self._line.say(write(Answer(self._common.mint(), (message.r,), _JSON_NULL)))
+
+    def _topic_closed(self, body: Payload) -> None:
+        match bridge.value_of(body):
+            case {"id": str(target)}:
+                following = self.following.pop(target, None)
+                if following is not None:
+                    self._words.append(hub.TopicClosed(following.subscription))
+            case _:
+                raise Refused(Reason.BAD_ARGUMENTS, "needs id, the subscription that has ended")
+
+    # What the peer says about its requests.
+
+    def on_poll(self, message: Poll, now: float) -> None:
+        """Tell what became of a request; an answer that is there follows (NQ-a06)."""
+        key = f"{message.t}#{message.p}"
+        serving = self.requests.get(key)
+        tomb = None if serving is not None else self.tombs.get(key, now)
+        if serving is None:
+            a, note = self._common.mint(), "unknown" if tomb is None else "done"
+        else:
+            a, note = serving.a, "done" if serving.state is Taken.ANSWERED else "pending"
+        self._line.say(write(PollReply(a, (message.p,), Err("sys", False, note=note))))
+        if serving is not None and serving.state is Taken.ANSWERED:
+            self._say_again(serving)
+        elif tomb is not None and tomb is not Tomb.EVENT:
+            self._line.say(write(self._gone(message.p, tomb)))
+
+    def on_ack(self, message: Ack, now: float) -> None:
+        """Let a single answer go. On a stream, or before the answer, a bare `{i}` means nothing (NQ-a02)."""
+        for backchannel in message.i:
+            serving = self.requests.on(backchannel)
+            if serving is not None and serving.sender is None and serving.state is Taken.ANSWERED:
+                self._acknowledged(serving, now)
+
+    def on_next(self, message: Next, now: float) -> None:
+        """Let the parts go that have come."""
+        for backchannel in message.i:
+            serving = self.requests.on(backchannel)
+            if serving is None or serving.sender is None or not serving.sender.acknowledge(message.o):
+                continue
+            if serving.sender.is_done:
+                self._acknowledged(serving, now)
+                continue
+            self._line.rest(serving.sender, now)
+            if serving.sender.has_more():
+                self._line.push(serving.sender)
+
+    def on_missing(self, message: Missing, now: float) -> None:
+        """Say the parts again that are missing."""
+        for backchannel in message.i:
+            serving = self.requests.on(backchannel)
+            if serving is not None and serving.sender is not None and serving.sender.want(message.o):
+                self._line.push(serving.sender)
+
+    def on_cancel(self, message: CancelRequest, now: float) -> None:
+        """Tell the hub, once, that the answer is not wanted any more."""
+        for identifier in message.i:
+            serving = self.requests.on(identifier) or self.requests.get(f"{message.t}#{identifier}")
+            if serving is None:
+                continue
+            if serving.state is Taken.ANSWERED:
+                self._say_again(serving)
+            elif not serving.cancelled:
+                serving.cancelled = True
+                self._words.append(hub.Cancel(serving.key))
+
+    def on_back_message(self, message: BackMessage, now: float) -> None:
+        """Say that nobody reads the backchannel: the hub has no word for it."""
+        for backchannel in message.i:
+            serving = self.requests.on(backchannel)
+            if serving is not None and serving.state is not Taken.ANSWERED:
+                error = Err("warn", False, warn="unread", text="nobody reads this backchannel")
+                self._line.say(write(Note(serving.a, (serving.r,), None, error)))
+
+    def _acknowledged(self, serving: Serving, now: float) -> None:
+        serving.advance(Step.ACK)
+        self.requests.forget(serving)
+        self.tombs.add(serving.key, Tomb.ACKNOWLEDGED, now)
+        self._words.append(hub.Acknowledged(serving.key))
+
+    # What the hub says.
+
+    def say_accepted(self, word: hub.Accepted, now: float) -> None:
+        """`{a, i}`."""
+        serving = self.requests.unanswered(word.id)
+        serving.advance(Step.ACCEPT)
+        serving.accepted = True
+        self._say_acceptance(serving)
+
+    def say_result(self, word: hub.Result, now: float, free: Free | None = None) -> None:
+        """`{a, i, d}`, or one part of it."""
+        serving = self.requests.unanswered(word.id)
+        body = None if word.body is None else body_of(word.body)
+        if word.stream:
+            self._part(serving, body, None, free, now, end=word.last)
+        elif serving.sender is not None:
+            raise LocalProtocolError(f"request {word.id} is answered in parts")
+        else:
+            answer = Answer(serving.a, (serving.r,), _JSON_NULL if body is None else body, free)
+            self._keep(serving, write(answer), now)
+        if serving.topic:
+            self.published.add(serving.topic)
+
+    def say_description(self, word: hub.Description, now: float) -> None:
+        """Answer `hub-discover`."""
+        self.say_result(hub.Result(word.id, builtins.described(word)), now)
+
+    def say_failure(self, word: hub.Failure, now: float) -> None:
+        """`{a, i, e}`, fatal; in a stream it is the end of it."""
+        serving = self.requests.unanswered(word.id)
+        error = bridge.error_of(word, accepted=serving.state is not Taken.RECEIVED)
+        if serving.excuse is not None and word.reason is Reason.CANCELLED:
+            error = serving.excuse
+        self._end(serving, None if word.data is None else body_of(word.data), error, now)
+
+    def say_progress(self, word: hub.Progress, now: float) -> None:
+        """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
+        serving = self.requests.unanswered(word.id)
+        error = bridge.error_of_progress(word)
+        body = None if word.body is NULL else body_of(word.body)
+        raw = self._fitting(write(Note(serving.a, (serving.r,), body, error)))
+        if serving.v or word.kind not in bridge.VERBOSE_KINDS:
+            self._line.say(raw)
+
+    def _say_acceptance(self, serving: Serving) -> None:
+        self._line.say(write(Acceptance(serving.a, (serving.r,))))
+
+    def _end(self, serving: Serving, body: Payload | None, error: Err, now: float) -> None:
+        if serving.sender is None:
+            self._keep(serving, write(ErrorAnswer(serving.a, (serving.r,), body, error)), now)
+        else:
+            self._part(serving, body, error, None, now, end=True)
+
+    def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
+        serving.data = self._fitting(raw)
+        serving.advance(Step.END)
+        self.requests.keep(serving, now + self._common.options.answer_ttl)
+        self._line.push(serving)
+
+    def _part(
+        self, serving: Serving, body: Payload | None, error: Err | None, free: Free | None, now: float, *, end: bool
+    ) -> None:
+        sender = serving.sender or Sender(self._common)
+        number = sender.last + 1
+        raw = self._fitting(
+            write(AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free))
+        )
+        if not end and body is None:
+            raise LocalProtocolError("only the end of a stream may carry nothing")
+        if error is None and (number > self._common.limits.max_stream or sender.is_full(len(raw))):
+            raise LocalProtocolError(f"the peer does not take the answer to {serving.key}: {number - 1} parts are enough")
+        serving.advance(Step.END if end else Step.PART)
+        serving.sender = sender
+        sender.add(raw, end=end)
+        if end:
+            self.requests.keep(serving, now + self._common.options.answer_ttl)
+        if sender.has_more():
+            self._line.push(sender)
+
+    def _fitting(self, raw: bytes) -> bytes:
+        if len(raw) > self._common.limits.max_text:
+            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
+        return raw
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Let answers go that the peer never took; somebody should know."""
+        while (serving := self.requests.oldest()) is not None and serving.expires_at <= now:
+            serving.advance(Step.EXPIRE)
+            self.requests.forget(serving)
+            self.tombs.add(serving.key, Tomb.EXPIRED, now)
+            self._words.append(hub.Stray(serving.key, "the answer was never acknowledged, and its time is over"))
+        self.tombs.expire(now)

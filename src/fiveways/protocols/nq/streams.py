@@ -1,0 +1,182 @@
+"""Requests and answers in parts: kept until acknowledged on one side, brought into order on the other (NQ-a04, NQ-a05).
+
+Parts are counted from 1. The end is a part like the others, with `f` 0; it may carry an element, nothing, or an error.
+So the total is n + f, and acknowledging all parts below n + 1 acknowledges the end, too.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from fiveways.protocols.nq.messages import AnswerPart, Missing, RequestPart, write
+from fiveways.protocols.nq.outbox import Common, Repeated
+
+PartT = TypeVar("PartT", RequestPart, AnswerPart)
+
+LONGEST_LIST = 64
+"""Missing parts that are asked for at once."""
+
+
+class Sender(Repeated):
+    """The parts of a stream on their way to the peer; no more than a window of them at once."""
+
+    __slots__ = ("again", "base", "common", "ended", "parts", "sent", "wanted")
+
+    def __init__(self, common: Common) -> None:
+        super().__init__()
+        self.common = common
+        self.parts: deque[bytes] = deque()
+        """All that is not acknowledged, sent or not."""
+        self.base = 1
+        """The number of the first of them."""
+        self.sent = 0
+        """The number of the last that was sent."""
+        self.ended = False
+        self.again = False
+        self.wanted: set[int] = set()
+
+    @property
+    def last(self) -> int:
+        """The number of the last part there is."""
+        return self.base + len(self.parts) - 1
+
+    def add(self, part: bytes, *, end: bool) -> None:
+        """Append one part."""
+        self.parts.append(part)
+        self.common.kept.used += len(part)
+        self.ended = end
+
+    def is_full(self, size: int) -> bool:
+        """Whether the peer must take some parts before there is room for one of this size."""
+        return len(self.parts) >= self.common.limits.max_pending or not self.common.kept.has(size)
+
+    def acknowledge(self, number: int) -> bool:
+        """Forget all parts below `number`; False if none was left to forget. What was never sent cannot have come."""
+        before = self.base
+        while self.base < number and self.base <= self.sent:
+            self.common.kept.used -= len(self.parts.popleft())
+            self.base += 1
+        return self.base > before
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end has been acknowledged."""
+        return self.ended and not self.parts
+
+    def has_more(self) -> bool:
+        """Whether the window allows another part to be sent."""
+        return self.sent < min(self.last, self.base + self.common.options.window - 1)
+
+    def want(self, numbers: Sequence[int]) -> bool:
+        """Take note of parts that the peer misses; False if it can miss none of these."""
+        self.wanted.update(number for number in numbers if self.base <= number <= self.sent)
+        return bool(self.wanted)
+
+    def late(self) -> None:
+        """Say the first unacknowledged part again, and the last, from which the peer can tell what lies between."""
+        self.again = True
+
+    def write(self) -> Sequence[bytes]:
+        """Return the parts that are wanted, overdue or new."""
+        numbers = {number for number in self.wanted if number >= self.base}
+        self.wanted.clear()
+        if self.again and self.sent >= self.base:
+            numbers |= {self.base, self.sent}
+        self.again = False
+        first_new, self.sent = self.sent + 1, min(self.last, self.base + self.common.options.window - 1)
+        said = [self.parts[number - self.base] for number in sorted(numbers)]
+        return said + [self.parts[number - self.base] for number in range(first_new, self.sent + 1)]
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits while there is something to acknowledge."""
+        return self.common.repeats if self.parts else ()
+
+    def close(self) -> None:
+        """Forget what is left."""
+        self.common.line.drop(self)
+        self.common.kept.used -= sum(map(len, self.parts))
+        self.parts.clear()
+
+
+class Receiver(Repeated, Generic[PartT]):
+    """The parts of a stream from the peer: given on in order, once each, the missing ones asked for."""
+
+    __slots__ = ("a", "common", "ended", "held", "i", "next", "total")
+
+    def __init__(self, common: Common, a: str, i: str) -> None:
+        super().__init__()
+        self.common = common
+        self.a = a
+        """Empty for an answer, whose backchannel is `i`; the backchannel of a streamed request, which is `i`."""
+        self.i = i
+        self.next = 1
+        self.total: int | None = None
+        self.ended = False
+        """The hub has heard the end."""
+        self.held: dict[int, PartT] = {}
+
+    def take(self, part: PartT) -> list[PartT]:
+        """Return the parts whose turn it is. A part that contradicts what is known of the stream is passed over."""
+        number = part.n
+        if part.f is not None:
+            total = number + part.f
+            if self.total is None and total >= max(self.held, default=self.next - 1):
+                self.total = total
+            if total != self.total:
+                return []
+        if number < self.next or (self.total is not None and number > self.total) or number in self.held:
+            return []
+        if number > self.next:
+            size = size_of(part)
+            if number < self.next + self.common.options.window and self.common.held.has(size):
+                self.common.held.used += size
+                self.held[number] = part
+            return []
+        turn = [part]
+        self.next += 1
+        while self.next in self.held:
+            turn.append(self._let_go(self.next))
+            self.next += 1
+        return turn
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all parts have come."""
+        return self.total is not None and self.next > self.total
+
+    def acknowledge(self, now: float) -> None:
+        """Say how far we are as soon as the packet has been read, and watch over what is missing."""
+        self.common.heard[self] = None
+        if not self.held:
+            self.common.line.drop(self)
+        elif self.at is None and not self.queued:
+            self.common.line.rest(self, now)
+
+    def write(self) -> Sequence[bytes]:
+        """Return the request for what is missing."""
+        if not self.held:
+            return ()
+        highest = max(self.held)
+        missing = [number for number in range(self.next, highest) if number not in self.held]
+        return (write(Missing(self.a, (self.i,), tuple(missing[:LONGEST_LIST]))),)
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits while there is a gap; the end of a stream is the sender's care."""
+        return self.common.asks if self.held else ()
+
+    def close(self) -> None:
+        """Forget what is left."""
+        self.common.line.drop(self)
+        for number in list(self.held):
+            self._let_go(number)
+
+    def _let_go(self, number: int) -> PartT:
+        part = self.held.pop(number)
+        self.common.held.used -= size_of(part)
+        return part
+
+
+def size_of(part: RequestPart | AnswerPart) -> int:
+    """Return about how many bytes a part makes us hold."""
+    body = 0 if part.d is None else len(part.d.nq())
+    return body + sum(map(len, part.extra.values())) if part.extra else body
