@@ -32,8 +32,8 @@ class UmqLink(ABC):
     """One UMQ peer and its frames; `UmqConversation` adds what they mean."""
 
     VERSION: ClassVar[str]
-    DECODE: ClassVar[staticmethod[[Packet, Limits], UmqMessage]]
-    ENCODE: ClassVar[staticmethod[[UmqMessage], Packet]]
+    DECODE: ClassVar["staticmethod[[Packet, Limits], UmqMessage]"]
+    ENCODE: ClassVar["staticmethod[[UmqMessage], Packet]"]
     TRANSITIONS: ClassVar[Transitions]
     OWN_TRANSITIONS: ClassVar[Transitions]
     FAULTS: ClassVar[Mapping[Fault, str]]
