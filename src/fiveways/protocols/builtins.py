@@ -194,6 +194,13 @@ def write(word: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[s
 
     `topic_id` is the identifier that the protocol gives to a subscription, where it is not the word's own.
     """
+    try:
+        return _written(word, styles, topic_id)
+    except BadTopic as exc:
+        raise Unrepresentable(str(exc)) from exc
+
+
+def _written(word: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, Payload]:
     match word:
         case Publish():
             given = {"topic": spell(word.topic, styles.topics), "data": word.body.value()}
@@ -261,7 +268,10 @@ def read_description(call_id: str, body: Payload) -> Description | None:
 
 def wrapped(event: Event, styles: Styles) -> Payload:
     """The body of an event whose subscriber asked for an envelope, since its protocol's updates name no topic."""
-    topic = jsontext.write(spell(event.topic, styles.topics))
+    try:
+        topic = jsontext.write(spell(event.topic, styles.topics))
+    except BadTopic as exc:
+        raise Unrepresentable(str(exc)) from exc
     missed = b',"missed":%d' % event.missed if event.missed else b""
     return Json(b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed))
 

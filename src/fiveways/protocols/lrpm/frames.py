@@ -1,12 +1,12 @@
 """Packet <-> Frame, as far as both encodings agree: an array of the kind and then the fields, in order (LRPM-13)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NoReturn, TypeAlias
 
-from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -139,3 +139,22 @@ def check_id(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MAX_U64:
         raise malformed("an id that is no unsigned integer of 64 bits", "LRPM-a09")
     return value
+
+
+def application_kinds(configured: object) -> tuple[frozenset[int], Names]:
+    """Return the kinds that an application registered (LRPM-a10): `{"NAME": number}`, or the numbers alone.
+
+    Raises:
+        LocalProtocolError: the configuration cannot mean that.
+    """
+    named: dict[str, int] = dict(configured) if isinstance(configured, Mapping) else {}
+    if not isinstance(configured, Mapping | Sequence | Set | None) or isinstance(configured, str):
+        raise LocalProtocolError("application_kinds is a map of names to numbers, or a list of numbers")
+    numbers = frozenset(named.values() if named else configured or ())
+    for name in named:
+        if _NAME.fullmatch(name) is None or name in Kind.__members__:
+            raise LocalProtocolError(f"an application cannot have a kind {name!r}")
+    for number in numbers:
+        if type(number) is not int or number not in APPLICATION:
+            raise LocalProtocolError(f"an application cannot have a kind {number!r}, only 127 to 255")
+    return numbers, named

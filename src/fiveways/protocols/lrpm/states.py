@@ -1,10 +1,11 @@
-"""The states of a session, one table for both ends: it is asked about what is sent as well as what is received.
+"""The states of a session, and what either side may say in each; which end of the link we are shows only in them.
 
-Who may speak next before the session is open is a matter of turns, and so of the conversation.
+The document has INIT, AUTH and OKAY. Before OKAY the two ends take turns (LRPM-a03), so that these are split by whose turn
+it is: then a message out of turn is simply one that its row does not have.
 """
 
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.lrpm.messages import (
@@ -31,10 +32,14 @@ from fiveways.protocols.lrpm.messages import (
 class State(Enum):
     """Where a session stands."""
 
-    INIT = "INIT"
-    """Nothing has been said."""
-    AUTH = "AUTH"
-    """The client has said HELLO; the server's HELLO, after as many PROVE and PROOF as it wants, is still to come."""
+    SILENT = "INIT, before our HELLO"
+    INIT = "INIT, before the client's HELLO"
+    WAITING = "INIT or AUTH, before the server's answer"
+    """HELLO or PROOF has been said; HELLO lets us in, PROVE asks for more."""
+    DECIDING = "INIT or AUTH, before our answer"
+    """HELLO or PROOF has come; we let the client in, ask for more, or part."""
+    AUTH = "AUTH, before the client's PROOF"
+    PROVING = "AUTH, before our PROOF"
     OKAY = "OKAY"
     CLOSED = "CLOSED"
 
@@ -44,19 +49,38 @@ EXCHANGE: Final[tuple[type, ...]] = (
     *(Event, Publish, Published, Subscribe, Subscribed, Unsubscribe, Unsubscribed),
     Application,
 )
+Transitions: TypeAlias = dict[Enum, dict[type, Enum]]
 
-TRANSITIONS: Final[dict[Enum, dict[type, Enum]]] = {
-    State.INIT: {Hello: State.AUTH, Goodbye: State.CLOSED},
-    State.AUTH: {Prove: State.AUTH, Proof: State.AUTH, Hello: State.OKAY, Goodbye: State.CLOSED},
+TRANSITIONS: Final[Transitions] = {
+    State.SILENT: {Goodbye: State.CLOSED},
+    State.INIT: {Hello: State.DECIDING, Goodbye: State.CLOSED},
+    State.WAITING: {Hello: State.OKAY, Prove: State.PROVING, Goodbye: State.CLOSED},
+    State.DECIDING: {Goodbye: State.CLOSED},
+    State.AUTH: {Proof: State.DECIDING, Goodbye: State.CLOSED},
+    State.PROVING: {Goodbye: State.CLOSED},
     State.OKAY: {**dict.fromkeys(EXCHANGE, State.OKAY), Goodbye: State.CLOSED},
     State.CLOSED: {},
 }
+"""What the peer may say. A missing entry is its fault."""
+
+OWN_TRANSITIONS: Final[Transitions] = {
+    State.SILENT: {Hello: State.WAITING, Goodbye: State.CLOSED},
+    State.INIT: {Goodbye: State.CLOSED},
+    State.WAITING: {Goodbye: State.CLOSED},
+    State.DECIDING: {Hello: State.OKAY, Prove: State.AUTH, Goodbye: State.CLOSED},
+    State.AUTH: {Goodbye: State.CLOSED},
+    State.PROVING: {Proof: State.WAITING, Goodbye: State.CLOSED},
+    State.OKAY: {**dict.fromkeys(EXCHANGE, State.OKAY), Goodbye: State.CLOSED},
+    State.CLOSED: {},
+}
+"""What we may say."""
 
 
 def advance(state: Enum, message: Message) -> Enum:
-    """Return the state after the peer's `message`; RemoteProtocolError if it may not come now (LRPM-09)."""
+    """Return the state after the peer's `message`; RemoteProtocolError if it may not come now (LRPM-09, -a03)."""
     after = TRANSITIONS[state].get(type(message))
     if after is None:
+        rule = "LRPM-09" if state is State.OKAY or type(message) in EXCHANGE else "LRPM-a03"
         text = f"{type(message).__name__.upper()} in state {state.value}"
-        raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-09")
+        raise RemoteProtocolError(Fault.UNEXPECTED, text, rule)
     return after

@@ -14,7 +14,7 @@ from fiveways.protocols import builtins
 from fiveways.protocols.builtins import BadArguments, Styles
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_name
-from fiveways.protocols.nq.messages import Bad
+from fiveways.protocols.nq.messages import Answer, AnswerPart, Bad
 from fiveways.wire import jsontext
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
@@ -46,6 +46,10 @@ REASONS: Final[dict[str, Reason]] = {code: reason for reason, code in CODES.item
 )
 KINDS: Final = ("note", "warn", "tmp", "debug")
 VERBOSE_KINDS: Final = frozenset({"tmp", "debug"})
+
+
+Said = hub.Call | hub.Event | hub.TopicClosed | builtins.Builtin
+"""The words that are said by requests of ours."""
 
 
 class Refused(FivewaysError):
@@ -136,12 +140,26 @@ def to_hub(
     return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent)
 
 
-def target_of_call(word: hub.Call) -> str:
-    """Return the name under which the peer knows the method or the callback; Unrepresentable if it cannot be one."""
-    target = f"{CALLBACK}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
+def from_hub(word: Said) -> tuple[str, Payload, Free | None]:
+    """Return target, body and free keys of the request that says a word; Unrepresentable if none can."""
+    free: Free | None = None
+    body: Payload
+    if isinstance(word, hub.Call):
+        target = f"{CALLBACK}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
+        body = word.body
+        if word.traceparent:
+            free = {"traceparent": jsontext.write(word.traceparent).decode()}
+    elif isinstance(word, hub.Event):
+        target, free = word.subscription, _free_of_event(word)
+        body = builtins.wrapped(word, STYLES) if word.envelope else word.body
+    elif isinstance(word, hub.TopicClosed):
+        target, body = CLOSED, Value({"id": word.subscription})
+    else:
+        method, body = builtins.write(word, STYLES)
+        target = spell(method, names.NQ)
     if not is_name(target):
         raise Unrepresentable(f"NQ cannot write the target {target!r}")
-    return target
+    return target, body, free
 
 
 def body_of(payload: Payload) -> Payload:
@@ -177,12 +195,12 @@ def event_of(
         raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
-def free_of_event(word: hub.Event) -> Free:
+def _free_of_event(word: hub.Event) -> Free | None:
     """Return the free keys that tell the topic, and how many events a full queue has skipped."""
-    free = {"topic": jsontext.write(topics.spell(word.topic, topics.NQ)).decode()} if word.topic else {}
+    free: Free = {"topic": jsontext.write(topics.spell(word.topic, topics.NQ)).decode()} if word.topic else {}
     if word.missed:
         free["missed"] = str(word.missed)
-    return free
+    return free or None
 
 
 def _topic_of(free: Free) -> Topic:
@@ -202,6 +220,34 @@ def _text_of(free: Free, key: str) -> str:
     written = free.get(key)
     value = jsontext.parse_text(written) if written is not None else ""
     return value if isinstance(value, str) else ""
+
+
+# Answers to requests of ours.
+
+
+def result_of(hub_id: str, word: type[hub.Word], answer: Answer, limits: Limits) -> list[hub.Word]:
+    """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
+    try:
+        if word is hub.Discover:
+            found = builtins.read_description(hub_id, answer.d)
+            return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
+        attached = read_attachments(answer.a, answer.extra, limits)
+    except Malformed as exc:
+        return [hub.Failure(hub_id, Reason.RAISED, f"the answer is no description: {exc}")]
+    except Refused as refused:
+        return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {refused.text}")]
+    return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached)), *attached]
+
+
+def element_of(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> list[hub.Word]:
+    """Return what the hub hears of one part of an answer."""
+    if part.e is not None:
+        return [failure_of(hub_id, part.e, part.d)]
+    try:
+        attached = read_attachments(f"{part.a}.{part.n}", part.extra, limits)
+    except Refused as refused:
+        attached = (hub.Attachment(f"{part.a}.{part.n}/1", error=refused.text),)
+    return [hub.Result(hub_id, part.d, tuple(each.name for each in attached), stream=True, last=last), *attached]
 
 
 # Attachments: the free key `attachments`, a list of markers.

@@ -3,6 +3,9 @@
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any, Self
+
+import msgspec
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
@@ -57,6 +60,29 @@ class Serving(Repeated):
     def waits(self) -> Sequence[float]:
         """Return the waits between repeats of the answer."""
         return self.common.repeats if self.data else ()
+
+
+    def export(self, now: float) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        saved = {field: getattr(self, field) for field in ("a", "key", "r", "v", "topic", "accepted", "cancelled")}
+        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
+        saved |= {"ttl": self.expires_at - now, "excuse": None if self.excuse is None else msgspec.to_builtins(self.excuse)}
+        saved |= {"sender": None if self.sender is None else self.sender.export()}
+        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
+
+    @classmethod
+    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
+        """Go on where another has stopped."""
+        serving = cls(common, saved["a"], saved["key"], saved["r"], getattr(hub, saved["word"]))
+        for field in ("v", "topic", "accepted", "cancelled"):
+            setattr(serving, field, saved[field])
+        serving.state = Taken[saved["state"]]
+        serving.data = saved["data"].encode()
+        serving.expires_at = now + saved["ttl"]
+        serving.excuse = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], Err)
+        serving.sender = None if saved["sender"] is None else Sender.restore(common, saved["sender"])
+        serving.receiver = None if saved["receiver"] is None else Receiver.restore(common, saved["receiver"])
+        return serving
 
 
 class Requests:

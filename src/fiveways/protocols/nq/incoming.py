@@ -28,7 +28,7 @@ from fiveways.protocols.nq.messages import (
 )
 from fiveways.protocols.nq.outbox import Common
 from fiveways.protocols.nq.states import Step, Taken
-from fiveways.protocols.nq.streams import Receiver, Sender
+from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL, Json, Payload
 
 _JSON_NULL = Json(b"null")
@@ -267,21 +267,15 @@ class Incoming:
         """Let the parts go that have come."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
-            if serving is None or serving.sender is None or not serving.sender.acknowledge(message.o):
-                continue
-            if serving.sender.is_done:
+            if serving is not None and acknowledge(serving.sender, message.o, now):
                 self._acknowledged(serving, now)
-                continue
-            self._line.rest(serving.sender, now)
-            if serving.sender.has_more():
-                self._line.push(serving.sender)
 
     def on_missing(self, message: Missing, now: float) -> None:
         """Say the parts again that are missing."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
-            if serving is not None and serving.sender is not None and serving.sender.want(message.o):
-                self._line.push(serving.sender)
+            if serving is not None:
+                resend(serving.sender, message.o)
 
     def on_cancel(self, message: CancelRequest, now: float) -> None:
         """Tell the hub, once, that the answer is not wanted any more."""

@@ -287,9 +287,46 @@ class Asking(Repeated):
         if self.receiver is not None:
             self.receiver.close()
 
+    def export(self, now: float) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        saved = {field: getattr(self, field) for field in ("r", "t", "hub_id", "topic", "a")}
+        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
+        saved |= {"ttl": self.expires_at - now}
+        saved |= {"sender": None if self.sender is None else self.sender.export()}
+        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
+
+    def restore(self, saved: dict[str, Any], now: float) -> None:
+        """Go on where another has stopped."""
+        self.topic, self.a, self.data = saved["topic"], saved["a"], saved["data"].encode()
+        self.state = Asked[saved["state"]]
+        self.expires_at = now + saved["ttl"]
+
     def _cancellation(self) -> CancelRequest:
         error = Err("local", True, "cancelled")
         return CancelRequest("", (self.a,), error) if self.a else CancelRequest(self.t, (self.r,), error)
 
 
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
+
+
+class Held:
+    """A word that waits for its attachments, since NQ carries them within the message."""
+
+    __slots__ = ("given", "missing", "room", "word")
+
+    def __init__(self, word: Carrier, room: int) -> None:
+        self.word: Carrier | None = word
+        self.missing = set(word.attachments)
+        self.given: dict[str, hub.Attachment] = {}
+        self.room = room
+
+    def give(self, attachment: hub.Attachment) -> Carrier | None:
+        """Take one; return the word if it can go now. RoomError if they have become too large for one packet."""
+        self.missing.remove(attachment.name)
+        self.room -= len(attachment.data)
+        if self.word is None:
+            return None
+        if self.room < 0:
+            raise TooLarge
+        self.given[attachment.name] = attachment
+        return None if self.missing else self.word

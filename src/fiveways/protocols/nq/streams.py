@@ -6,7 +6,7 @@ So the total is n + f, and acknowledging all parts below n + 1 acknowledges the 
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fiveways.protocols.nq.messages import AnswerPart, Missing, RequestPart, write
 from fiveways.protocols.nq.outbox import Common, Repeated
@@ -91,6 +91,20 @@ class Sender(Repeated):
         """Return the waits while there is something to acknowledge."""
         return self.common.repeats if self.parts else ()
 
+    def export(self) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        parts = [part.decode() for part in self.parts]
+        return {"base": self.base, "sent": self.sent, "ended": self.ended, "parts": parts}
+
+    @classmethod
+    def restore(cls, common: Common, saved: dict[str, Any]) -> Self:
+        """Go on where another has stopped."""
+        sender = cls(common)
+        for part in saved["parts"]:
+            sender.add(part.encode(), end=False)
+        sender.base, sender.sent, sender.ended = saved["base"], saved["sent"], saved["ended"]
+        return sender
+
     def close(self) -> None:
         """Forget what is left."""
         self.common.line.drop(self)
@@ -170,6 +184,17 @@ class Receiver(Repeated, Generic[PartT]):
         for number in list(self.held):
             self._let_go(number)
 
+    def export(self) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere; parts that came too early will come again."""
+        return {"a": self.a, "i": self.i, "next": self.next, "total": self.total, "ended": self.ended}
+
+    @classmethod
+    def restore(cls, common: Common, saved: dict[str, Any]) -> Self:
+        """Go on where another has stopped."""
+        receiver = cls(common, saved["a"], saved["i"])
+        receiver.next, receiver.total, receiver.ended = saved["next"], saved["total"], saved["ended"]
+        return receiver
+
     def _let_go(self, number: int) -> PartT:
         part = self.held.pop(number)
         self.common.held.used -= size_of(part)
@@ -180,3 +205,20 @@ def size_of(part: RequestPart | AnswerPart) -> int:
     """Return about how many bytes a part makes us hold."""
     body = 0 if part.d is None else len(part.d.nq())
     return body + sum(map(len, part.extra.values())) if part.extra else body
+
+
+def acknowledge(sender: Sender | None, number: int, now: float) -> bool:
+    """Let go what has come and send what the window allows now; say whether the end of the stream has come."""
+    if sender is None or not sender.acknowledge(number):
+        return False
+    line = sender.common.line
+    line.rest(sender, now)
+    if sender.has_more():
+        line.push(sender)
+    return sender.is_done
+
+
+def resend(sender: Sender | None, numbers: Sequence[int]) -> None:
+    """Send these parts again."""
+    if sender is not None and sender.want(numbers):
+        sender.common.line.push(sender)

@@ -102,6 +102,12 @@ def _write_set(message: SetVariable) -> Packet:
     return serialize_frame("S", "", f"{message.name}={message.payload}", message.count)
 
 
+def _write_unset(message: UnsetVariable) -> Packet:
+    if not message.name:
+        raise LocalProtocolError("UMQ36 cannot write an empty attribute name")
+    return serialize_frame("X", "", message.name, message.count)
+
+
 def _write_not_run(_message: NotRun) -> Packet:
     raise LocalProtocolError("existing peers do not understand '!' (UMQ36-a09): say E")
 
@@ -118,7 +124,7 @@ _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
     TopicClose: lambda message: serialize_frame("D", message.id, "", message.count),
     Unsubscribe: lambda message: serialize_frame("U", message.id, "", message.count),
     SetVariable: _write_set,
-    UnsetVariable: lambda message: serialize_frame("X", "", message.name, message.count),
+    UnsetVariable: _write_unset,
     AttachmentError: lambda message: serialize_frame("-", "", message.text, message.count),
     Hello: lambda message: serialize_frame("H", message.version, message.payload, message.count),
     Welcome: lambda message: serialize_frame("W", message.version, message.payload, message.count),

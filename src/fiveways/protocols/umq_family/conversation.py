@@ -19,6 +19,7 @@ from fiveways.protocols.base import Setup
 from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.link import NOTHING, Names, Receiver, Sender, UmqLink, Words
 from fiveways.protocols.umq_family.messages import UmqMessage
+from fiveways.protocols.umq_family.topics import Followed, Published
 from fiveways.wire.payload import Payload, Text
 
 
@@ -43,13 +44,6 @@ class Asking(msgspec.Struct, frozen=True, gc=False):
     topic: str | None = None
 
 
-class Following(msgspec.Struct, frozen=True, gc=False):
-    """A topic that we subscribed to at the peer."""
-
-    subscription: str
-    envelope: bool
-
-
 class UmqConversation(UmqLink):
     """One UMQ peer. Fulfils `base.Conversation`."""
 
@@ -67,8 +61,8 @@ class UmqConversation(UmqLink):
         self._asked: dict[str, str | Asked] = {}
         self._asking: dict[str, str | Asking] = {}
         self._asking_by_hub_id: dict[str, str] = {}
-        self._following: dict[str, Following] = {}
-        self._published: set[str] = set()
+        self._published = Published(setup.limits.max_subscriptions)
+        self._followed = Followed()
 
     # What a dialect must say.
 
@@ -126,14 +120,19 @@ class UmqConversation(UmqLink):
         topic = None
         if isinstance(word, hub.Subscribe):
             topic = word.subscription
-            if topic in self._published:
-                return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"topic id {topic} is in use")
-            if len(self._published) >= self._limits.max_subscriptions:
-                return self._refuse(wire_id, Reason.BUSY, "too many subscriptions")
+            refused = self._published.claim(topic)
+            if refused is not None:
+                return self._refuse(wire_id, *refused)
         elif isinstance(word, hub.Unsubscribe):
-            if word.subscription not in self._published:
+            if not self._published.end(word.subscription):
                 return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}")
-            self._end_topic(word.subscription)
+            self._topic_ended(word.subscription)
+        elif isinstance(word, hub.SetVariable):
+            if not self._has_room_for(word.name):
+                return self._refuse(wire_id, Reason.BUSY, "too many variables")
+            self.remote[word.name] = word.body.text()
+        elif isinstance(word, hub.UnsetVariable):
+            self.remote.pop(word.name, None)
         self._asked[hub_id] = Asked(wire_id, topic)
         return (word,)
 
@@ -170,12 +169,14 @@ class UmqConversation(UmqLink):
         self._say(umq.Result(wire_id, word.body.text(), len(word.attachments)), word.attachments)
         del self._asked[word.id]
         if isinstance(asked, Asked) and asked.topic is not None:
-            self._published.add(asked.topic)
+            self._published.grant(asked.topic)
 
     def _send_failure(self, word: hub.Failure) -> None:
         asked = self._open_request(word.id)
         self._say(self._failure(asked if isinstance(asked, str) else asked.wire_id, word))
         del self._asked[word.id]
+        if isinstance(asked, Asked) and asked.topic is not None:
+            self._published.end(asked.topic)
 
     def _send_description(self, word: hub.Description) -> None:
         asked = self._open_request(word.id)
@@ -204,7 +205,10 @@ class UmqConversation(UmqLink):
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that UMQ has no message for are calls of the hub's own methods."""
-        topic = self._follow(word) if isinstance(word, hub.Subscribe) else None
+        topic = None
+        if isinstance(word, hub.Subscribe):
+            self._followed.check_free(word.subscription)
+            topic = self._wire_id(self._last_topic + 1)
         wire_id = self._next_id(word.id)
         method, body = builtins.write(word, self.STYLES, topic)
         attachments: Names = getattr(word, "attachments", ())
@@ -212,7 +216,7 @@ class UmqConversation(UmqLink):
         self._expect_answer(wire_id, Asking(word.id, type(word), topic))
         if topic is not None and isinstance(word, hub.Subscribe):
             self._last_topic += 1
-            self._following[topic] = Following(word.subscription, word.envelope)
+            self._followed.add(topic, word.subscription, envelope=word.envelope)
 
     def _send_discover(self, word: hub.Discover) -> None:
         wire_id = self._next_id(word.id)
@@ -264,13 +268,13 @@ class UmqConversation(UmqLink):
         if asking is None or asking.hub_id is None:
             return NOTHING
         if asking.topic is not None:
-            self._following.pop(asking.topic, None)
+            self._followed.remove(asking.topic)
         return (hub.Failure(asking.hub_id, *self._read_failure(asking, message)),)
 
-    # Topics: `_published` are those the peer follows, `_following` those that we follow.
+    # Topics.
 
     def _on_update(self, message: umq.TopicUpdate, names: Names, _now: float) -> Words:
-        following = self._following.get(message.id)
+        following = self._followed.get(message.id)
         if following is None:
             self._say(umq.Unsubscribe(message.id))
             return NOTHING
@@ -278,56 +282,45 @@ class UmqConversation(UmqLink):
         return (builtins.unwrapped(event, self.STYLES) if following.envelope else event,)
 
     def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
-        following = self._following.pop(message.id, None)
-        return NOTHING if following is None else (hub.TopicClosed(following.subscription),)
+        subscription = self._followed.remove(message.id)
+        return NOTHING if subscription is None else (hub.TopicClosed(subscription),)
 
     def _on_unsubscribe(self, message: umq.Unsubscribe, _names: Names, _now: float) -> Words:
-        if message.id not in self._published:
+        if not self._published.end(message.id):
             return NOTHING
-        self._end_topic(message.id)
+        self._topic_ended(message.id)
         return (hub.Unsubscribe(None, message.id),)
 
-    def _end_topic(self, topic: str) -> None:
-        self._published.remove(topic)
-        self._topic_ended(topic)
-
-    def _check_published(self, topic: str) -> None:
-        if topic not in self._published:
-            raise LocalProtocolError(f"the peer has no topic {topic}")
-
     def _send_event(self, word: hub.Event) -> None:
-        self._check_published(word.subscription)
+        self._published.check_live(word.subscription)
         body = builtins.wrapped(word, self.STYLES) if word.envelope else word.body
         self._say(umq.TopicUpdate(word.subscription, body.text(), len(word.attachments)), word.attachments)
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
-        self._check_published(word.subscription)
+        self._published.check_live(word.subscription)
         self._say(umq.TopicClose(word.subscription))
-        self._published.remove(word.subscription)
-
-    def _follow(self, word: hub.Subscribe) -> str:
-        if any(each.subscription == word.subscription for each in self._following.values()):
-            raise LocalProtocolError(f"subscription {word.subscription} is open already")
-        return self._wire_id(self._last_topic + 1)
+        self._published.end(word.subscription)
 
     def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
-        found = (topic for topic, each in self._following.items() if each.subscription == word.subscription)
-        topic = next(found, None)
-        if topic is None:
-            raise LocalProtocolError(f"no subscription {word.subscription} is open")
+        topic = self._followed.topic(word.subscription)
         if word.id is None:
             self._say(umq.Unsubscribe(topic))
         else:
             self._send_builtin(msgspec.structs.replace(word, subscription=topic))
-        del self._following[topic]
+        self._followed.remove(topic)
 
     # Variables: ours are `local`, the peer's are `remote`.
 
     def _on_set(self, message: umq.SetVariable, names: Names, _now: float) -> Words:
-        if message.name not in self.remote and len(self.remote) >= self._limits.max_variables:
+        if len(message.name) > self._limits.max_name:
+            raise RemoteProtocolError(Fault.TOO_LARGE, "a variable's name is too long", self.RULE_VARIABLES)
+        if not self._has_room_for(message.name):
             raise RemoteProtocolError(Fault.TOO_LARGE, "too many variables", self.RULE_VARIABLES)
         self.remote[message.name] = message.payload
         return (hub.SetVariable(None, message.name, Text(message.payload), names),)
+
+    def _has_room_for(self, name: str) -> bool:
+        return name in self.remote or len(self.remote) < self._limits.max_variables
 
     def _on_unset(self, message: umq.UnsetVariable, _names: Names, _now: float) -> Words:
         known = self.remote.pop(message.name, None) is not None

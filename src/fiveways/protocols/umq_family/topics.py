@@ -1,0 +1,85 @@
+"""The topics of one UMQ conversation: those that the peer follows, and those that we follow."""
+
+import msgspec
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model.failures import Reason
+
+
+class Published:
+    """Topic ids that the peer chose: claimed when it asks, live once that is granted, free when the topic ends."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._claimed: set[str] = set()
+        self._live: set[str] = set()
+
+    def claim(self, topic: str) -> tuple[Reason, str] | None:
+        """Take an id; or why it cannot be had."""
+        if topic in self._claimed:
+            return Reason.BAD_ARGUMENTS, f"topic id {topic} is in use"
+        if len(self._claimed) >= self._most:
+            return Reason.BUSY, "too many subscriptions"
+        self._claimed.add(topic)
+        return None
+
+    def grant(self, topic: str) -> None:
+        """From now on there may be updates."""
+        self._live.add(topic)
+
+    def end(self, topic: str) -> bool:
+        """The id is free again; whether it was live."""
+        self._claimed.discard(topic)
+        if topic not in self._live:
+            return False
+        self._live.remove(topic)
+        return True
+
+    def check_live(self, topic: str) -> None:
+        """LocalProtocolError if there can be no update."""
+        if topic not in self._live:
+            raise LocalProtocolError(f"the peer has no topic {topic}")
+
+
+class Following(msgspec.Struct, frozen=True, gc=False):
+    """A topic that we follow at the peer."""
+
+    subscription: str
+    envelope: bool
+
+
+class Followed:
+    """Topic ids that we chose, and the subscription that each stands for."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, Following] = {}
+        self._by_subscription: dict[str, str] = {}
+
+    def add(self, topic: str, subscription: str, *, envelope: bool) -> None:
+        """Expect updates."""
+        self._by_topic[topic] = Following(subscription, envelope)
+        self._by_subscription[subscription] = topic
+
+    def get(self, topic: str) -> Following | None:
+        """What an update belongs to; None if to nothing."""
+        return self._by_topic.get(topic)
+
+    def remove(self, topic: str) -> str | None:
+        """No more updates; the subscription that ends, if there is one."""
+        following = self._by_topic.pop(topic, None)
+        if following is None:
+            return None
+        del self._by_subscription[following.subscription]
+        return following.subscription
+
+    def topic(self, subscription: str) -> str:
+        """The id under which we follow it; LocalProtocolError if we do not."""
+        topic = self._by_subscription.get(subscription)
+        if topic is None:
+            raise LocalProtocolError(f"no subscription {subscription} is open")
+        return topic
+
+    def check_free(self, subscription: str) -> None:
+        """LocalProtocolError if we follow it already."""
+        if subscription in self._by_subscription:
+            raise LocalProtocolError(f"subscription {subscription} is open already")

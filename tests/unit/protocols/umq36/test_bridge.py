@@ -1,0 +1,142 @@
+"""What the vectors of UMQ36 cannot say: what holds for all values, and for identifiers far out."""
+
+from random import Random
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fiveways.errors import Fault, LocalProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Ran, Reason
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.umq36 import SPEC, bridge
+from fiveways.protocols.umq36.conversation import Umq36Conversation
+from fiveways.protocols.umq36.messages import MESSAGES, encode
+from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.wire import base36, jsontext
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import NULL, Json, Text, Value
+from tests.protocols import talk as talks
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+)
+
+
+def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
+    talk = Umq36Conversation(Setup("peer", role, Random(7)))
+    talks.open_up(talk, SPEC, role)
+    return talk
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("text", ["", "why not", "7 lives", "two\nlines", "6", "12 13 14"])
+def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> None:
+    written = text_of(hub.Failure("1", reason, text), bridge.CODES)
+    read, rest = reason_of(written, bridge.CODES)
+    assert (read or Reason.RAISED) is reason
+    assert rest == (text or reason.value)
+
+
+def test_the_tables_are_total_and_no_code_means_two_things() -> None:
+    assert set(bridge.CODES) == set(Reason)
+    assert len(set(bridge.CODES.values())) == len(Reason)
+    assert set(bridge.FAULTS) == set(Fault)
+    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.ran is Ran.NO}
+
+
+@pytest.mark.parametrize("code", range(20))
+def test_what_was_not_run_never_reads_as_run(code: int) -> None:
+    talk = open_talk()
+    talk.send(hub.Call("c", "m"), 0.0)
+    (failure,) = talk.receive(Packet(b"!1:%d x" % code), 0.0)
+    assert isinstance(failure, hub.Failure)
+    assert failure.reason.ran is Ran.NO
+
+
+@pytest.mark.parametrize("code", range(20))
+def test_a_callee_cannot_pretend_that_it_was_not_run(code: int) -> None:
+    talk = open_talk(Role.SERVER)
+    talk.send(hub.Call("c", "m"), 0.0)
+    assert talk.receive(Packet(b"E1:%d x" % code), 0.0) == (hub.Failure("c", Reason.RAISED, f"{code} x"),)
+
+
+@given(texts, values)
+@example("m", [])
+@example("m", [[]])
+@example("m", [None, None])
+@example("m", None)
+def test_arguments_are_read_as_they_were_written(method: str, value: object) -> None:
+    read = bridge.read_call(bridge.write_call(method, Value(value)))
+    assert read is not None
+    assert (read[0], read[1].value()) == (method, value)
+
+
+@given(st.lists(values, max_size=4))
+def test_what_is_read_is_passed_on_untouched(arguments: list[object]) -> None:
+    read = bridge.read_call(jsontext.write(["m", *arguments]).decode())
+    assert read is not None
+    body = read[1].value()
+    assert body == (None if not arguments else arguments[0] if len(arguments) == 1 else arguments)
+
+
+def test_a_body_keeps_its_bytes() -> None:
+    assert bridge.read_call('["m", {"a" : 1.10, "a": 2}]') == ("m", Json(b'{"a" : 1.10, "a": 2}'))
+    assert bridge.write_call("m", Json(b'{"a" : 1.10}')) == '["m",{"a" : 1.10}]'
+    assert bridge.write_call("m", Text("1.10")) == '["m",1.10]'
+    assert bridge.read_call('["m"]') == ("m", NULL)
+
+
+@given(st.integers(0, base36.MAX_U64))
+def test_a_callback_token_has_one_spelling_here_and_one_in_the_hub(number: int) -> None:
+    written = base36.write(number)
+    token = bridge.token_to_hub(written)
+    assert token == token.lower()
+    assert bridge.token_from_hub(token) == bridge.token_from_hub(f"0{token}") == written
+
+
+def test_own_identifiers_stay_within_32_bits() -> None:
+    talk = open_talk()
+    assert [talk._wire_id(number) for number in (1, 2**32 - 1, 2**32, 2**33)] == ["1", "1Z141Z3", "1", "2"]
+
+
+def test_only_what_existing_peers_understand_is_written() -> None:
+    with pytest.raises(LocalProtocolError, match="UMQ36-a09"):
+        encode(umq.NotRun("1", "7 x"))
+    for kind in MESSAGES.values():
+        if kind is not umq.NotRun:
+            fields = ["1"] * sum(name != "count" for name in kind.__struct_fields__)
+            data = [b"1"] if kind is umq.Data else fields
+            assert SPEC.decode(encode(kind(*data)), Limits()) == (kind(*data),)
+
+
+def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
+    talk = open_talk()
+    talk.receive(Packet(b'A1:C1:["m"]'), 0.0)
+    assert talk.deadline() == 30.0
+    talk.receive(Packet(b"nonsense"), 0.0)
+    assert talk.error is not None
+    assert len(talk.outgoing()) == 1
+    assert not talk.receive(Packet(b'C2:["m"]'), 1.0)
+    assert talk.deadline() is None
+    assert not talk.wake(31.0)
+    for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
+        with pytest.raises(LocalProtocolError):
+            talk.send(word, 1.0)
+    assert not talk.outgoing()
+
+
+def test_the_attachment_to_be_sent_next_can_be_asked_for() -> None:
+    talk = open_talk()
+    talk.send(hub.Call("c", "m", attachments=("p", "q")), 0.0)
+    assert talk.awaited_attachment == "p"
+    talk.send(hub.Attachment("q"), 0.0)
+    assert talk.awaited_attachment == "p"
+    talk.send(hub.Attachment("p"), 0.0)
+    assert talk.awaited_attachment is None
+    assert [packet.is_text for packet in talk.outgoing()] == [True, False, False]
