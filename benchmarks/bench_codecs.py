@@ -48,10 +48,12 @@ class Row:
 
     @property
     def median(self) -> float:
+        """The middle of all rounds."""
         return median(self.samples)
 
     @property
     def spread(self) -> float:
+        """The distance between the quartiles."""
         low, _, high = quantiles(self.samples, n=4)
         return high - low
 
@@ -120,6 +122,7 @@ def routed(spec: ProtocolSpec) -> Callable[[int], int]:
 
 
 def rows_of(spec: ProtocolSpec) -> Iterator[Row]:
+    """What is measured of one protocol."""
     (call,) = calls(spec, 1)
     server = opened(spec, Role.SERVER)
     (heard,) = server.receive(call, 0.0)
@@ -134,6 +137,7 @@ def rows_of(spec: ProtocolSpec) -> Iterator[Row]:
 
 
 def peers() -> Iterator[Row]:
+    """What others take for the like; the first row is the reference."""
     value = json.loads(REFERENCE)
     packed = cbor2.dumps(value)
     blob = Random(7).randbytes(1024)
@@ -168,6 +172,7 @@ def main() -> None:
 
 
 def goal(row: Row) -> str:
+    """What a routed call should cost, as a multiple of the reference."""
     name, _, what = row.label.partition(": ")
     return f"   goal {GOALS[name] / GOAL_REFERENCE_US:.1f}" if what == "routed call" else ""
 

@@ -38,6 +38,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
+    """The command line, checked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("protocol", nargs="*", help=f"of {', '.join(registry.PROTOCOLS)} (default: all)")
     parser.add_argument("--seconds", type=int, default=60, help="at most so long for each protocol (default 60)")

@@ -115,6 +115,7 @@ def _runs(packets: list[Packet]) -> Iterator[list[Packet]]:
 
 
 def as_input(packets: list[Packet], client: int) -> bytes:
+    """Packets of one kind as one input."""
     flags = client | (0 if packets[0].is_text else BINARY)
     return bytes([flags]) + SPLIT.join(packet.payload for packet in packets)
 

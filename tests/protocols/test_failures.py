@@ -1,4 +1,4 @@
-"""The one table of failures, cell by cell: what a hub puts on the wire for each reason, and what a client reads there."""
+"""The one table of failures, cell by cell: what a hub writes for each reason, and what a client reads there."""
 
 import json
 import re

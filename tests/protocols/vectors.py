@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -22,8 +22,8 @@ from fiveways.wire.packet import Packet
 WORDS: dict[str, type] = {
     name: kind for name, kind in vars(words).items() if isinstance(kind, type) and issubclass(kind, words.Word)
 }
-PAYLOADS = {
-    "text": lambda given: payloads.Text(given),
+PAYLOADS: dict[str, Callable[[typing.Any], payloads.Payload]] = {
+    "text": payloads.Text,
     "json": lambda given: payloads.Json(given.encode()),
     "cbor": lambda given: payloads.Cbor(bytes.fromhex(given)),
     "binary": lambda given: payloads.Binary(bytes.fromhex(given)),

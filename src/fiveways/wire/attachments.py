@@ -86,9 +86,14 @@ class Owed(Generic[Frame]):
         return self._order[0] if self._order else None
 
     def announce(self, names: tuple[str, ...]) -> None:
-        """These will come, in this order."""
+        """These will come, in this order; `can_announce` must hold."""
         self._order.extend(names)
         self._missing.update(names)
+
+    def can_announce(self, names: tuple[str, ...]) -> bool:
+        """Whether each of these can be told from all that are owed already, and from each other."""
+        owed = self._missing | self._ready.keys()
+        return len(set(names)) == len(names) and owed.isdisjoint(names)
 
     def offer(self, name: str, frame: Frame) -> list[Frame]:
         """It is there (or has failed): what can go out now, in order. LookupError if it was never announced."""

@@ -65,6 +65,15 @@ def test_owed_ones_go_out_in_order_whatever_order_they_come_in() -> None:
     assert len(owed) == 0
 
 
+@pytest.mark.parametrize("names", [("a",), ("b",), ("c", "c")])
+def test_what_is_owed_cannot_be_announced_again(names: tuple[str, ...]) -> None:
+    owed: Owed[bytes] = Owed()
+    owed.announce(("a", "b"))
+    owed.offer("b", b"2")
+    assert not owed.can_announce(names)
+    assert owed.can_announce(("c", "d"))
+
+
 @pytest.mark.parametrize("name", ["a", "z"])
 def test_an_owed_one_is_offered_once_and_only_if_announced(name: str) -> None:
     owed: Owed[bytes] = Owed()

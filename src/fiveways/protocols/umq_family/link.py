@@ -126,6 +126,8 @@ class UmqLink(ABC):
         after = self._ours.get(type(message))
         if after is None:
             raise LocalProtocolError(f"{type(message).__name__} cannot be said in state '{self._state.value}'")
+        if attachments and not self._owed.can_announce(attachments):
+            raise LocalProtocolError("an attachment of that name is owed already")
         self._outgoing.append(self.ENCODE(message))
         if after is not self._state:
             self._enter(after)
