@@ -62,7 +62,7 @@ class Setup:
     """The protocol's own section of the configuration."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProtocolSpec:
     """One protocol, as the registry and the test battery see it."""
 

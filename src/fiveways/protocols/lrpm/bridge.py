@@ -1,7 +1,7 @@
 """Message <-> the hub's words: uris, the keys of meta that we understand, the table of failures, attachments."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtins
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Encoding, Kind, Meta
+from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Encoding, Meta
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload, Value
 
@@ -124,7 +124,7 @@ _TYPES: Final[dict[type, str]] = {
 
 
 def read_attachments(
-    meta: Meta, encoding: Encoding, limits: Limits, names_: Iterator[str], *, strict: bool
+    meta: Meta, encoding: Encoding, limits: Limits, free_names: Iterator[str], *, strict: bool
 ) -> Sequence[hub.Attachment]:
     """Return what `meta.attachments` holds, named; a null in it is one that failed."""
     items = option(meta, "attachments", list[object](), strict=strict)
@@ -134,18 +134,18 @@ def read_attachments(
     errors = option(meta, "attachment_errors", dict[str, object]())
     found = []
     for index, item in enumerate(items):
+        data, error = b"", None
         try:
             data = b"" if item is None else encoding.read_attachment(item)
         except ValueError as exc:
             if strict:
                 raise Refused(Reason.BAD_ARGUMENTS, f"meta.attachments[{index}]: {exc}") from None
-            item, errors = None, {str(index): str(exc)} | errors
+            error = str(exc)
         if item is None:
-            found.append(hub.Attachment(next(names_), error=str(errors.get(str(index), "failed"))))
+            error = str(errors.get(str(index), "failed"))
         elif len(data) > limits.max_attachment:
-            found.append(hub.Attachment(next(names_), error=f"larger than {limits.max_attachment} bytes"))
-        else:
-            found.append(hub.Attachment(next(names_), data))
+            data, error = b"", f"larger than {limits.max_attachment} bytes"
+        found.append(hub.Attachment(next(free_names), data, error))
     return found
 
 
@@ -229,13 +229,14 @@ def read_publish(hub_id: str, message: lrpm.Publish, attached: tuple[str, ...]) 
     return hub.Publish(hub_id, topic, message.body, attached, retain, exclude)
 
 
-def read_subscribe(hub_id: str, message: lrpm.Subscribe, subscription: str) -> hub.Subscribe:
-    """Return what the peer subscribes to; Refused if the pattern or the meta is wrong."""
+def read_subscribe(hub_id: str, message: lrpm.Subscribe, new_number: Callable[[], str]) -> hub.Subscribe:
+    """Return what the peer subscribes to; Refused if the pattern or the meta is wrong (LRPM-a12, -a14)."""
     pattern = _read_topic(topics.parse_pattern, message.topic)
     when_full = option(message.meta, "when_full", "", strict=True)
     if when_full not in builtins.POLICIES:
         raise Refused(Reason.BAD_ARGUMENTS, f"meta.when_full must be {', '.join(filter(None, builtins.POLICIES))}")
-    return hub.Subscribe(hub_id, pattern, subscription, option(message.meta, "envelope", False, strict=True), when_full)
+    envelope = option(message.meta, "envelope", False, strict=True)
+    return hub.Subscribe(hub_id, pattern, new_number(), envelope, when_full)
 
 
 Read = TypeVar("Read")
@@ -246,6 +247,16 @@ def _read_topic(read: Callable[[str, topics.TopicStyle], Read], written: str) ->
         return read(written, topics.LRPM)
     except BadTopic as exc:
         raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+
+
+def publish_meta(word: hub.Publish) -> Meta:
+    """Return what a publication of ours has to say beside its body."""
+    return _given(retain=word.retain, exclude_me=word.exclude_me) if word.retain or word.exclude_me else NO_META
+
+
+def subscribe_meta(word: hub.Subscribe) -> Meta:
+    """Return how we want to be served."""
+    return _given(envelope=word.envelope, when_full=word.when_full)
 
 
 def read_topic(meta: Meta, default: Topic) -> Topic:

@@ -1,56 +1,34 @@
-"""One LRPM peer, in either encoding and at either end of the link."""
+"""The upper half of a conversation: our requests, the peer's answers, and what we have subscribed to."""
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from itertools import count
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
 from fiveways.model import messages as hub
-from fiveways.model import names, topics
+from fiveways.model import topics
 from fiveways.model.failures import Reason
-from fiveways.model.names import BadName
-from fiveways.model.topics import BadTopic, Topic
+from fiveways.model.topics import Topic
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.bridge import Held, Holding, Refused
-from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Kind, application_kinds
-from fiveways.protocols.lrpm.states import TRANSITIONS, State, advance
-from fiveways.wire.packet import Packet
-from fiveways.wire.payload import NULL, Payload, Value
+from fiveways.protocols.lrpm.frames import Kind
+from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Incoming
+from fiveways.protocols.lrpm.link import NOTHING, Held, Names, Receiver, Sender, Words
+from fiveways.wire.payload import NULL, Value
 
-Words = Sequence[hub.Word]
-NOTHING: Final[tuple[hub.Word, ...]] = ()
-FIRST_ID: Final = 256
-"""LRPM-a09: a decoder in use takes smaller numbers for another type."""
 LAST_ID: Final = (1 << 53) - 1
 """LRPM-a09: JavaScript counts no further."""
-MAX_ROUNDS: Final = 16
-"""LRPM-a03: PROVE and PROOF may be repeated, but not for ever."""
-CALL: Final = int(Kind.CALL)
 
 
-class Asked(msgspec.Struct, gc=False):
-    """A request of the peer that is not answered yet."""
+class Following(msgspec.Struct, frozen=True, gc=False):
+    """A subscription of ours; `topic` is empty where a wildcard leaves it open."""
 
-    request_id: int
-    kind: int = CALL
-    plain: bool = True
-    """A call to be answered by a bare RESULT."""
-    word: type[hub.Word] = hub.Call
-    subscription: str = ""
-    stream: bool = False
-    progress: bool = False
-    parts: int = 0
-    """How much of a streamed answer has been said."""
-    cancelled: bool = False
-    answered: bool = False
-    """The answer is there, but waits for its attachments."""
+    subscription: str
+    topic: Topic
+    envelope: bool
 
 
 class Asking(msgspec.Struct, gc=False):
@@ -59,274 +37,242 @@ class Asking(msgspec.Struct, gc=False):
     hub_id: str | None
     kind: int
     word: type[hub.Word]
-    following: "Following | None" = None
-    cancelled: bool = False
+    following: Following | None = None
+    line: str = ""
     held: Held | None = None
-    """Not on the wire yet: it waits for its attachments."""
-
-    def leave(self) -> None:
-        """It has gone out."""
-        self.held = None
+    """Not on the wire yet: it waits, in `line`, for its attachments."""
+    cancelled: bool = False
 
 
-class Following(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of ours at the peer; `topic` is empty where a wildcard leaves it open."""
-
-    subscription: str
-    topic: Topic
-    envelope: bool
-
-
-class LrpmConversation:
-    """Fulfils `base.Conversation`."""
+class LrpmConversation(Incoming):
+    """One LRPM peer, in either encoding and at either end of the link. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
-        self.peer = setup.peer
-        self.role = setup.role
-        self.error: RemoteProtocolError | None = None
-        self.closed = False
-        self._limits = setup.limits
-        self._encoding = codec.encoding
-        self._decode = codec.decode
-        self._encode = codec.encode
-        self._outgoing: list[Packet] = []
-        self._state: Enum = State.INIT
-        self._turn: tuple[type, ...] = (lrpm.Hello,) if setup.role is Role.SERVER else ()
-        self._rounds = 0
-        self._asked: dict[str, Asked] = {}
+        super().__init__(setup, codec)
         self._asking: dict[int, Asking] = {}
-        self._numbers: dict[str, int] = {}
+        self._asking_by_hub_id: dict[str, int] = {}
         self._next_id = FIRST_ID
-        self._served: set[str] = set()
-        self._next_subscription = count(FIRST_ID)
         self._following: dict[int, Following] = {}
         self._followed: dict[str, int | None] = {}
-        self._attachment_names = map(str, count(1))
-        self._holding = Holding(setup.limits, codec.encoding)
-        self._kinds, self._kind_names = application_kinds((setup.options or {}).get("application_kinds"))
-        self._applications: deque[lrpm.Application] = deque(maxlen=setup.limits.max_pending)
-        self._styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
+        """Our subscriptions by the hub's name for them; None until the peer has numbered one."""
 
-    # What the runtime sees.
+    # Our requests.
 
-    def receive(self, packet: Packet, now: float) -> Words:
-        """Take one frame of the peer."""
-        if self.closed:
-            return NOTHING
-        try:
-            message = self._decode(packet, self._limits, self._kind_names)
-            kind = type(message)
-            after = TRANSITIONS[self._state].get(kind) or advance(self._state, message)
-            if self._state is not State.OKAY:
-                self._check_turn(message)
-            self._state = after
-            return self.RECEIVERS[kind](self, message)
-        except RemoteProtocolError as error:
-            self.error = error
-            self._end(lrpm.Goodbye(bridge.PROTOCOL_ERROR, {"text": str(error)}))
-            return NOTHING
+    def _new_id(self, hub_id: str | None) -> int:
+        """Return the number of the next request; it is used up by `_ask` alone."""
+        if hub_id in self._asking_by_hub_id:
+            raise LocalProtocolError(f"request {hub_id} is open already")
+        if len(self._asking) >= self._limits.max_pending or self._next_id > LAST_ID:
+            raise LocalProtocolError("too many requests to this peer")
+        return self._next_id
 
-    def send(self, word: hub.Word, now: float) -> None:
-        """Say a word to the peer."""
-        sender = self.SENDERS.get(type(word))
-        if sender is None:
-            raise LocalProtocolError(f"LRPM has no way to say {type(word).__name__}")
-        if self._state is not State.OKAY and (self.closed or type(word) not in self.HANDSHAKE):
-            raise LocalProtocolError(f"{type(word).__name__} cannot be said in state {self._state.value}")
-        try:
-            sender(self, word)
-        except (Malformed, BadName, BadTopic) as exc:
-            raise Unrepresentable(str(exc)) from exc
+    def _ask(self, message: lrpm.Message, asking: Asking, attachments: Names = ()) -> None:
+        number = self._next_id
+        asking.line = asking.line or f"request {number}"
+        asking.held = self._say_with(asking.line, message, attachments, asks=number)
+        self._next_id += 1
+        self._asking[number] = asking
+        if asking.hub_id is not None:
+            self._asking_by_hub_id[asking.hub_id] = number
 
-    def outgoing(self) -> list[Packet]:
-        """Hand over the frames to be written."""
-        packets, self._outgoing = self._outgoing, []
-        return packets
+    def _send_call(self, word: hub.Call) -> None:
+        if word.more:
+            raise LocalProtocolError("LRPM takes a streamed request as one array")
+        number = self._new_id(word.id)
+        uri = bridge.procedure(word.method, word.spelling, word.callback)
+        self._ask(
+            lrpm.Call(number, uri, word.body, bridge.call_meta(word)), Asking(word.id, CALL, hub.Call), word.attachments
+        )
 
-    def deadline(self) -> float | None:
-        """LRPM has no timers of its own."""
-        return None
+    def _send_builtin(self, word: builtins.Builtin) -> None:
+        """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
+        number = self._new_id(word.id)
+        method, body = builtins.write(word, self._styles)
+        attachments: Names = getattr(word, "attachments", ())
+        self._ask(lrpm.Call(number, method, body), Asking(word.id, CALL, type(word)), attachments)
 
-    def wake(self, now: float) -> Words:
-        """LRPM has no timers of its own."""
-        return NOTHING
+    def _send_publish(self, word: hub.Publish) -> None:
+        number = self._new_id(word.id)
+        uri = topics.spell(word.topic, topics.LRPM)
+        message = lrpm.Publish(number, uri, word.body, bridge.publish_meta(word))
+        self._ask(message, Asking(word.id, PUBLISH, hub.Publish, line=f"publish {uri}"), word.attachments)
 
-    def take_applications(self) -> list[lrpm.Application]:
-        """Hand over the messages of registered application kinds; where nobody does, the oldest are forgotten."""
-        taken = list(self._applications)
-        self._applications.clear()
-        return taken
+    def _send_subscribe(self, word: hub.Subscribe) -> None:
+        number = self._new_id(word.id)
+        if word.subscription in self._followed or len(self._followed) >= self._limits.max_subscriptions:
+            raise LocalProtocolError(f"subscription {word.subscription} is open already, or one too many")
+        uri = topics.spell_pattern(word.pattern, topics.LRPM)
+        topic = () if word.pattern.is_wildcard else topics.parse(uri, topics.LRPM)
+        following = Following(word.subscription, topic, word.envelope)
+        message = lrpm.Subscribe(number, uri, bridge.subscribe_meta(word))
+        self._ask(message, Asking(word.id, SUBSCRIBE, hub.Subscribe, following))
+        self._followed[word.subscription] = None
 
-    def send_application(self, kind: int, fields: Sequence[Payload]) -> None:
-        """Say a message of a registered application kind."""
-        if kind not in self._kinds or self._state is not State.OKAY:
-            raise LocalProtocolError(f"kind {kind} is not registered, or the session not open")
-        self._outgoing.append(self._encode(lrpm.Application(kind, tuple(fields))))
+    def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
+        number, subscription = self._new_id(word.id), self._followed.get(word.subscription)
+        if subscription is None:
+            raise LocalProtocolError(f"subscription {word.subscription} is not open")
+        self._ask(lrpm.Unsubscribe(number, subscription), Asking(word.id, UNSUBSCRIBE, hub.Unsubscribe))
+        self._unfollow(subscription)
 
-    # Saying, and parting.
+    def _send_cancel(self, word: hub.Cancel) -> None:
+        """Tell the peer (LRPM-a06); a request that still waits for its attachments is just forgotten."""
+        number = self._asking_by_hub_id.get(word.id)
+        if number is None:
+            return  # the answer has come meanwhile
+        asking = self._asking[number]
+        if asking.held is not None:
+            self._close(number)
+            self._let_go(self._holding.drop(asking.line, asking.held))
+        elif not asking.cancelled:
+            self._say(lrpm.Cancel(number))
+            asking.cancelled = True
 
-    def _say(
-        self, message: lrpm.Message, attachments: tuple[str, ...] = (), line: str = "", gone: Gone = None
-    ) -> Held | None:
-        """Put a message out, or hold it until its attachments, and all before it in its line, are there."""
-        packet = self._encode(message)
-        if attachments or line in self._holding:
-            return self._holding.add(line, Held(message, attachments, len(packet.payload), gone))
-        self._outgoing.append(packet)
-        return None
+    def _gone(self, held: Held) -> None:
+        super()._gone(held)
+        if held.asks:
+            self._asking[held.asks].held = None
 
-    def _send_attachment(self, word: hub.Attachment) -> None:
-        for held in self._holding.offer(word):
-            self._outgoing.append(self._encode(held.message))
-            if held.gone is not None:
-                held.gone()
+    # The peer's answers.
 
-    def _end(self, farewell: lrpm.Goodbye) -> None:
-        self._outgoing.append(self._encode(farewell))
-        self._state = State.CLOSED
-        self.closed = True
+    def _answered(self, number: int, kind: int) -> Asking | None:
+        """Return the request of ours that is answered; None, and the answer is ignored, if there is none (any more)."""
+        asking = self._asking.get(number)
+        if asking is None or asking.held is not None:
+            return None
+        if asking.kind != kind:
+            text = f"an answer to {Kind(asking.kind).name} {number} as if it were another kind of request"
+            raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-11")
+        return asking
 
-    def _send_goodbye(self, word: hub.Goodbye) -> None:
-        self._end(bridge.goodbye_of(word))
+    def _close(self, number: int) -> None:
+        asking = self._asking.pop(number)
+        if asking.hub_id is not None:
+            del self._asking_by_hub_id[asking.hub_id]
 
-    def _on_goodbye(self, message: lrpm.Goodbye) -> Words:
-        # LRPM-a05: answered once. What we said ourselves closed the conversation, so an answer is never answered.
-        self._end(lrpm.Goodbye(bridge.NORMAL))
-        return (bridge.read_goodbye(message),)
-
-    # The handshake: the table of states says what may come at all, `_turn` what may come now (LRPM-a03).
-
-    def _check_turn(self, message: lrpm.Message) -> None:
-        kind = type(message)
-        if kind is lrpm.Prove:
-            self._rounds += 1
-        if kind is not lrpm.Goodbye and (kind not in self._turn or self._rounds > MAX_ROUNDS):
-            raise RemoteProtocolError(Fault.UNEXPECTED, f"{kind.__name__.upper()} out of turn", "LRPM-a03")
-        self._turn = ()
-
-    def _shake(self, role: Role, message: lrpm.Message, *turn: type) -> None:
-        begins = role is Role.CLIENT and type(message) is lrpm.Hello
-        if self.role is not role or self._turn or self._state is not (State.INIT if begins else State.AUTH):
-            raise LocalProtocolError(f"it is not our turn to say {type(message).__name__.upper()}")
-        self._outgoing.append(self._encode(message))
-        self._state = TRANSITIONS[self._state][type(message)]
-        self._turn = turn
-
-    def _send_hello(self, word: hub.Hello) -> None:
-        self._shake(Role.CLIENT, _greeting(word), lrpm.Hello, lrpm.Prove)
-
-    def _send_welcome(self, word: hub.Welcome) -> None:
-        self._shake(Role.SERVER, _greeting(word))
-
-    def _send_challenge(self, word: hub.Challenge) -> None:
-        if self._rounds >= MAX_ROUNDS:
-            raise LocalProtocolError(f"{MAX_ROUNDS} challenges are enough")
-        self._shake(Role.SERVER, lrpm.Prove(word.body), lrpm.Proof)
-        self._rounds += 1
-
-    def _send_proof(self, word: hub.Proof) -> None:
-        self._shake(Role.CLIENT, lrpm.Proof(word.body), lrpm.Hello, lrpm.Prove)
-
-    def _on_hello(self, message: lrpm.Hello) -> Words:
-        return ((hub.Hello if self.role is Role.SERVER else hub.Welcome)(message.body),)
-
-    # Requests of the peer, and our answers.
-
-    def _on_call(self, message: lrpm.Call) -> Words:
-        """A plain call, as most are; whatever is not plain about it is left to `_on_request`."""
-        asked, limits = self._asked, self._limits
-        try:
-            aim = bridge.target(message.procedure)
-        except BadName:
-            return self._on_request(message)
-        hub_id = str(message.request_id)
-        if message.meta or aim.builtin or hub_id in asked or len(asked) >= limits.max_pending:
-            return self._on_request(message)
-        asked[hub_id] = Asked(message.request_id)
-        return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
-
-    def _on_request(self, message: Any) -> Words:
-        kind, read = self.REQUESTS[type(message)]
-        hub_id = str(message.request_id)
-        if hub_id in self._asked:
-            raise RemoteProtocolError(Fault.UNEXPECTED, f"request {hub_id} is open already", "LRPM-a15")
-        try:
-            if len(self._asked) >= self._limits.max_pending:
-                raise Refused(Reason.BUSY, "too many requests are open")
-            attachments = self._attachments(message, strict=True)
-            word, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
-        except Refused as refusal:
-            failure = hub.Failure(hub_id, refusal.reason, refusal.text)
-            self._say(bridge.error_of(kind, message.request_id, failure))
-            return NOTHING
-        self._asked[hub_id] = asked
-        return (word, *attachments) if getattr(word, "attachments", ()) else (word,)
-
-    def _attachments(self, message: Any, *, strict: bool = False) -> Sequence[hub.Attachment]:
-        if "attachments" not in message.meta:
-            return ()
-        return bridge.read_attachments(message.meta, self._encoding, self._limits, self._attachment_names, strict=strict)
-
-    def _read_call(self, hub_id: str, message: lrpm.Call, attached: tuple[str, ...]) -> tuple[hub.Word, Asked]:
+    def _on_result(self, message: lrpm.Result) -> Words:
         number = message.request_id
-        try:
-            aim = bridge.target(message.procedure)
-        except BadName as exc:
-            raise Refused(Reason.NO_METHOD, str(exc)) from exc
-        try:
-            word = builtins.read(hub_id, aim.method, message.body, self._styles, attached) if aim.builtin else None
-        except (builtins.BadArguments, Malformed) as exc:
-            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        if word is None:
-            call = bridge.read_call(hub_id, message, aim, attached)
-            plain = not (call.stream or call.progress)
-            return call, Asked(number, CALL, plain, stream=call.stream, progress=call.progress)
-        bridge.check_offer(word)
-        subscription: str = getattr(word, "subscription", "")
-        if isinstance(word, hub.Subscribe):
-            self._served.add(subscription)
-        return word, Asked(number, CALL, False, type(word), subscription)
-
-    def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: tuple[str, ...]) -> tuple[hub.Word, Asked]:
-        word = bridge.read_publish(hub_id, message, attached)
-        return word, Asked(message.request_id, int(Kind.PUBLISH), False, hub.Publish)
-
-    def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _: tuple[str, ...]) -> tuple[hub.Word, Asked]:
-        word = bridge.read_subscribe(hub_id, message, self._topic_id(None, message.topic))
-        self._served.add(word.subscription)
-        return word, Asked(message.request_id, int(Kind.SUBSCRIBE), False, hub.Subscribe, word.subscription)
-
-    def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _: tuple[str, ...]) -> tuple[hub.Word, Asked]:
-        try:
-            subscription = self._topic_id(message.subscription_id, "")
-        except builtins.BadArguments as exc:
-            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        asked = Asked(message.request_id, int(Kind.UNSUBSCRIBE), False, hub.Unsubscribe, subscription)
-        return hub.Unsubscribe(hub_id, subscription), asked
-
-    def _topic_id(self, given: object, written: str) -> str:
-        """The number of a new subscription to the topic `written`, or of the one to be ended (LRPM-a18)."""
-        if written:
-            if given is not None:
-                raise builtins.BadArguments("takes no id: the subscription's number is in the answer")
-            if len(self._served) >= self._limits.max_subscriptions:
-                raise Refused(Reason.BUSY, "too many subscriptions")
-            return str(next(self._next_subscription))
-        if str(given) not in self._served:
-            raise builtins.BadArguments(f"there is no subscription {str(given)[:32]}")
-        return str(given)
-
-    def _on_cancel(self, message: lrpm.Cancel) -> Words:
-        hub_id = str(message.request_id)
-        asked = self._asked.get(hub_id)
-        # LRPM-a06: a request that is unknown or finished gets no answer, nor is any cancelled twice.
-        if asked is None or asked.answered or asked.cancelled:
+        asking = self._answered(number, CALL)
+        if asking is None:
             return NOTHING
-        asked.cancelled = True
-        return (hub.Cancel(hub_id),)
+        hub_id = asking.hub_id
+        if not message.meta and asking.word is hub.Call and hub_id is not None:
+            self._close(number)
+            return (hub.Result(hub_id, message.body),)
+        attachments = self._attachments(message)
+        word = bridge.read_result(hub_id or "", message, tuple(each.name for each in attachments))
+        if isinstance(word, hub.Result) and word.last:
+            self._close(number)
+            if asking.word is hub.Discover:
+                word = _description(word)
+        return NOTHING if hub_id is None else (word, *attachments)
 
-    def _open_request(self, hub_id: str) -> Asked:
-        asked = self._asked.get(hub_id)
-        if asked is None or asked.answered:
-            raise LocalProtocolError(f"no request {hub_id} is open")
-        return asked
+    def _on_error(self, message: lrpm.Error) -> Words:
+        asking = self._answered(message.request_id, message.request_kind)
+        if asking is None:
+            return NOTHING
+        self._close(message.request_id)
+        if asking.following is not None:
+            self._followed.pop(asking.following.subscription, None)
+        if asking.hub_id is None:
+            return NOTHING
+        return (bridge.read_error(asking.hub_id, message, from_hub=self.role is Role.CLIENT),)
+
+    def _on_published(self, message: lrpm.Published) -> Words:
+        asking = self._answered(message.request_id, PUBLISH)
+        if asking is None:
+            return NOTHING
+        self._close(message.request_id)
+        return NOTHING if asking.hub_id is None else (hub.Result(asking.hub_id, Value(message.publication_id)),)
+
+    def _on_subscribed(self, message: lrpm.Subscribed) -> Words:
+        number, subscription = message.request_id, message.subscription_id
+        asking = self._answered(number, SUBSCRIBE)
+        if asking is None or asking.following is None or asking.hub_id is None:
+            return NOTHING
+        if subscription in self._following:
+            raise RemoteProtocolError(Fault.UNEXPECTED, f"subscription {subscription} twice", "LRPM-a18")
+        self._close(number)
+        name = asking.following.subscription
+        self._following[subscription] = asking.following
+        self._followed[name] = subscription
+        if asking.cancelled:  # nobody wants it any more
+            self._send_unsubscribe(hub.Unsubscribe(None, name))
+            return (hub.Failure(asking.hub_id, Reason.CANCELLED),)
+        return (hub.Result(asking.hub_id, Value({"id": name})),)
+
+    def _on_unsubscribed(self, message: lrpm.Unsubscribed) -> Words:
+        asking = self._answered(message.request_id, UNSUBSCRIBE)
+        if asking is None:
+            return NOTHING
+        self._close(message.request_id)
+        return NOTHING if asking.hub_id is None else (hub.Result(asking.hub_id, NULL),)
+
+    # What we have subscribed to.
+
+    def _unfollow(self, subscription: int) -> None:
+        del self._followed[self._following.pop(subscription).subscription]
+
+    def _on_event(self, message: lrpm.Event) -> Words:
+        following = self._following.get(message.subscription_id)
+        if following is None:
+            return NOTHING
+        meta = message.meta
+        if bridge.option(meta, "closed", False):
+            self._unfollow(message.subscription_id)
+            return (hub.TopicClosed(following.subscription),)
+        attachments = self._attachments(message)
+        event = hub.Event(
+            following.subscription,
+            bridge.read_topic(meta, following.topic),
+            message.body,
+            tuple(each.name for each in attachments),
+            message.publication_id,
+            bridge.option(meta, "missed", 0),
+        )
+        return (_unwrapped(event, self._styles) if following.envelope else event, *attachments)
+
+    def _drop(self, _word: hub.Word) -> None:
+        """LRPM has no message for it, and nobody misses it."""
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        **Incoming.RECEIVERS,
+        lrpm.Result: _on_result,
+        lrpm.Error: _on_error,
+        lrpm.Published: _on_published,
+        lrpm.Subscribed: _on_subscribed,
+        lrpm.Unsubscribed: _on_unsubscribed,
+        lrpm.Event: _on_event,
+    }
+
+    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
+        **Incoming.SENDERS,
+        hub.Call: _send_call,
+        hub.Cancel: _send_cancel,
+        hub.Publish: _send_publish,
+        hub.Subscribe: _send_subscribe,
+        hub.Unsubscribe: _send_unsubscribe,
+        hub.CloseTopic: _send_builtin,
+        hub.Register: _send_builtin,
+        hub.Unregister: _send_builtin,
+        hub.Discover: _send_builtin,
+        hub.SetVariable: _send_builtin,
+        hub.UnsetVariable: _send_builtin,
+        hub.Accepted: _drop,
+        hub.Acknowledged: _drop,
+    }
+
+
+def _description(result: hub.Result) -> hub.Word:
+    """Return the description that an answer to `hub.discover` is, or the answer itself."""
+    try:
+        return builtins.read_description(result.id, result.body or NULL) or result
+    except Malformed:
+        return result
+
+
+def _unwrapped(event: hub.Event, styles: builtins.Styles) -> hub.Event:
+    try:
+        return builtins.unwrapped(event, styles)
+    except Malformed:
+        return event

@@ -1,7 +1,7 @@
 """Packet <-> Frame, as far as both encodings agree: an array of the kind and then the fields, in order (LRPM-13)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NoReturn, TypeAlias
@@ -142,19 +142,15 @@ def check_id(value: object) -> int:
 
 
 def application_kinds(configured: object) -> tuple[frozenset[int], Names]:
-    """Return the kinds that an application registered (LRPM-a10): `{"NAME": number}`, or the numbers alone.
+    """Return the kinds that an application registered (LRPM-a10): a map of names to numbers, or the numbers alone.
 
     Raises:
         LocalProtocolError: the configuration cannot mean that.
     """
-    named: dict[str, int] = dict(configured) if isinstance(configured, Mapping) else {}
-    if not isinstance(configured, Mapping | Sequence | Set | None) or isinstance(configured, str):
-        raise LocalProtocolError("application_kinds is a map of names to numbers, or a list of numbers")
-    numbers = frozenset(named.values() if named else configured or ())
-    for name in named:
-        if _NAME.fullmatch(name) is None or name in Kind.__members__:
-            raise LocalProtocolError(f"an application cannot have a kind {name!r}")
-    for number in numbers:
-        if type(number) is not int or number not in APPLICATION:
-            raise LocalProtocolError(f"an application cannot have a kind {number!r}, only 127 to 255")
-    return numbers, named
+    named: Names = configured if isinstance(configured, Mapping) else {}
+    numbers = named.values() if named else configured or ()
+    if not isinstance(numbers, Iterable) or not all(type(each) is int and each in APPLICATION for each in numbers):
+        raise LocalProtocolError("application_kinds has numbers from 127 to 255 only")
+    if not all(_NAME.fullmatch(name) and name not in Kind.__members__ for name in named):
+        raise LocalProtocolError("application_kinds has names of capitals and '_', and none of the document's")
+    return frozenset(numbers), named

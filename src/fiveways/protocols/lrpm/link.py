@@ -186,7 +186,9 @@ class LrpmLink(ABC):
         self._outgoing.append(self._encode(message))
         self._state = after
 
-    def _say_with(self, line: str, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0) -> Held | None:
+    def _say_with(
+        self, line: str, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0
+    ) -> Held | None:
         """Put a message out, or let it wait until its attachments, and all before it in its line, are there."""
         packet = self._encode(message)
         if not names and line not in self._holding:
@@ -197,7 +199,7 @@ class LrpmLink(ABC):
         return held
 
     def _send_attachment(self, word: hub.Attachment) -> None:
-        if not self._holding.awaits(word.name):
+        if self._state is not State.OKAY or not self._holding.awaits(word.name):
             raise LocalProtocolError(f"no message waits for attachment {word.name}")
         self._let_go(self._holding.offer(word))
 
@@ -294,6 +296,7 @@ class LrpmLink(ABC):
         hub.Challenge: _send_challenge,
         hub.Proof: _send_proof,
         hub.Goodbye: _send_goodbye,
+        hub.Attachment: _send_attachment,
     }
 
 

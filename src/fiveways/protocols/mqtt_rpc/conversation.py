@@ -139,6 +139,8 @@ class MqttConversation:
         streaming = self._serve(topic, kind)
         if streaming is None:
             return NOTHING
+        if not kind:
+            return self._decline(message, hub_id, Reason.NO_METHOD, "a request without a type [MQRPC-03]", now)
         spelling = f"{topic}/{kind}"
         try:
             method = fold(spelling, MQTT)

@@ -1,19 +1,108 @@
-"""Requests of the peer, by t and r: a repeat is answered from here and never run again (NQ-07, NQ-a08)."""
+"""What is remembered of each request, ours and the peer's, so that nothing is heard or run twice (NQ-07, NQ-a08)."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.messages import RequestPart
-from fiveways.protocols.nq.outbox import Common, Repeated
-from fiveways.protocols.nq.states import TAKEN, Step, Taken
-from fiveways.protocols.nq.streams import Receiver, Sender
+from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart, write
+from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Step, Taken
+from fiveways.protocols.nq.streams import Receiver, Repeated, Sender
+
+if TYPE_CHECKING:
+    from fiveways.protocols.nq.conversation import Common
+
+_POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
+
+
+class Asking(Repeated):
+    """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
+
+    __slots__ = (
+        *("a", "common", "data", "expires_at", "fresh", "hub_id"),
+        *("r", "receiver", "sender", "state", "t", "topic", "word"),
+    )
+
+    def __init__(self, common: "Common", r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
+        super().__init__()
+        self.common = common
+        self.r = r
+        self.t = target
+        self.word = word
+        self.hub_id = hub_id
+        """None if nobody waits for the answer."""
+        self.topic = ""
+        """The subscription of ours that it asks for."""
+        self.state = Asked.SENT
+        self.data = b""
+        self.a = ""
+        """The peer's backchannel, once known."""
+        self.fresh = False
+        """A part has come since the last wait began, so there is no need to poll."""
+        self.expires_at = 0.0
+        self.sender: Sender | None = None
+        self.receiver: Receiver[AnswerPart] | None = None
+
+    def advance(self, step: Step) -> bool:
+        """Go where the step leads; False if it leads nowhere from here."""
+        after = ASKED[self.state].get(step)
+        if after is None:
+            return False
+        self.state = after
+        return True
+
+    def write(self) -> Sequence[bytes]:
+        """Return the request, the poll or the cancellation."""
+        if self.state is Asked.SENT and self.sender is None:
+            return (self.data,)
+        if self.state is Asked.CANCELLED:
+            return (write(self._cancellation()),)
+        # The parts of a streamed request are repeated by their own stream, until none is left but still no word came.
+        if self.fresh or (self.state is Asked.SENT and self.sender is not None and self.sender.parts):
+            self.fresh = False
+            return ()
+        return (write(Poll(self.t, self.r)),)
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits between repeats, or between polls."""
+        return self.common.polls if self.state in _POLLED else self.common.repeats
+
+    def close(self) -> None:
+        """Let go what is kept for it, except what a cancellation needs."""
+        self.common.line.drop(self)
+        self.data = b""
+        if self.sender is not None:
+            self.sender.close()
+        if self.receiver is not None:
+            self.receiver.close()
+
+    def export(self, now: float) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        saved = {field: getattr(self, field) for field in ("r", "t", "hub_id", "topic", "a")}
+        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
+        saved |= {"ttl": self.expires_at - now}
+        saved |= {"sender": None if self.sender is None else self.sender.export()}
+        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
+
+    @classmethod
+    def restore(cls, common: "Common", saved: dict[str, Any], now: float) -> Self:
+        """Go on where another has stopped."""
+        asking = cls(common, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
+        asking.topic, asking.a, asking.data = saved["topic"], saved["a"], saved["data"].encode()
+        asking.state = Asked[saved["state"]]
+        asking.expires_at = now + saved["ttl"]
+        asking.sender = None if saved["sender"] is None else Sender.restore(common, saved["sender"])
+        asking.receiver = None if saved["receiver"] is None else Receiver.restore(common, saved["receiver"])
+        return asking
+
+    def _cancellation(self) -> CancelRequest:
+        error = Err("local", True, "cancelled")
+        return CancelRequest("", (self.a,), error) if self.a else CancelRequest(self.t, (self.r,), error)
 
 
 class Serving(Repeated):
@@ -24,7 +113,7 @@ class Serving(Repeated):
         *("r", "receiver", "repeats", "sender", "state", "topic", "v", "word"),
     )
 
-    def __init__(self, common: Common, a: str, key: str, r: str, word: type[hub.Word]) -> None:
+    def __init__(self, common: "Common", a: str, key: str, r: str, word: type[hub.Word]) -> None:
         super().__init__()
         self.common = common
         self.key = key
@@ -71,7 +160,7 @@ class Serving(Repeated):
         return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
 
     @classmethod
-    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
+    def restore(cls, common: "Common", saved: dict[str, Any], now: float) -> Self:
         """Go on where another has stopped."""
         serving = cls(common, saved["a"], saved["key"], saved["r"], getattr(hub, saved["word"]))
         for field in ("v", "topic", "accepted", "cancelled"):
@@ -88,7 +177,7 @@ class Serving(Repeated):
 class Requests:
     """The requests of the peer that are not finished: by key, by backchannel, and the answered ones by age."""
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: "Common") -> None:
         self._common = common
         self._by_key: dict[str, Serving] = {}
         self._by_backchannel: dict[str, Serving] = {}

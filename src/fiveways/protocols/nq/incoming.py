@@ -1,5 +1,7 @@
 """The answering half of a conversation: requests of the peer, and what the hub says to them."""
 
+from typing import TYPE_CHECKING
+
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
@@ -26,10 +28,12 @@ from fiveways.protocols.nq.messages import (
     RequestPart,
     write,
 )
-from fiveways.protocols.nq.outbox import Common
 from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL, Json, Payload
+
+if TYPE_CHECKING:
+    from fiveways.protocols.nq.conversation import Common
 
 _JSON_NULL = Json(b"null")
 _TOMBS_PER_REQUEST = 4
@@ -48,7 +52,7 @@ class Following:
 class Incoming:
     """What the peer asks, and what it is answered."""
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: "Common") -> None:
         self._common = common
         self._line = common.line
         self._words = common.words

@@ -1,20 +1,140 @@
-"""Requests and answers in parts: kept until acknowledged on one side, brought into order on the other (NQ-a04, NQ-a05).
+"""What is said again until the peer has reacted (NQ-12), whole or in parts (NQ-a04, NQ-a05).
 
-Parts are counted from 1. The end is a part like the others, with `f` 0; it may carry an element, nothing, or an error.
-So the total is n + f, and acknowledging all parts below n + 1 acknowledges the end, too.
+`Line` keeps the order and the waits of all that is said to one peer, and knows nothing of what it is. `Sender` and
+`Receiver` are the two ends of one stream. Its parts are counted from 1; the end is a part like the others, with `f` 0, and
+may carry an element, nothing, or an error. So the total is n + f, and what acknowledges the last part acknowledges the end.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from fiveways.protocols.nq.messages import AnswerPart, Missing, RequestPart, write
-from fiveways.protocols.nq.outbox import Common, Repeated
+
+if TYPE_CHECKING:
+    from fiveways.protocols.nq.conversation import Common
 
 PartT = TypeVar("PartT", RequestPart, AnswerPart)
 
-LONGEST_LIST = 64
+LONGEST_LIST: Final = 64
 """Missing parts that are asked for at once."""
+
+
+class Repeated:
+    """Something that is said again, after a longer wait each time, until it is dropped."""
+
+    __slots__ = ("at", "queued", "step")
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+        self.queued = False
+        self.step = 0
+
+    def write(self) -> Sequence[bytes]:
+        """Return what there is to say now, maybe nothing."""
+        raise NotImplementedError
+
+    def waits(self) -> Sequence[float]:
+        """Return how long to wait before the first repeat, the second, and so on; empty if none is needed."""
+        raise NotImplementedError
+
+    def late(self) -> None:
+        """Take note that the wait is over and the peer has not reacted."""
+
+
+class Line:
+    """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._once = 0
+        self._queue: list[bytes | Repeated] = []
+        # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
+        # What was dropped or restarted is passed over when its turn comes.
+        self._waiting: dict[float, deque[tuple[float, Repeated]]] = {}
+
+    def say(self, raw: bytes) -> None:
+        """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
+        if self._once < self._room:
+            self._once += 1
+            self._queue.append(raw)
+
+    def push(self, item: Repeated) -> None:
+        """Say it as soon as possible, and again until it is dropped."""
+        if not item.queued:
+            item.queued = True
+            self._queue.append(item)
+
+    def rest(self, item: Repeated, now: float) -> None:
+        """Say it again only after its first wait, whatever it was doing."""
+        item.queued = False
+        item.step = 0
+        self._start(item, now)
+
+    def drop(self, item: Repeated) -> None:
+        """Never say it again."""
+        item.queued = False
+        item.at = None
+
+    def renew(self, item: Repeated) -> None:
+        """Say it at once, as if for the first time: the link is a new one."""
+        item.at = None
+        item.step = 0
+        item.late()
+        self.push(item)
+
+    def take(self, now: float) -> list[bytes]:
+        """Hand over what is to be said, in order."""
+        if not self._queue:
+            return []
+        queue, self._queue, self._once = self._queue, [], 0
+        said: list[bytes] = []
+        for item in queue:
+            if isinstance(item, bytes):
+                said.append(item)
+            elif item.queued:
+                item.queued = False
+                said += item.write()
+                if item.at is None:
+                    self._start(item, now)
+        return said
+
+    def wake(self, now: float) -> None:
+        """Say again what has waited long enough."""
+        for waiting in self._waiting.values():
+            while waiting and (waiting[0][0] <= now or waiting[0][1].at != waiting[0][0]):
+                at, item = waiting.popleft()
+                if item.at == at:
+                    item.at = None
+                    item.step += 1
+                    item.late()
+                    self.push(item)
+
+    def deadline(self) -> float | None:
+        """Return when the first wait is over."""
+        first: float | None = None
+        for waiting in self._waiting.values():
+            while waiting and waiting[0][1].at != waiting[0][0]:
+                waiting.popleft()
+            if waiting and (first is None or waiting[0][0] < first):
+                first = waiting[0][0]
+        return first
+
+    def _start(self, item: Repeated, now: float) -> None:
+        waits = item.waits()
+        if not waits:
+            item.at = None
+            return
+        wait = waits[item.step] if item.step < len(waits) else waits[-1]
+        item.at = now + wait
+        waiting = self._waiting.get(wait)
+        if waiting is None:
+            waiting = self._waiting[wait] = deque()
+        waiting.append((item.at, item))
+
+    def __len__(self) -> int:
+        """Return how much is kept, for tests that want to see nothing."""
+        return len(self._queue) + sum(map(len, self._waiting.values()))
 
 
 class Sender(Repeated):
@@ -22,7 +142,7 @@ class Sender(Repeated):
 
     __slots__ = ("again", "base", "common", "ended", "parts", "sent", "wanted")
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: "Common") -> None:
         super().__init__()
         self.common = common
         self.parts: deque[bytes] = deque()
@@ -97,7 +217,7 @@ class Sender(Repeated):
         return {"base": self.base, "sent": self.sent, "ended": self.ended, "parts": parts}
 
     @classmethod
-    def restore(cls, common: Common, saved: dict[str, Any]) -> Self:
+    def restore(cls, common: "Common", saved: dict[str, Any]) -> Self:
         """Go on where another has stopped."""
         sender = cls(common)
         for part in saved["parts"]:
@@ -117,7 +237,7 @@ class Receiver(Repeated, Generic[PartT]):
 
     __slots__ = ("a", "common", "ended", "held", "i", "next", "total")
 
-    def __init__(self, common: Common, a: str, i: str) -> None:
+    def __init__(self, common: "Common", a: str, i: str) -> None:
         super().__init__()
         self.common = common
         self.a = a
@@ -189,7 +309,7 @@ class Receiver(Repeated, Generic[PartT]):
         return {"a": self.a, "i": self.i, "next": self.next, "total": self.total, "ended": self.ended}
 
     @classmethod
-    def restore(cls, common: Common, saved: dict[str, Any]) -> Self:
+    def restore(cls, common: "Common", saved: dict[str, Any]) -> Self:
         """Go on where another has stopped."""
         receiver = cls(common, saved["a"], saved["i"])
         receiver.next, receiver.total, receiver.ended = saved["next"], saved["total"], saved["ended"]

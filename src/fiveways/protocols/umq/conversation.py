@@ -9,7 +9,7 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.base import Role
 from fiveways.protocols.umq import bridge
-from fiveways.protocols.umq.messages import Call, Discover, decode, encode
+from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable
 from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.conversation import Asked, Asking, UmqConversation
@@ -64,7 +64,12 @@ class Umq1Conversation(UmqConversation):
         if isinstance(word, hub.Subscribe | hub.Unsubscribe) and len(word.subscription) > self._limits.max_id:
             # No U could name it.
             return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"a topic id of over {self._limits.max_id} characters")
+        if isinstance(word, hub.SetVariable | hub.UnsetVariable) and not self._may_be_named(word.name):
+            return self._refuse(wire_id, Reason.BAD_ARGUMENTS, "no variable can have that name")
         return super()._requested_word(wire_id, hub_id, word)
+
+    def _may_be_named(self, name: str) -> bool:
+        return is_variable(name) and len(name) <= self._limits.max_name
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, name, body.text(), attachments)

@@ -86,8 +86,13 @@ def _read_unset(identifier: str, _payload: str, count: int) -> UnsetVariable:
     return UnsetVariable(_variable(identifier), count)
 
 
+def is_variable(name: str) -> bool:
+    """Whether a variable may have that name."""
+    return bool(name) and _CONTROLS.isdisjoint(name)
+
+
 def _variable(name: str) -> str:
-    if not _CONTROLS.isdisjoint(name):
+    if not is_variable(name):
         raise RemoteProtocolError(Fault.MALFORMED, "a control character in a variable's name", "UMQ1-a16")
     return name
 
@@ -140,7 +145,7 @@ def _one_line(name: str) -> str:
 
 
 def _writable(name: str) -> str:
-    if not name or not _CONTROLS.isdisjoint(name):
+    if not is_variable(name):
         raise LocalProtocolError(f"UMQ cannot write the variable name {name!r}")
     return name
 

@@ -1,0 +1,273 @@
+"""The middle of a conversation: requests of the peer, and our answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, ClassVar, Final, TypeAlias
+
+import msgspec
+
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.model import messages as hub
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.names import BadName
+from fiveways.protocols import builtins
+from fiveways.protocols.base import Setup
+from fiveways.protocols.lrpm import bridge
+from fiveways.protocols.lrpm import messages as lrpm
+from fiveways.protocols.lrpm.bridge import Refused
+from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Kind
+from fiveways.protocols.lrpm.link import NOTHING, Held, LrpmLink, Names, Receiver, Sender, Words
+from fiveways.wire.payload import NULL, Value
+
+FIRST_ID: Final = 256
+"""LRPM-a09: a decoder in use takes smaller numbers for another type."""
+LAST_ID: Final = (1 << 53) - 1
+"""LRPM-a09: JavaScript counts no further."""
+CALL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE = map(int, (Kind.CALL, Kind.PUBLISH, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE))
+
+
+class Asked(msgspec.Struct, gc=False):
+    """A request of the peer that is not answered yet."""
+
+    request_id: int
+    kind: int = CALL
+    plain: bool = True
+    """A call that a bare RESULT answers."""
+    word: type[hub.Word] = hub.Call
+    subscription: str = ""
+    stream: bool = False
+    progress: bool = False
+    parts: int = 0
+    """How much of a streamed answer has been said."""
+    cancelled: bool = False
+    answered: bool = False
+    """The answer is there, but waits for its attachments."""
+
+
+Request: TypeAlias = tuple[hub.Word, Asked]
+Reader: TypeAlias = Callable[[Any, str, Any, Names], Request]
+
+
+class Incoming(LrpmLink):
+    """What the peer asks of us, and what it has subscribed to."""
+
+    def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
+        super().__init__(setup, codec)
+        self._asked: dict[str, Asked] = {}
+        self._served: set[str] = set()
+        self._next_subscription = count(FIRST_ID)
+        self._attachment_names = map(str, count(1))
+        self._styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
+
+    # Requests of the peer.
+
+    def _on_call(self, message: lrpm.Call) -> Words:
+        """Take a plain call, as most are; whatever is not plain about it is left to `_on_request`."""
+        asked, hub_id = self._asked, str(message.request_id)
+        try:
+            aim = bridge.target(message.procedure)
+        except BadName:
+            return self._on_request(message)
+        if message.meta or aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending:
+            return self._on_request(message)
+        asked[hub_id] = Asked(message.request_id)
+        return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
+
+    def _on_request(self, message: Any) -> Words:  # noqa: ANN401  one of the keys of REQUESTS
+        kind, read = self.REQUESTS[type(message)]
+        hub_id = str(message.request_id)
+        if hub_id in self._asked:
+            raise RemoteProtocolError(Fault.UNEXPECTED, f"request {hub_id} is open already", "LRPM-a15")
+        try:
+            self._check_room()
+            attachments = self._attachments(message, strict=True)
+            word, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
+        except Refused as refused:
+            failure = hub.Failure(hub_id, refused.reason, refused.text)
+            self._say(bridge.error_of(kind, message.request_id, failure))
+            return NOTHING
+        self._asked[hub_id] = asked
+        return (word, *attachments) if attachments and getattr(word, "attachments", ()) else (word,)
+
+    def _check_room(self) -> None:
+        if len(self._asked) >= self._limits.max_pending:
+            raise Refused(Reason.BUSY, "too many requests are open")
+
+    def _attachments(self, message: Any, *, strict: bool = False) -> Sequence[hub.Attachment]:  # noqa: ANN401  any with a meta
+        if "attachments" not in message.meta:
+            return ()
+        return bridge.read_attachments(
+            message.meta, self._encoding, self._limits, self._attachment_names, strict=strict
+        )
+
+    def _read_call(self, hub_id: str, message: lrpm.Call, attached: Names) -> Request:
+        try:
+            aim = bridge.target(message.procedure)
+        except BadName as exc:
+            raise Refused(Reason.NO_METHOD, str(exc)) from exc
+        try:
+            word = builtins.read(hub_id, aim.method, message.body, self._styles, attached) if aim.builtin else None
+        except (builtins.BadArguments, Malformed) as exc:
+            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        if word is None:
+            call = bridge.read_call(hub_id, message, aim, attached)
+            plain = not (call.stream or call.progress)
+            return call, Asked(message.request_id, CALL, plain, stream=call.stream, progress=call.progress)
+        bridge.check_offer(word)
+        if isinstance(word, hub.Subscribe):
+            self._served.add(word.subscription)
+        return word, Asked(message.request_id, CALL, False, type(word), getattr(word, "subscription", ""))
+
+    def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: Names) -> Request:
+        word = bridge.read_publish(hub_id, message, attached)
+        return word, Asked(message.request_id, PUBLISH, False, hub.Publish)
+
+    def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: Names) -> Request:
+        word = bridge.read_subscribe(hub_id, message, self._new_subscription)
+        self._served.add(word.subscription)
+        return word, Asked(message.request_id, SUBSCRIBE, False, hub.Subscribe, word.subscription)
+
+    def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: Names) -> Request:
+        try:
+            subscription = self._topic_id(message.subscription_id, "")
+        except builtins.BadArguments as exc:
+            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        asked = Asked(message.request_id, UNSUBSCRIBE, False, hub.Unsubscribe, subscription)
+        return hub.Unsubscribe(hub_id, subscription), asked
+
+    def _topic_id(self, given: object, written: str) -> str:
+        """Return the number of a new subscription to the topic `written`, or of the one to be ended."""
+        if written:
+            if given is not None:
+                raise builtins.BadArguments("takes no id: the answer tells the subscription's number")
+            return self._new_subscription()
+        if str(given) not in self._served:
+            raise builtins.BadArguments(f"there is no subscription {str(given)[:32]}")
+        return str(given)
+
+    def _new_subscription(self) -> str:
+        """Return a number that no other subscription of this session has or had (LRPM-a18)."""
+        if len(self._served) >= self._limits.max_subscriptions:
+            raise Refused(Reason.BUSY, "too many subscriptions")
+        return str(next(self._next_subscription))
+
+    def _on_cancel(self, message: lrpm.Cancel) -> Words:
+        asked = self._asked.get(str(message.request_id))
+        # LRPM-a06: for what is unknown or finished there is no answer, and nothing is cancelled twice.
+        if asked is None or asked.answered or asked.cancelled:
+            return NOTHING
+        asked.cancelled = True
+        return (hub.Cancel(str(message.request_id)),)
+
+    # Our answers.
+
+    def _open_request(self, hub_id: str) -> Asked:
+        asked = self._asked.get(hub_id)
+        if asked is None or asked.answered:
+            raise LocalProtocolError(f"no request {hub_id} is open")
+        return asked
+
+    def _send_result(self, word: hub.Result) -> None:
+        asked, body = self._open_request(word.id), word.body
+        if asked.plain and not word.stream and not word.attachments and body is not None:
+            self._outgoing.append(self._encode(lrpm.Result(asked.request_id, body, NO_META)))
+            del self._asked[word.id]
+            return
+        if word.stream and not asked.stream:
+            raise LocalProtocolError("the caller did not ask for parts")
+        self._answer(word.id, asked, self._result(word, asked), word.attachments, last=word.last)
+        asked.parts += 1
+        if asked.word is hub.Unsubscribe:
+            self._served.discard(asked.subscription)
+
+    def _result(self, word: hub.Result, asked: Asked) -> lrpm.Message:
+        number = asked.request_id
+        if asked.kind == PUBLISH:
+            return lrpm.Published(number, bridge.publication(word.body))
+        if asked.kind == SUBSCRIBE:
+            return lrpm.Subscribed(number, int(asked.subscription))
+        if asked.kind == UNSUBSCRIBE:
+            return lrpm.Unsubscribed(number)
+        if asked.word is hub.Subscribe:
+            return lrpm.Result(number, Value({"id": int(asked.subscription)}))
+        in_parts = word.stream or asked.parts
+        return lrpm.Result(number, word.body or NULL, bridge.part_meta(word, asked.parts + 1) if in_parts else NO_META)
+
+    def _answer(
+        self, hub_id: str, asked: Asked, message: lrpm.Message, attachments: Names = (), *, last: bool = True
+    ) -> None:
+        if self._say_with(f"answer {hub_id}", message, attachments, hub_id if last else "") is not None:
+            asked.answered = last
+        elif last:
+            del self._asked[hub_id]
+
+    def _send_progress(self, word: hub.Progress) -> None:
+        asked = self._open_request(word.id)
+        if asked.progress:
+            self._answer(
+                word.id, asked, lrpm.Result(asked.request_id, word.body, bridge.progress_meta(word)), last=False
+            )
+
+    def _send_failure(self, word: hub.Failure) -> None:
+        asked = self._open_request(word.id)
+        self._answer(word.id, asked, bridge.error_of(asked.kind, asked.request_id, word))
+        if asked.word is hub.Subscribe:
+            self._served.discard(asked.subscription)
+
+    def _send_description(self, word: hub.Description) -> None:
+        asked = self._open_request(word.id)
+        if asked.word is not hub.Discover:
+            raise LocalProtocolError(f"request {word.id} did not ask for a description")
+        self._answer(word.id, asked, lrpm.Result(asked.request_id, builtins.described(word)))
+
+    def _gone(self, held: Held) -> None:
+        if held.answers:
+            del self._asked[held.answers]
+
+    # What the peer has subscribed to.
+
+    def _send_event(self, word: hub.Event) -> None:
+        self._check_served(word.subscription)
+        if not 0 <= word.publication <= MAX_U64:
+            raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
+        body = builtins.wrapped(word, self._styles) if word.envelope else word.body
+        message = lrpm.Event(word.publication, int(word.subscription), body, bridge.event_meta(word))
+        self._say_with(f"events {word.subscription}", message, word.attachments)
+
+    def _send_topic_closed(self, word: hub.TopicClosed) -> None:
+        """LRPM has no message for it, so it is an EVENT without a publication."""
+        self._check_served(word.subscription)
+        message = lrpm.Event(0, int(word.subscription), NULL, {"closed": True})
+        self._say_with(f"events {word.subscription}", message, ())
+        self._served.remove(word.subscription)
+
+    def _check_served(self, subscription: str) -> None:
+        if subscription not in self._served:
+            raise LocalProtocolError(f"the peer has no subscription {subscription}")
+
+    REQUESTS: ClassVar[Mapping[type, tuple[int, Reader]]] = {
+        lrpm.Call: (CALL, _read_call),
+        lrpm.Publish: (PUBLISH, _read_publish),
+        lrpm.Subscribe: (SUBSCRIBE, _read_subscribe),
+        lrpm.Unsubscribe: (UNSUBSCRIBE, _read_unsubscribe),
+    }
+
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        **LrpmLink.RECEIVERS,
+        lrpm.Call: _on_call,
+        lrpm.Publish: _on_request,
+        lrpm.Subscribe: _on_request,
+        lrpm.Unsubscribe: _on_request,
+        lrpm.Cancel: _on_cancel,
+    }
+
+    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
+        **LrpmLink.SENDERS,
+        hub.Result: _send_result,
+        hub.Failure: _send_failure,
+        hub.Progress: _send_progress,
+        hub.Description: _send_description,
+        hub.Event: _send_event,
+        hub.TopicClosed: _send_topic_closed,
+    }

@@ -1,0 +1,48 @@
+"""What the docs say in tables is what the code does."""
+
+import json
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from fiveways.model.failures import Reason
+from fiveways.protocols import registry
+from fiveways.protocols.base import ProtocolSpec
+from tests.protocols import vectors
+
+ROOT = Path(__file__).parents[2]
+every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
+
+
+def readme(spec: ProtocolSpec) -> str:
+    return (vectors.folder_of(spec).parent / "README.md").read_text(encoding="utf-8")
+
+
+def failure_rows() -> list[str]:
+    rows = json.loads((ROOT / "tests/vectors/failures.json").read_text(encoding="utf-8"))
+    columns = ("umq36", "umq", "lrpm", "mqtt", "nq")
+    cells = [[Reason[row["reason"]].value, row["ran"], *(row[each] or "-" for each in columns)] for row in rows]
+    return [f"| {' | '.join(map(str, row))} |" for row in cells]
+
+
+def test_the_table_of_failures_is_the_tested_one() -> None:
+    page = (ROOT / "docs/crossing.md").read_text(encoding="utf-8")
+    table = page[page.index("## Failures") :].splitlines()[4:]
+    assert table[: len(Reason)] == failure_rows()
+
+
+@every_protocol
+def test_a_readme_explains_every_rule_that_its_vectors_name(spec: ProtocolSpec) -> None:
+    page = readme(spec)
+    rules = {vector.entry["rule"] for vector in vectors.load(spec)}
+    examples = {rule for rule in rules if "-x" in rule}
+    assert [rule for rule in sorted(rules - examples) if rule not in page] == []
+
+
+@every_protocol
+def test_a_readme_names_every_message_and_state(spec: ProtocolSpec) -> None:
+    page = readme(spec)
+    missing = [name for name in spec.messages if f"`{name}`" not in page]
+    missing += [state.name for state in spec.states if state.name not in page and state.value not in page]
+    assert missing == []

@@ -1,0 +1,228 @@
+"""What the vectors of UMQ 1.0.0 cannot say: what holds for all values, and what is kept inside."""
+
+from random import Random
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fiveways.errors import Fault, LocalProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Ran, Reason
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.builtins import BadArguments
+from fiveways.protocols.umq import SPEC, bridge
+from fiveways.protocols.umq.conversation import Umq1Conversation
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Text, Value
+from tests.protocols import talk as talks
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+)
+
+
+def open_talk(role: Role = Role.SERVER, limits: Limits | None = None) -> Umq1Conversation:
+    talk = Umq1Conversation(Setup("peer", role, Random(7), limits or Limits()))
+    talks.open_up(talk, SPEC, role)
+    return talk
+
+
+def hear(talk: Umq1Conversation, text: str, now: float = 0.0) -> list[hub.Word]:
+    return list(talk.receive(Packet(text.encode()), now))
+
+
+def said(talk: Umq1Conversation) -> list[str]:
+    return [packet.payload.decode() for packet in talk.outgoing()]
+
+
+# Failures.
+
+
+def test_the_tables_are_total_and_no_code_means_two_things() -> None:
+    assert set(bridge.CODES) == set(Reason)
+    assert len(set(bridge.CODES.values())) == len(Reason)
+    assert set(bridge.FAULTS) == set(Fault)
+    assert bridge.NOT_RUN | bridge.MAYBE_RUN == bridge.CODES
+    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.ran is Ran.NO}
+
+
+@given(st.sampled_from(Reason), texts | st.integers(0, 20).map(lambda code: f"{code} x"))
+@example(Reason.RAISED, "6 6 6")
+@example(Reason.RAISED, "00009 \n")
+def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> None:
+    server, client = open_talk(), open_talk(Role.CLIENT)
+    client.send(hub.Call("h", "m"), 0.0)
+    (call,) = hear(server, said(client)[0])
+    assert isinstance(call, hub.Call)
+    server.send(hub.Failure(call.id, reason, text), 0.0)
+    assert hear(client, said(server)[0]) == [hub.Failure("h", reason, text or reason.value)]
+
+
+@given(st.sampled_from(Reason), texts | st.integers(0, 20).map(lambda code: f"{code} x"))
+def test_a_failed_discover_means_the_same_at_either_end(reason: Reason, text: str) -> None:
+    for asker, asked in [(open_talk(Role.CLIENT), open_talk()), (open_talk(), open_talk(Role.CLIENT))]:
+        asker.send(hub.Discover("h", "m"), 0.0)
+        hear(asked, said(asker)[0])
+        asked.send(hub.Failure("1", reason, text), 0.0)
+        (answer,) = said(asked)
+        assert answer.startswith("E1\n")  # UMQ1-a08
+        assert hear(asker, answer) == [hub.Failure("h", reason, text or reason.value)]
+
+
+@pytest.mark.parametrize("code", range(20))
+def test_the_letter_alone_says_whether_a_callee_ran(code: int) -> None:
+    talk = open_talk()
+    talk.send(hub.Call("a", "m"), 0.0)
+    talk.send(hub.Call("b", "m"), 0.0)
+    assert hear(talk, f"E1\n{code} x") == [hub.Failure("a", Reason.RAISED, f"{code} x")]
+    (failure,) = hear(talk, f"!2\n{code} x")
+    assert isinstance(failure, hub.Failure)
+    assert failure.reason.ran is Ran.NO
+
+
+# Descriptions.
+
+
+@given(st.lists(lines, max_size=4), st.lists(lines.map(lambda name: f"{name}:"), max_size=4))
+def test_lists_are_read_as_they_were_written(methods: list[str], routes: list[str]) -> None:
+    word = hub.Description("1", tuple(methods), tuple(routes))
+    written = bridge.write_listing(word)
+    assert bridge.read_listing("1", written) == bridge.read_listing("1", written.rstrip("\n")) == word
+
+
+@given(texts)
+@example("Mlogin\nRAccount:\n")
+def test_documentation_is_read_as_it_was_written(doc: str) -> None:
+    word = hub.Description("1", doc=doc)
+    assert bridge.read_listing("1", bridge.write_listing(word)) == word
+
+
+@given(st.lists(lines, max_size=4))
+def test_every_route_is_written_with_a_separator(routes: list[str]) -> None:
+    written = bridge.write_listing(hub.Description("1", (), tuple(routes)))
+    assert not any(line[1:] and line[-1].isalnum() for line in written.split("\n"))
+
+
+@given(texts)
+def test_whatever_answers_a_discover_is_a_description_or_a_failure(text: str) -> None:
+    talk = open_talk()
+    talk.send(hub.Discover("h"), 0.0)
+    (heard,) = hear(talk, f"R1\n{text}")
+    assert isinstance(heard, hub.Description | hub.Failure)
+    assert heard.id == "h"
+
+
+# Versions, values, topic ids.
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=5))
+def test_versions_are_compared_number_by_number(numbers: list[int]) -> None:
+    talk = Umq1Conversation(Setup("peer", Role.SERVER, Random(7)))
+    heard = hear(talk, f"H{'.'.join(map(str, numbers))}\n")
+    assert bool(heard) is (numbers[0] >= 1)
+    assert talk.error is None or talk.error.fault is Fault.VERSION
+
+
+@given(values)
+def test_arguments_and_results_keep_their_value(value: object) -> None:
+    server, client = open_talk(), open_talk(Role.CLIENT)
+    client.send(hub.Call("h", "m", Value(value)), 0.0)
+    (call,) = hear(server, said(client)[0])
+    assert isinstance(call, hub.Call)
+    assert call.body.value() == value
+    server.send(hub.Result(call.id, call.body), 0.0)
+    (result,) = hear(client, said(server)[0])
+    assert isinstance(result, hub.Result)
+    assert result.body is not None
+    assert result.body.value() == value
+
+
+@pytest.mark.parametrize(("given_id", "expected"), [(None, "a.b"), ("N1", "N1"), (7, "7"), (-1, "-1"), (" ", " ")])
+def test_a_topic_id_is_chosen_or_the_topic_itself(given_id: object, expected: str) -> None:
+    assert bridge.topic_id(given_id, "a.b") == expected
+
+
+@pytest.mark.parametrize("given_id", ["", "a\nb", True, 1.0, [], {}, b"N1"])
+def test_a_topic_id_is_a_text_of_one_line(given_id: object) -> None:
+    with pytest.raises(BadArguments):
+        bridge.topic_id(given_id, "a.b")
+
+
+# What is kept inside.
+
+
+def test_each_side_reads_the_variables_of_the_other() -> None:
+    talk = open_talk()
+    hear(talk, "Scolour\nred")
+    hear(talk, "Sempty")
+    hear(talk, "M1\nhub:set\nsize\n7")
+    talk.send(hub.SetVariable(None, "colour", Value([1])), 0.0)
+    assert talk.remote == {"colour": "red", "empty": "", "size": "7"}
+    assert talk.local == {"colour": "[1]"}
+    hear(talk, "Xcolour")
+    talk.send(hub.UnsetVariable(None, "colour"), 0.0)
+    assert talk.remote == {"empty": "", "size": "7"}
+    assert talk.local == {}
+    with pytest.raises(LocalProtocolError):
+        talk.send(hub.SetVariable(None, "a\tb", Text("x")), 0.0)
+    assert talk.local == {}
+
+
+def test_identifiers_are_never_used_again() -> None:
+    talk = open_talk(limits=Limits(max_pending=3))
+    used = []
+    for number in range(30):
+        talk.send(hub.Call("h", "m") if number % 2 else hub.Discover("h"), 0.0)
+        (frame,) = said(talk)
+        used.append(frame[1:].partition("\n")[0])
+        if number % 3:
+            talk.send(hub.Cancel("h"), 0.0)
+        else:
+            hear(talk, f"E{used[-1]}\nx")
+    assert len(set(used)) == len(used)
+
+
+def test_attachments_that_nobody_wants_leave_nothing_behind() -> None:
+    talk = open_talk(limits=Limits(max_expected_attachments=4))
+    idle = talks.held(talk)
+    for _ in range(100):
+        hear(talk, "A2\nTnews\nx")
+        talk.receive(Packet(b"1", is_text=False), 0.0)
+        hear(talk, "A1\n-\nno second one, but a third")
+        talk.receive(Packet(b"3", is_text=False), 0.0)
+    assert talk.error is None
+    assert talk.deadline() is None
+    talk.outgoing()
+    assert talks.held(talk) == idle
+
+
+def test_the_deadline_is_that_of_the_attachment_due_next() -> None:
+    talk = open_talk(limits=Limits(attachment_timeout=10.0))
+    assert talk.deadline() is None
+    hear(talk, "A1\nM1\nm\n", 1.0)
+    hear(talk, "A1\nM2\nm\n", 5.0)
+    assert talk.deadline() == 11.0
+    assert list(talk.wake(11.0)) == [hub.Attachment("1", error="timed out")]
+    assert talk.deadline() == 15.0
+    hear(talk, "E\nbye", 12.0)
+    assert talk.deadline() is None
+
+
+def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
+    talk = open_talk()
+    hear(talk, "A1\nM1\nm\n")
+    hear(talk, "nonsense")
+    assert talk.error is not None
+    assert len(talk.outgoing()) == 1
+    assert not hear(talk, "M2\nm\n")
+    assert talk.deadline() is None
+    assert not talk.wake(31.0)
+    for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
+        with pytest.raises(LocalProtocolError):
+            talk.send(word, 1.0)
+    assert not talk.outgoing()
