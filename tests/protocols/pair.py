@@ -1,5 +1,7 @@
 """Two conversations of one protocol, joined back to back."""
 
+from collections.abc import Mapping
+
 from fiveways.model import messages as words
 from fiveways.model.messages import Word
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
@@ -9,13 +11,21 @@ QUIET = (words.Accepted, words.Acknowledged)
 """What a reliable protocol tells beside the matter."""
 
 
+OPTIONS: dict[str, Mapping[str, object]] = {
+    "mqtt-rpc": {"serve": lambda _topic, method: "server" if method == "count" else "unary"},
+}
+"""What both ends must be told: on a shared broker, what is served there and which methods stream."""
+
+
 class Pair:
     """A client and a server, after their handshake. Time stands still unless a test moves it."""
 
     def __init__(self, spec: ProtocolSpec) -> None:
         self.spec = spec
         self.now = 0.0
-        self.ends: dict[Role, Conversation] = {role: talks.converse(spec, role) for role in Role}
+        self.ends: dict[Role, Conversation] = {
+            role: talks.converse(spec, role, options=OPTIONS.get(spec.name)) for role in Role
+        }
         self.heard: dict[Role, list[Word]] = {role: [] for role in Role}
         if words.Hello in spec.carries:
             self.open()

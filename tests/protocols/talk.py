@@ -12,8 +12,6 @@ from fiveways.model import messages as words
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role, Setup
 from fiveways.wire.limits import Limits
 
-OPTIONS: dict[str, Mapping[str, object]] = {}
-"""What a protocol must be told before it can be tried: on a shared broker, for example, what is served where."""
 
 CHANNEL: dict[str, str] = {"mqtt-rpc": "/fiveways"}
 """The topic on which a packet means something, where the link alone does not say it."""
@@ -27,7 +25,7 @@ def converse(
 ) -> Conversation:
     """A conversation before its handshake."""
     bounds = Limits(**(limits or {}))
-    return spec.converse(Setup("peer", role, Random(7), bounds, {**OPTIONS.get(spec.name, {}), **(options or {})}))
+    return spec.converse(Setup("peer", role, Random(7), bounds, options))
 
 
 def open_up(talk: Conversation, spec: ProtocolSpec, role: Role) -> None:

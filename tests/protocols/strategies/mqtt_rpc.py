@@ -14,29 +14,13 @@ bodies = st.tuples(st.sampled_from(["SayHello", "type.googleapis.com/a/SayHello"
 units = st.integers(0, 5) | st.integers(-(2**31), 2**31 - 1)
 
 
+def with_body(kind: type[Message], *rest: st.SearchStrategy[object]) -> st.SearchStrategy[Message]:
+    return st.tuples(topics, ids, bodies, *rest).map(lambda given: kind(*given[:2], *given[2], *given[3:]))
+
+
 def messages() -> st.SearchStrategy[Message]:
     return st.one_of(
-        st.builds(
-            lambda topic, number, body, *rest: Request(topic, number, *body, *rest),
-            topics,
-            ids,
-            bodies,
-            st.booleans(),
-            uint32s,
-            units,
-        ),
-        st.builds(
-            lambda topic, number, body, eos: Response(topic, number, *body, eos), topics, ids, bodies, st.booleans()
-        ),
-        st.builds(
-            lambda topic, number, body, *rest: ErrorResponse(topic, number, *body, *rest),
-            topics,
-            ids,
-            bodies,
-            uint32s,
-            texts,
-            texts,
-            uint32s,
-            st.booleans(),
-        ),
+        with_body(Request, st.booleans(), uint32s, units),
+        with_body(Response, st.booleans()),
+        with_body(ErrorResponse, uint32s, texts, texts, uint32s, st.booleans()),
     )

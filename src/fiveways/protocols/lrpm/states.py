@@ -1,7 +1,7 @@
 """The states of a session, and what either side may say in each; which end of the link we are shows only in them.
 
-The document has INIT, AUTH and OKAY. Before OKAY the two ends take turns (LRPM-a03), so INIT and AUTH are split by whose
-turn it is: a message out of turn is then simply one that its row does not have.
+The document has INIT, AUTH and OKAY. Before OKAY the two ends take turns (LRPM-a03), so INIT and AUTH are split by
+whose turn it is, and a message out of turn is simply one that its row does not have.
 """
 
 from enum import Enum

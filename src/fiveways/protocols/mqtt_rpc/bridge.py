@@ -203,7 +203,7 @@ def _error_body(data: Payload) -> bytes | None:
     """Error data has no schema of its own; what JSON cannot hold is left out, as the failure itself must arrive."""
     try:
         return JSON_TEXT.to_wire("", "", data, RESPONSE)
-    except (Malformed, Unrepresentable):
+    except Unrepresentable:
         return None
 
 

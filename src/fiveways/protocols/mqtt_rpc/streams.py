@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import LocalProtocolError, Malformed
 from fiveways.model.messages import Call, Discover, Part, Result, Word
 from fiveways.protocols import builtins
 from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec
@@ -32,12 +32,7 @@ class OpenRequest(msgspec.Struct, gc=False):
 
     def write(self, body: Payload | None, direction: str) -> bytes | None:
         """Return a body as bytes; Unrepresentable if there are none for it."""
-        if body is None:
-            return None
-        try:
-            return self.codec.to_wire(self.topic, self.kind, body, direction)
-        except Malformed as exc:
-            raise Unrepresentable(str(exc)) from exc
+        return None if body is None else self.codec.to_wire(self.topic, self.kind, body, direction)
 
 
 class Served(OpenRequest, gc=False):
@@ -136,7 +131,7 @@ class Pending:
 
 
 class Recent(Generic[Key]):
-    """Notes on what is over, kept for `window` seconds, or twice that, but never more than twice `most` of them.
+    """Notes on what is over, kept for `window` seconds, twice that at most, and never more than twice `most` of them.
 
     There are two generations: the younger takes what is noted, and the elder is dropped as a whole when they change.
     """
@@ -152,21 +147,26 @@ class Recent(Generic[Key]):
 
     def note(self, key: Key, number: int, now: float) -> None:
         """Remember a number for a key, in place of any before it."""
-        if now >= self._turn_at or len(self._younger) >= self._most:
-            self._turn(now)
+        if now >= self._turn_at:
+            self._grow_old(now)
+        if len(self._younger) >= self._most:
+            self._elder, self._younger = self._younger, {}
+            self._turn_at = now + self._window
         self._younger[key] = number
 
     def get(self, key: Key, now: float) -> int | None:
         """Return what was noted, if it is not forgotten."""
         if key in self._younger or key in self._elder:
             if now >= self._turn_at:
-                self._turn(now)
+                self._grow_old(now)
             number = self._younger.get(key)
             return self._elder.get(key) if number is None else number
         return None
 
-    def _turn(self, now: float) -> None:
-        # After a whole window without a change, both generations are over age.
-        self._elder = self._younger if now < self._turn_at + self._window else {}
-        self._younger = {}
-        self._turn_at = now + self._window
+    def _grow_old(self, now: float) -> None:
+        if now < self._turn_at + self._window:
+            self._elder, self._younger = self._younger, {}
+            self._turn_at += self._window
+        else:
+            self._elder, self._younger = {}, {}
+            self._turn_at = now + self._window

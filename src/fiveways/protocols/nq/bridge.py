@@ -22,8 +22,8 @@ from fiveways.wire.payload import NULL, Json, Payload, Value
 CLOSED: Final = "hub-closed"
 """The target under which a subscriber hears that its topic has ended."""
 CALLBACK: Final = "callback"
-PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
-"""What we mint ourselves (NQ-a11)."""
+JSON_NULL: Final = Json(b"null")
+_FREE_NAME: Final = re.compile(r"(?!(?:hub|callback)-)[A-Za-z0-9_-]+")
 
 # The table of failures, NQ's column. `app` errors carry the callee's own code; what NQ cannot say is None.
 CODES: Final[dict[Reason, str | None]] = {
@@ -140,8 +140,11 @@ def to_hub(
     return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent)
 
 
-def from_hub(word: Said) -> tuple[str, Payload, Free | None]:
-    """Return target, body and free keys of the request that says a word; Unrepresentable if none can."""
+def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
+    """Return target, body and free keys of the request that says a word; Unrepresentable if none can.
+
+    `topic` is the target of the events of a subscription of ours.
+    """
     free: Free | None = None
     body: Payload
     if isinstance(word, hub.Call):
@@ -155,7 +158,9 @@ def from_hub(word: Said) -> tuple[str, Payload, Free | None]:
     elif isinstance(word, hub.TopicClosed):
         target, body = CLOSED, Value({"id": word.subscription})
     else:
-        method, body = builtins.write(word, STYLES)
+        if topic and isinstance(word, hub.Unsubscribe):
+            word = hub.Unsubscribe(word.id, topic)
+        method, body = builtins.write(word, STYLES, topic or None)
         target = spell(method, names.NQ)
     if not is_name(target):
         raise Unrepresentable(f"NQ cannot write the target {target!r}")
@@ -178,6 +183,11 @@ def value_of(body: Payload) -> object:
         return body.value()
     except Malformed as exc:
         raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+
+
+def is_free_name(text: str) -> bool:
+    """Whether we may mint such a target: in NQ's own alphabet (NQ-a11), and not one of the hub's."""
+    return _FREE_NAME.fullmatch(text) is not None
 
 
 # Events: requests to the subscriber, addressed to its subscription.

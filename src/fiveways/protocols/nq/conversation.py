@@ -1,34 +1,81 @@
-"""One NQ peer, whichever link carries it: the asking half of the conversation, and what holds both halves together.
+"""One NQ peer, whichever link carries it: what holds the asking and the answering half of the conversation together.
 
 It never accepts by itself: `{a, i}` goes out when the hub says that the request is safe. It never ends by a fault: what
 cannot be read is answered by an error object, and the conversation goes on (NQ-a10).
 """
 
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar
+from random import Random
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.base import Setup
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
+from fiveways.protocols.nq.dedup import Carrier, Following, Tomb, Waiting
 from fiveways.protocols.nq.errors import Err, plain
-from fiveways.protocols.nq.frames import Free, is_name, serialize_frame
-from fiveways.protocols.nq.incoming import Following, Incoming
+from fiveways.protocols.nq.frames import Free, serialize_frame
+from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.messages import decode, write
-from fiveways.protocols.nq.outbox import Asking, Carrier, Common, Options, Waiting
-from fiveways.protocols.nq.states import Asked, State, Step, advance
-from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
+from fiveways.protocols.nq.outbox import Outgoing
+from fiveways.protocols.nq.states import Options, State, advance
+from fiveways.protocols.nq.streams import Budget, Line, Receiver, ladder
+from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import NULL
 
-VERSION = 1
-"""Of what `export` gives."""
+SAVED_VERSION: Final = 1
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PREFIX_LENGTH: Final = 12
+
+
+class Common:
+    """What both halves of a conversation, the asking and the answering one, have in common."""
+
+    def __init__(self, options: Options, limits: Limits, random: Random) -> None:
+        self.options = options
+        self.limits = limits
+        self.line = Line(limits.max_pending)
+        self.words: list[hub.Word] = []
+        """For the hub to hear."""
+        self.prefix = options.id_prefix or "".join(random.choices(_DIGITS, k=_PREFIX_LENGTH))
+        self.minted = 0
+        self.kept = Budget(options.max_kept_bytes)
+        self.held = Budget(options.max_kept_bytes)
+        self.repeats = ladder(options.first_wait, options.longest_wait)
+        self.polls = ladder(options.first_poll, options.longest_wait)
+        self.asks = ladder(options.first_ask, options.longest_wait)
+        self.heard: dict[Receiver[Any], None] = {}
+        """Streams of which a part has come in this packet."""
+        self.thanks: list[str] = []
+        """Backchannels whose single answer has come in this packet."""
+        self.following: dict[str, Following] = {}
+        """Our subscriptions, by the target of their events."""
+        self.published: set[str] = set()
+        """The peer's subscriptions."""
+
+    def mint(self) -> str:
+        """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
+        self.minted += 1
+        return f"{self.prefix}-{self.minted:x}"
+
+    def is_ours(self, identifier: str) -> bool:
+        """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""
+        prefix, _, digits = identifier.rpartition("-")
+        try:
+            return prefix == self.prefix and 0 < int(digits, 16) <= self.minted
+        except ValueError:
+            return False
+
+    def fitting(self, raw: bytes) -> bytes:
+        """Return a message that fits into a packet; Unrepresentable if it does not."""
+        if len(raw) > self.limits.max_text:
+            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
+        return raw
 
 
 class NqConversation:
@@ -49,15 +96,9 @@ class NqConversation:
         self._now = 0.0
         self._common = Common(options, setup.limits, setup.random)
         self._line = self._common.line
-        self._words = self._common.words
         self._incoming = Incoming(self._common)
+        self._outgoing = Outgoing(self._common)
         self._waiting = Waiting(setup.limits)
-        self._asking: OrderedDict[str, Asking] = OrderedDict()
-        self._by_id: dict[str, Asking] = {}
-        self._cancelled: deque[Asking] = deque()
-        self._events = 0
-        self._thanks: list[str] = []
-        """Backchannels whose single answer has come in this packet."""
         self._announce()
 
     # What the runtime sees.
@@ -71,17 +112,19 @@ class NqConversation:
             heard = decode(packet, self._common.limits)
         except RemoteProtocolError as error:
             code = "toolarge" if error.fault is Fault.TOO_LARGE else "malformed"
-            self._line.say(write(nq.SystemNote(_local(code, str(error)))))
+            text, args = plain(str(error))
+            self._line.say(write(nq.SystemNote(Err("local", True, code, "", "", text, args))))
             return ()
         for message in heard:
             self._state = advance(self._state, message)
             self.RECEIVERS[type(message)](self, message, now)
             if self.closed:
                 break
-        self._give_thanks()
+        if self._common.thanks or self._common.heard:
+            self._give_thanks()
         if self._common.options.simplex:
             self._line.wake(now)
-        return self._heard()
+        return self._words()
 
     def send(self, word: hub.Word, now: float) -> None:
         """Say a word to the peer."""
@@ -116,15 +159,10 @@ class NqConversation:
         """When something must be said again, or given up."""
         if self.closed:
             return None
-        if self._words:
+        if self._common.words:
             return self._now
-        oldest = next(iter(self._asking.values()), None)
-        kept = self._incoming.requests.oldest()
-        cancelled = self._cancelled[0] if self._cancelled else None
-        times = [each.expires_at for each in (oldest, kept, cancelled) if each is not None]
-        if (repeat := self._line.deadline()) is not None:
-            times.append(repeat)
-        return min(times, default=None)
+        times = (self._line.deadline(), self._incoming.deadline(), self._outgoing.deadline())
+        return min((time for time in times if time is not None), default=None)
 
     def wake(self, now: float) -> Sequence[hub.Word]:
         """Say again what was not reacted to; give up what is too old."""
@@ -133,11 +171,8 @@ class NqConversation:
         self._now = now
         self._line.wake(now)
         self._incoming.expire(now)
-        while self._cancelled and self._cancelled[0].expires_at <= now:
-            self._finish(self._cancelled.popleft(), Step.EXPIRE)
-        while self._asking and (oldest := next(iter(self._asking.values()))).expires_at <= now:
-            self._fail(oldest, hub.Failure("", Reason.TIMEOUT, "the peer never answered"), Step.EXPIRE)
-        return self._heard()
+        self._outgoing.expire(now)
+        return self._words()
 
     def relink(self, now: float) -> None:
         """Go on over another link: all that the peer has not reacted to is said again at once."""
@@ -145,73 +180,183 @@ class NqConversation:
         self._state = State.OPEN
         self._now = now
         self._announce()
-        for serving in self._incoming.requests.all():
-            for item in (serving if serving.data else None, serving.sender):
-                if item is not None:
-                    self._line.renew(item)
-        for asking in self._asking.values():
-            self._line.renew(asking)
-            if asking.sender is not None:
-                self._line.renew(asking.sender)
+        self._incoming.renew()
+        self._outgoing.renew()
 
     def export(self) -> dict[str, object]:
         """Return, as plain JSON, all that another conversation needs to go on in this one's place.
 
         What waits for its attachments is not on its way yet, and so not part of it.
         """
-        now, incoming = self._now, self._incoming
+        now, common = self._now, self._common
         return {
-            "version": VERSION,
+            "version": SAVED_VERSION,
             "named": self.named,
-            "prefix": self._common.prefix,
-            "minted": self._common.minted,
-            "asking": [asking.export(now) for asking in self._asking.values()],
-            "serving": [serving.export(now) for serving in incoming.requests.all()],
-            "tombs": [[key, tomb.name, until - now] for key, tomb, until in incoming.tombs.all()],
-            "following": [[target, each.subscription, each.envelope] for target, each in incoming.following.items()],
-            "published": sorted(incoming.published),
+            "prefix": common.prefix,
+            "minted": common.minted,
+            "asking": self._outgoing.export(now),
+            "serving": self._incoming.export(now),
+            "tombs": [[key, tomb.name, until - now] for key, tomb, until in self._incoming.tombs.all()],
+            "following": [[target, each.subscription, each.envelope] for target, each in common.following.items()],
+            "published": sorted(common.published),
         }
 
     @classmethod
     def restore(cls, setup: Setup, saved: Mapping[str, Any], now: float) -> Self:
         """Go on where an exported conversation has stopped: same identifiers, no answer lost, no request run twice."""
-        if saved.get("version") != VERSION:
-            raise LocalProtocolError(f"a saved conversation of version {saved.get('version')}, not {VERSION}")
+        if saved.get("version") != SAVED_VERSION:
+            raise LocalProtocolError(f"a saved conversation of version {saved.get('version')}, not {SAVED_VERSION}")
         made = cls(setup)
-        common, incoming = made._common, made._incoming
+        common = made._common
         made.named, common.prefix, common.minted = saved["named"], saved["prefix"], saved["minted"]
-        incoming.restore(saved, now)
-        for each in saved["asking"]:
-            asking = Asking.restore(common, each, now)
-            made._open(asking)
-            if asking.state is Asked.CANCELLED:
-                made._cancelled.append(asking)
+        common.following.update({target: Following(*rest) for target, *rest in saved["following"]})
+        common.published.update(saved["published"])
+        for key, tomb, left in saved["tombs"]:
+            made._incoming.tombs.restore(key, Tomb[tomb], now + left)
+        made._incoming.restore(saved["serving"], now)
+        made._outgoing.restore(saved["asking"], now)
         made.relink(now)
         return made
 
-    # Our requests.
+    def _half(self, message: nq.Next | nq.Missing) -> Incoming | Outgoing:
+        """Return whose parts are meant: with a, those of a request of ours, else those of an answer of ours."""
+        return self._outgoing if message.a else self._incoming
 
-    def _ask(self, word: bridge.Said, now: float, extra: Free | None = None) -> Asking:
-        hub_id = None if isinstance(word, hub.Event | hub.TopicClosed) else word.id
-        self._check_room(word, hub_id)
-        target, body, free = bridge.from_hub(word)
-        if extra:
-            free = extra if free is None else free | extra
-        given = None if body is NULL else bridge.body_of(body)
-        common, r = self._common, self._common.mint()
-        verbose = common.options.verbose
-        asking = Asking(common, r, target, type(word), hub_id)
-        if isinstance(word, hub.Call) and word.more:
-            part = write(nq.RequestPart(target, r, given or bridge.JSON_NULL, 1, None, verbose, "", free))
-            asking.sender = Sender(common)
-            asking.sender.add(self._fitting(part), end=False)
-            self._line.push(asking.sender)
-            asking.expires_at = now + common.options.request_ttl
-            self._open(asking)
-            self._line.rest(asking, now)
-            return asking
-        asking.data = self._fitting(write(nq.Request(target, r, given, verbose, "", free)))
-        asking.expires_at = now + common.options.request_ttl
-        self._open(asking)
-        self._line.push(asking)
-        return asking
+    def _words(self) -> Sequence[hub.Word]:
+        words = self._common.words
+        if not words:
+            return ()
+        heard = words.copy()
+        words.clear()
+        return heard
+
+    def _give_thanks(self) -> None:
+        """Acknowledge, once for the whole packet, what has come in it."""
+        common = self._common
+        for first in range(0, len(common.thanks), common.limits.max_batch):
+            self._line.say(write(nq.Ack(tuple(common.thanks[first : first + common.limits.max_batch]))))
+        for receiver in common.heard:
+            self._line.say(write(nq.Next(receiver.a, (receiver.i,), receiver.next)))
+        common.thanks.clear()
+        common.heard.clear()
+
+    def _announce(self) -> None:
+        if self._common.options.announce:
+            self._line.say(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
+
+    # Words with attachments.
+
+    def _say_carrier(self, word: Carrier, now: float) -> None:
+        """Say a word, when its attachments are there."""
+        if not word.attachments:
+            self._say_now(word, now, None)
+            return
+        if (isinstance(word, hub.Call) and word.more) or (isinstance(word, hub.Result) and word.stream):
+            raise LocalProtocolError("NQ has no attachments in streams")
+        if isinstance(word, hub.Result):
+            self._incoming.requests.unanswered(word.id)
+        elif not isinstance(word, hub.Event) and word.id in self._outgoing:
+            raise LocalProtocolError(f"request {word.id} is open already")
+        self._waiting.hold(word)
+
+    def _say_now(self, word: Carrier, now: float, free: Free | None) -> None:
+        if isinstance(word, hub.Result):
+            self._incoming.say_result(word, now, free)
+        elif isinstance(word, hub.Event):
+            self._outgoing.say_event(word, now, free)
+        else:
+            self._outgoing.say_request(word, now, free)
+
+    def _say_attachment(self, word: hub.Attachment, now: float) -> None:
+        held = self._waiting.give(word)
+        if held is None or held.word is None:
+            return
+        try:
+            if held.room < 0:
+                raise Unrepresentable("the attachments are too large for one packet")
+            self._say_now(held.word, now, {"attachments": bridge.write_attachments(held.attachments())})
+        except LocalProtocolError as exc:
+            reason = Reason.TOO_LARGE if isinstance(exc, Unrepresentable) else Reason.BUSY
+            if isinstance(held.word, hub.Result):
+                self._incoming.say_failure(hub.Failure(held.word.id, reason, str(exc)), now)
+            elif not isinstance(held.word, hub.Event) and held.word.id is not None:
+                self._common.words.append(hub.Failure(held.word.id, reason, str(exc)))
+            held.word = None
+
+    def _say_cancel(self, word: hub.Cancel, now: float) -> None:
+        if not self._waiting.drop(word.id):
+            self._outgoing.say_cancel(word, now)
+
+    def _say_failure(self, word: hub.Failure, now: float) -> None:
+        self._incoming.say_failure(word, now)
+        self._waiting.drop(word.id)
+
+    # About the link.
+
+    def _say_goodbye(self, word: hub.Goodbye, now: float) -> None:
+        text, args = plain(word.text)
+        note = "denied" if word.denied else "goodbye"
+        self._line.say(write(nq.Farewell(Err("sys", True, "", "", note, text, args))))
+        self._state, self.closed = State.CLOSED, True
+
+    def _on_farewell(self, message: nq.Farewell, now: float) -> None:
+        self.closed = True
+        self._common.words.append(hub.Goodbye(message.e.format(), message.e.note == "denied"))
+
+    def _on_system_note(self, message: nq.SystemNote, now: float) -> None:
+        """Remember who we are to the peer; its complaints are never answered, or two peers would complain for ever."""
+        if message.e.type == "sys" and message.e.note == "peer" and message.e.args:
+            self.named = message.e.args[0]
+
+    def _on_bad(self, bad: nq.Bad, now: float) -> None:
+        error = bridge.error_of_bad(bad)
+        if bad.r:
+            self._line.say(write(nq.ErrorAnswer(self._common.mint(), (bad.r,), None, error)))
+            return
+        if bad.a and bad.i:
+            self._outgoing.on_bad_answer(bad, now)
+        self._line.say(write(nq.SystemNote(error)))
+
+    def _drop(self, _said: object, now: float) -> None:
+        """Nothing needs to be done."""
+
+    RECEIVERS: ClassVar[Mapping[type[nq.Message], Callable[[Any, Any, float], None]]] = {
+        nq.Request: lambda self, message, now: self._incoming.on_request(message, now),
+        nq.RequestPart: lambda self, message, now: self._incoming.on_part(message, now),
+        nq.Poll: lambda self, message, now: self._incoming.on_poll(message, now),
+        nq.Acceptance: lambda self, message, now: self._outgoing.on_acceptance(message, now),
+        nq.Answer: lambda self, message, now: self._outgoing.on_answer(message, now),
+        nq.AnswerPart: lambda self, message, now: self._outgoing.on_part(message, now),
+        nq.ErrorAnswer: lambda self, message, now: self._outgoing.on_error(message, now),
+        nq.Note: lambda self, message, now: self._outgoing.on_note(message, now),
+        nq.PollReply: lambda self, message, now: self._outgoing.on_poll_reply(message, now),
+        nq.Ack: lambda self, message, now: self._incoming.on_ack(message, now),
+        nq.Next: lambda self, message, now: self._half(message).on_next(message, now),
+        nq.Missing: lambda self, message, now: self._half(message).on_missing(message, now),
+        nq.BackMessage: lambda self, message, now: self._incoming.on_back_message(message, now),
+        nq.CancelRequest: lambda self, message, now: self._incoming.on_cancel(message, now),
+        nq.SystemNote: _on_system_note,
+        nq.Farewell: _on_farewell,
+        nq.Idle: _drop,
+        nq.Bad: _on_bad,
+    }
+
+    SENDERS: ClassVar[Mapping[type[hub.Word], Callable[[Any, Any, float], None]]] = {
+        **dict.fromkeys((hub.Call, hub.Result, hub.Publish, hub.Event, hub.SetVariable), _say_carrier),
+        **dict.fromkeys(
+            (hub.CloseTopic, hub.Register, hub.Unregister, hub.Discover, hub.UnsetVariable),
+            lambda self, word, now: self._outgoing.say_request(word, now),
+        ),
+        hub.Part: lambda self, word, now: self._outgoing.say_part(word, now),
+        hub.Accepted: lambda self, word, now: self._incoming.say_accepted(word, now),
+        hub.Progress: lambda self, word, now: self._incoming.say_progress(word, now),
+        hub.Failure: _say_failure,
+        hub.Description: lambda self, word, now: self._incoming.say_description(word, now),
+        hub.Cancel: _say_cancel,
+        hub.Acknowledged: _drop,
+        hub.Subscribe: lambda self, word, now: self._outgoing.say_subscribe(word, now),
+        hub.Unsubscribe: lambda self, word, now: self._outgoing.say_unsubscribe(word, now),
+        hub.TopicClosed: lambda self, word, now: self._outgoing.say_event(word, now),
+        hub.Attachment: _say_attachment,
+        hub.Goodbye: _say_goodbye,
+    }

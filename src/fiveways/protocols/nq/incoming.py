@@ -1,52 +1,26 @@
 """The answering half of a conversation: requests of the peer, and what the hub says to them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols import builtins
 from fiveways.protocols.nq import bridge
-from fiveways.protocols.nq.bridge import CLOSED, Refused, body_of, read_attachments, to_hub
+from fiveways.protocols.nq import messages as nq
+from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, read_attachments, to_hub
 from fiveways.protocols.nq.dedup import Requests, Serving, Tomb, Tombstones
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.frames import Free
-from fiveways.protocols.nq.messages import (
-    Acceptance,
-    Ack,
-    Answer,
-    AnswerPart,
-    BackMessage,
-    CancelRequest,
-    ErrorAnswer,
-    Missing,
-    Next,
-    Note,
-    Poll,
-    PollReply,
-    Request,
-    RequestPart,
-    write,
-)
+from fiveways.protocols.nq.messages import Request, RequestPart, write
 from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
-from fiveways.wire.payload import NULL, Json, Payload
+from fiveways.wire.payload import NULL, Payload
 
 if TYPE_CHECKING:
     from fiveways.protocols.nq.conversation import Common
 
-_JSON_NULL = Json(b"null")
 _TOMBS_PER_REQUEST = 4
-
-
-class Following:
-    """A subscription of ours at the peer."""
-
-    __slots__ = ("envelope", "subscription")
-
-    def __init__(self, subscription: str, envelope: bool) -> None:
-        self.subscription = subscription
-        self.envelope = envelope
 
 
 class Incoming:
@@ -58,10 +32,6 @@ class Incoming:
         self._words = common.words
         self.requests = Requests(common)
         self.tombs = Tombstones(common.options.duplicate_window, _TOMBS_PER_REQUEST * common.limits.max_pending)
-        self.following: dict[str, Following] = {}
-        """Our subscriptions, by the target of their events."""
-        self.published: set[str] = set()
-        """The peer's subscriptions."""
 
     # Requests.
 
@@ -70,28 +40,23 @@ class Incoming:
         key = f"{message.t}#{message.r}"
         if self._is_known(key, message.r, now):
             return
-        body = NULL if message.d is None else message.d
         try:
-            if message.t in self.following or message.t == CLOSED:
-                self._event(key, message, body, now)
+            if message.t in self._common.following or message.t == CLOSED:
+                self._event(key, message, now)
                 return
-            if self.requests.is_full():
-                raise Refused(Reason.BUSY, "too many requests are open, or too many answers not acknowledged")
+            self._check_room()
+            attached: tuple[hub.Attachment, ...] = ()
             if message.extra is None:
-                word = to_hub(key, message.t or self._common.options.default_method, body, None)
-                attached: tuple[hub.Attachment, ...] = ()
+                word = to_hub(key, message.t or self._common.options.default_method, message.d or NULL, None)
             else:
                 attached = read_attachments(key, message.extra, self._common.limits)
-                names = tuple(each.name for each in attached)
-                word = to_hub(key, message.t or self._common.options.default_method, body, message.extra, names)
+                word = self._word(key, message, attached)
             topic = "" if type(word) is hub.Call else self._check_topic(word)
         except Refused as refused:
             self._refuse(message.r, refused)
             return
-        serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
-        serving.v = message.v
+        serving = self._open(key, message, word)
         serving.topic = topic
-        self.requests.add(serving)
         self._words.append(word)
         if attached and getattr(word, "attachments", ()):
             self._words += attached
@@ -109,8 +74,7 @@ class Incoming:
                 self._refuse(message.r, refused)
                 return
         receiver = serving.receiver
-        if receiver is None:
-            raise AssertionError("a streamed request has a receiver")
+        assert receiver is not None  # noqa: S101  a streamed request that is not answered has one
         if message.n + (message.f or 0) > self._common.limits.max_stream:
             self._give_up(serving, Err("local", True, "toolarge", text="the stream is too long"), now)
             return
@@ -127,16 +91,28 @@ class Incoming:
         receiver.acknowledge(now)
 
     def _open_stream(self, key: str, message: RequestPart) -> Serving:
-        if self.requests.is_full():
-            raise Refused(Reason.BUSY, "too many requests are open, or too many answers not acknowledged")
+        self._check_room()
         if message.d is None and message.n <= 1:
             raise Refused(Reason.BAD_ARGUMENTS, "a streamed request needs an element")
-        word = to_hub(key, message.t or self._common.options.default_method, NULL, None, more=True)
+        serving = self._open(key, message, self._word(key, message, ()))
+        serving.receiver = Receiver(self._common, serving.a, serving.r)
+        return serving
+
+    def _open(self, key: str, message: Request | RequestPart, word: hub.Word) -> Serving:
         serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
         serving.v = message.v
-        serving.receiver = Receiver(self._common, serving.a, serving.r)
         self.requests.add(serving)
         return serving
+
+    def _word(self, key: str, message: Request | RequestPart, attached: tuple[hub.Attachment, ...]) -> hub.Word:
+        target = message.t or self._common.options.default_method
+        names = tuple(each.name for each in attached)
+        more = isinstance(message, RequestPart)
+        return to_hub(key, target, message.d or NULL, message.extra, names, more=more)
+
+    def _check_room(self) -> None:
+        if self.requests.is_full():
+            raise Refused(Reason.BUSY, "too many requests are open, or too many answers not acknowledged")
 
     def _hear_part(self, serving: Serving, part: RequestPart, total: int | None, now: float) -> None:
         receiver = serving.receiver
@@ -148,9 +124,7 @@ class Incoming:
             return
         try:
             attached = read_attachments(serving.key, part.extra, self._common.limits)
-            names = tuple(each.name for each in attached)
-            target = part.t or self._common.options.default_method
-            self._words.append(to_hub(serving.key, target, part.d or NULL, part.extra, names, more=True))
+            self._words.append(self._word(serving.key, part, attached))
             self._words += attached
         except Refused as refused:
             self._end(serving, None, bridge.error_of(hub.Failure("", refused.reason, refused.text)), now)
@@ -172,7 +146,7 @@ class Incoming:
             if tomb is None:
                 return False
             if tomb is Tomb.EVENT:
-                self._line.say(write(Answer(self._common.mint(), (r,), _JSON_NULL)))
+                self._line.say(write(nq.Answer(self._common.mint(), (r,), JSON_NULL)))
             else:
                 self._line.say(write(self._gone(r, tomb)))
             return True
@@ -185,7 +159,7 @@ class Incoming:
         if serving.v and isinstance(serving.v, str):
             # Only who asks for it by a text hears NQ talk about itself (NQ-10).
             error = Err("debug", False, "", "", "repeat", "came again, {1} so far", (str(serving.repeats),))
-            self._line.say(write(Note(serving.a, (r,), None, error)))
+            self._line.say(write(nq.Note(serving.a, (r,), None, error)))
         return True
 
     def _say_again(self, serving: Serving) -> None:
@@ -195,36 +169,37 @@ class Incoming:
             serving.sender.late()
             self._line.push(serving.sender)
 
-    def _gone(self, r: str, tomb: Tomb) -> ErrorAnswer:
+    def _gone(self, r: str, tomb: Tomb) -> nq.ErrorAnswer:
         text = f"it was answered before; the answer is {tomb.value} and no longer kept"
-        return ErrorAnswer(self._common.mint(), (r,), None, Err("local", True, "expired", text=text))
+        return nq.ErrorAnswer(self._common.mint(), (r,), None, Err("local", True, "expired", text=text))
 
     def _check_topic(self, word: hub.Word) -> str:
         """Return the subscription that lives once the word is granted."""
         if isinstance(word, hub.Subscribe):
-            if word.subscription in self.published:
+            if word.subscription in self._common.published:
                 raise Refused(Reason.BAD_ARGUMENTS, f"the id {word.subscription} is in use")
-            if len(self.published) >= self._common.limits.max_subscriptions:
+            if len(self._common.published) >= self._common.limits.max_subscriptions:
                 raise Refused(Reason.BUSY, "too many subscriptions")
             return word.subscription
         if isinstance(word, hub.Unsubscribe):
-            if word.subscription not in self.published:
+            if word.subscription not in self._common.published:
                 raise Refused(Reason.BAD_ARGUMENTS, f"there is no subscription {word.subscription}")
-            self.published.remove(word.subscription)
+            self._common.published.remove(word.subscription)
         return ""
 
     def _refuse(self, r: str, refused: Refused) -> None:
         """Answer at once and keep nothing: a repeat is judged anew (NQ-11)."""
         wait = self._common.options.first_wait if refused.reason is Reason.BUSY else None
         error = bridge.error_of(hub.Failure("", refused.reason, refused.text, None, wait))
-        self._line.say(write(ErrorAnswer(self._common.mint(), (r,), None, error)))
+        self._line.say(write(nq.ErrorAnswer(self._common.mint(), (r,), None, error)))
 
-    def _event(self, key: str, message: Request, body: Payload, now: float) -> None:
+    def _event(self, key: str, message: Request, now: float) -> None:
         """Hear an event of a subscription of ours, or its end; the answer needs nobody above."""
+        body = message.d or NULL
         if message.t == CLOSED:
             self._topic_closed(body)
         else:
-            following = self.following[message.t]
+            following = self._common.following[message.t]
             attached = read_attachments(key, message.extra, self._common.limits)
             names = tuple(each.name for each in attached)
             envelope = following.envelope
@@ -232,12 +207,12 @@ class Incoming:
             self._words.append(event)
             self._words += attached
         self.tombs.add(key, Tomb.EVENT, now)
-        self._line.say(write(Answer(self._common.mint(), (message.r,), _JSON_NULL)))
+        self._line.say(write(nq.Answer(self._common.mint(), (message.r,), JSON_NULL)))
 
     def _topic_closed(self, body: Payload) -> None:
         match bridge.value_of(body):
             case {"id": str(target)}:
-                following = self.following.pop(target, None)
+                following = self._common.following.pop(target, None)
                 if following is not None:
                     self._words.append(hub.TopicClosed(following.subscription))
             case _:
@@ -245,7 +220,7 @@ class Incoming:
 
     # What the peer says about its requests.
 
-    def on_poll(self, message: Poll, now: float) -> None:
+    def on_poll(self, message: nq.Poll, now: float) -> None:
         """Tell what became of a request; an answer that is there follows (NQ-a06)."""
         key = f"{message.t}#{message.p}"
         serving = self.requests.get(key)
@@ -254,34 +229,34 @@ class Incoming:
             a, note = self._common.mint(), "unknown" if tomb is None else "done"
         else:
             a, note = serving.a, "done" if serving.state is Taken.ANSWERED else "pending"
-        self._line.say(write(PollReply(a, (message.p,), Err("sys", False, note=note))))
+        self._line.say(write(nq.PollReply(a, (message.p,), Err("sys", False, note=note))))
         if serving is not None and serving.state is Taken.ANSWERED:
             self._say_again(serving)
         elif tomb is not None and tomb is not Tomb.EVENT:
             self._line.say(write(self._gone(message.p, tomb)))
 
-    def on_ack(self, message: Ack, now: float) -> None:
+    def on_ack(self, message: nq.Ack, now: float) -> None:
         """Let a single answer go. On a stream, or before the answer, a bare `{i}` means nothing (NQ-a02)."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None and serving.sender is None and serving.state is Taken.ANSWERED:
                 self._acknowledged(serving, now)
 
-    def on_next(self, message: Next, now: float) -> None:
+    def on_next(self, message: nq.Next, now: float) -> None:
         """Let the parts go that have come."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None and acknowledge(serving.sender, message.o, now):
                 self._acknowledged(serving, now)
 
-    def on_missing(self, message: Missing, now: float) -> None:
+    def on_missing(self, message: nq.Missing, now: float) -> None:
         """Say the parts again that are missing."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None:
                 resend(serving.sender, message.o)
 
-    def on_cancel(self, message: CancelRequest, now: float) -> None:
+    def on_cancel(self, message: nq.CancelRequest, now: float) -> None:
         """Tell the hub, once, that the answer is not wanted any more."""
         for identifier in message.i:
             serving = self.requests.on(identifier) or self.requests.get(f"{message.t}#{identifier}")
@@ -293,13 +268,13 @@ class Incoming:
                 serving.cancelled = True
                 self._words.append(hub.Cancel(serving.key))
 
-    def on_back_message(self, message: BackMessage, now: float) -> None:
+    def on_back_message(self, message: nq.BackMessage, now: float) -> None:
         """Say that nobody reads the backchannel: the hub has no word for it."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None and serving.state is not Taken.ANSWERED:
                 error = Err("warn", False, warn="unread", text="nobody reads this backchannel")
-                self._line.say(write(Note(serving.a, (serving.r,), None, error)))
+                self._line.say(write(nq.Note(serving.a, (serving.r,), None, error)))
 
     def _acknowledged(self, serving: Serving, now: float) -> None:
         serving.advance(Step.ACK)
@@ -325,10 +300,10 @@ class Incoming:
         elif serving.sender is not None:
             raise LocalProtocolError(f"request {word.id} is answered in parts")
         else:
-            answer = Answer(serving.a, (serving.r,), _JSON_NULL if body is None else body, free)
+            answer = nq.Answer(serving.a, (serving.r,), JSON_NULL if body is None else body, free)
             self._keep(serving, write(answer), now)
         if serving.topic:
-            self.published.add(serving.topic)
+            self._common.published.add(serving.topic)
 
     def say_description(self, word: hub.Description, now: float) -> None:
         """Answer `hub-discover`."""
@@ -347,21 +322,21 @@ class Incoming:
         serving = self.requests.unanswered(word.id)
         error = bridge.error_of_progress(word)
         body = None if word.body is NULL else body_of(word.body)
-        raw = self._fitting(write(Note(serving.a, (serving.r,), body, error)))
+        raw = self._common.fitting(write(nq.Note(serving.a, (serving.r,), body, error)))
         if serving.v or word.kind not in bridge.VERBOSE_KINDS:
             self._line.say(raw)
 
     def _say_acceptance(self, serving: Serving) -> None:
-        self._line.say(write(Acceptance(serving.a, (serving.r,))))
+        self._line.say(write(nq.Acceptance(serving.a, (serving.r,))))
 
     def _end(self, serving: Serving, body: Payload | None, error: Err, now: float) -> None:
         if serving.sender is None:
-            self._keep(serving, write(ErrorAnswer(serving.a, (serving.r,), body, error)), now)
+            self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)), now)
         else:
             self._part(serving, body, error, None, now, end=True)
 
     def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
-        serving.data = self._fitting(raw)
+        serving.data = self._common.fitting(raw)
         serving.advance(Step.END)
         self.requests.keep(serving, now + self._common.options.answer_ttl)
         self._line.push(serving)
@@ -371,13 +346,15 @@ class Incoming:
     ) -> None:
         sender = serving.sender or Sender(self._common)
         number = sender.last + 1
-        raw = self._fitting(
-            write(AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free))
+        raw = self._common.fitting(
+            write(nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free))
         )
         if not end and body is None:
             raise LocalProtocolError("only the end of a stream may carry nothing")
         if error is None and (number > self._common.limits.max_stream or sender.is_full(len(raw))):
-            raise LocalProtocolError(f"the peer does not take the answer to {serving.key}: {number - 1} parts are enough")
+            raise LocalProtocolError(
+                f"the peer does not take the answer to {serving.key}: {number - 1} parts are enough"
+            )
         serving.advance(Step.END if end else Step.PART)
         serving.sender = sender
         sender.add(raw, end=end)
@@ -385,11 +362,6 @@ class Incoming:
             self.requests.keep(serving, now + self._common.options.answer_ttl)
         if sender.has_more():
             self._line.push(sender)
-
-    def _fitting(self, raw: bytes) -> bytes:
-        if len(raw) > self._common.limits.max_text:
-            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
-        return raw
 
     # Time.
 
@@ -401,3 +373,28 @@ class Incoming:
             self.tombs.add(serving.key, Tomb.EXPIRED, now)
             self._words.append(hub.Stray(serving.key, "the answer was never acknowledged, and its time is over"))
         self.tombs.expire(now)
+
+    def deadline(self) -> float | None:
+        """Return when the oldest answer is to be given up."""
+        oldest = self.requests.oldest()
+        return None if oldest is None else oldest.expires_at
+
+    def renew(self) -> None:
+        """Say all of it again, over another link."""
+        for serving in self.requests.all():
+            if serving.data:
+                self._line.renew(serving)
+            if serving.sender is not None:
+                self._line.renew(serving.sender)
+
+    def export(self, now: float) -> list[dict[str, object]]:
+        """Return all that is needed to go on elsewhere."""
+        return [serving.export(now) for serving in self.requests.all()]
+
+    def restore(self, saved: list[dict[str, Any]], now: float) -> None:
+        """Go on where another has stopped."""
+        for each in saved:
+            serving = Serving.restore(self._common, each, now)
+            self.requests.add(serving)
+            if serving.state is Taken.ANSWERED:
+                self.requests.keep(serving, serving.expires_at)

@@ -11,27 +11,9 @@ import msgspec
 from msgspec import UNSET
 
 from fiveways.errors import Fault
-from fiveways.protocols.nq import errors
+from fiveways.protocols.nq import errors, frames
 from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.frames import (
-    MAX_NUMBER,
-    BadElement,
-    Frame,
-    Free,
-    check_packet,
-    checked,
-    error_of,
-    free_of,
-    identifier,
-    ids_of,
-    keys_of,
-    parse_element,
-    parse_frame,
-    place,
-    serialize_frame,
-    split_frame,
-    target_of,
-)
+from fiveways.protocols.nq.frames import BadElement, Frame, Free, identifier, ids_of
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload
@@ -212,19 +194,19 @@ class Bad(Message, frozen=True):
 
 def decode(packet: Packet, limits: Limits) -> list[Message]:
     """Return the messages of a packet; RemoteProtocolError if it is neither an object nor an array."""
-    payload = check_packet(packet, limits)
-    frames = parse_frame(payload, limits)
-    if frames is not None:
+    payload = frames.check_packet(packet, limits)
+    parsed = frames.parse_frame(payload, limits)
+    if parsed is not None:
         try:
-            return [_read(frame, free_of(frame), limits) for frame in frames] or [Idle()]
+            return [_read(frame, frames.free_of(frame), limits) for frame in parsed] or [Idle()]
         except BadElement:
             pass  # the closer look below tells which one
-    return [_read_closely(raw, limits) for raw in split_frame(payload, limits)]
+    return [_read_closely(raw, limits) for raw in frames.split_frame(payload, limits)]
 
 
 def _read_closely(raw: bytes, limits: Limits) -> Message:
     try:
-        frame, free = parse_element(raw)
+        frame, free = frames.parse_element(raw)
         return _read(frame, free, limits)
     except BadElement as bad:
         ids = _readable_ids(raw, limits)
@@ -235,14 +217,14 @@ def _readable_ids(raw: bytes, limits: Limits) -> dict[str, Any]:
     """Return r, a and i as far as they can be read, so that the right one hears of the error."""
     found: dict[str, Any] = {}
     try:
-        keys = keys_of(raw)
+        keys = frames.keys_of(raw)
     except BadElement:
         return found
     for key in ("r", "a", "i"):
         if key not in keys:
             continue
         try:
-            frame, _ = parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])))
+            frame, _ = frames.parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])))
             given = getattr(frame, key)
             found[key] = ids_of(given, limits) if key == "i" else identifier(given, limits, key)
         except BadElement:
@@ -256,7 +238,7 @@ def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
     if frame.p is not UNSET:
         if frame.a is not UNSET or frame.i is not UNSET:
             raise BadElement("a poll that is an answer too", "NQ-a06")
-        return Poll(target_of(frame, limits), identifier(frame.p, limits, "p"), free)
+        return Poll(frames.target_of(frame, limits), identifier(frame.p, limits, "p"), free)
     if frame.a is not UNSET:
         if frame.i is UNSET:
             raise BadElement("an answer without i", "NQ-a01")
@@ -264,7 +246,7 @@ def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
     if frame.i is not UNSET:
         return _read_back(frame, ids_of(frame.i, limits), free, limits)
     if frame.e is not UNSET:
-        error = error_of(frame)
+        error = frames.error_of(frame)
         return (Farewell if error.fatal and error.type == "sys" else SystemNote)(error, free)
     raise BadElement("neither r nor p, a, i or e: no message", "NQ-13")
 
@@ -272,13 +254,13 @@ def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
 def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits) -> Message:
     if not (frame.a is UNSET and frame.i is UNSET and frame.p is UNSET and frame.e is UNSET and frame.o is UNSET):
         raise BadElement("a request that is something else too", "NQ-13")
-    target = target_of(frame, limits)
+    target = frames.target_of(frame, limits)
     verbose = False if frame.v is UNSET else frame.v or False
     source = "" if frame.s is UNSET else frame.s
-    body = None if frame.d is UNSET else Json(checked(frame.d))
+    body = None if frame.d is UNSET else Json(frames.checked(frame.d))
     if frame.n is UNSET and frame.f is UNSET:
         return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
-    n, f = place(frame)
+    n, f = frames.place(frame)
     if n is None:
         return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
     return RequestPart(target, identifier(r, limits, "r"), body, n, f, verbose, source, free)
@@ -287,22 +269,22 @@ def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits)
 def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None) -> Message:
     if frame.o is not UNSET:
         return _read_order(frame.o, a, ids, free)
-    body = None if frame.d is UNSET else Json(checked(frame.d))
+    body = None if frame.d is UNSET else Json(frames.checked(frame.d))
     if frame.e is not UNSET:
-        error = error_of(frame)
+        error = frames.error_of(frame)
         if error.type == "sys":
             return PollReply(a, ids, error, free)
         if not error.fatal:
             return Note(a, ids, body, error, free)
         if frame.n is UNSET:
             return ErrorAnswer(a, ids, body, error, free)
-        n, f = place(frame)
+        n, f = frames.place(frame)
         if f != 0 or not n:
             raise BadElement("a fatal error that is not the end of its stream", "NQ-a04")
         return AnswerPart(a, ids, body, error, n, f, free)
     if frame.n is UNSET and frame.f is UNSET:
         return Acceptance(a, ids, free) if body is None else Answer(a, ids, body, free)
-    n, f = place(frame)
+    n, f = frames.place(frame)
     if n is None and body is not None:
         return Answer(a, ids, body, free)
     return AnswerPart(a, ids, body, None, n or 0, f, free)
@@ -312,18 +294,18 @@ def _read_back(frame: Frame, ids: Ids, free: Free | None, limits: Limits) -> Mes
     if frame.o is not UNSET:
         return _read_order(frame.o, "", ids, free)
     if frame.e is not UNSET:
-        error = error_of(frame)
+        error = frames.error_of(frame)
         if error.fatal:
-            return CancelRequest(target_of(frame, limits), ids, error, free)
-        return BackMessage(ids, None if frame.d is UNSET else Json(checked(frame.d)), error, free)
+            return CancelRequest(frames.target_of(frame, limits), ids, error, free)
+        return BackMessage(ids, None if frame.d is UNSET else Json(frames.checked(frame.d)), error, free)
     if frame.d is not UNSET:
-        return BackMessage(ids, Json(checked(frame.d)), None, free)
+        return BackMessage(ids, Json(frames.checked(frame.d)), None, free)
     return Ack(ids, free)
 
 
 def _read_order(order: int | list[int], a: str, ids: Ids, free: Free | None) -> Message:
     numbers = order if isinstance(order, list) else [order]
-    if not numbers or not all(0 < number <= MAX_NUMBER for number in numbers):
+    if not numbers or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
         raise BadElement("o is neither a positive number nor an array of some", "NQ-a05")
     return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
 
@@ -335,7 +317,7 @@ _json: Final = msgspec.json.Encoder().encode
 
 def encode(message: Message) -> Packet:
     """Return one message as a packet of its own."""
-    return Packet(b"[]") if type(message) is Idle else serialize_frame([write(message)])
+    return Packet(b"[]") if type(message) is Idle else frames.serialize_frame([write(message)])
 
 
 def write(message: Message) -> bytes:

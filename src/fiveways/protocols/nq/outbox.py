@@ -1,383 +1,349 @@
-"""What is on its way to the peer: said once, or said again after growing waits until the peer has reacted (NQ-12).
+"""The asking half of a conversation: requests of ours, and what the peer says to them."""
 
-`Line` keeps the order and the waits and knows nothing of what is said. `Asking` is one request of ours.
-"""
-
-from collections import deque
-from collections.abc import Sequence
-from random import Random
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
-from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, write
-from fiveways.protocols.nq.states import ASKED, Asked, Step
-from fiveways.wire.limits import Limits
+from fiveways.model.failures import Reason
+from fiveways.protocols.nq import bridge
+from fiveways.protocols.nq.dedup import Asking, Following
+from fiveways.protocols.nq.frames import Free
+from fiveways.protocols.nq.messages import (
+    Acceptance,
+    Answer,
+    AnswerPart,
+    Bad,
+    ErrorAnswer,
+    Missing,
+    Next,
+    Note,
+    PollReply,
+    Request,
+    RequestPart,
+    write,
+)
+from fiveways.protocols.nq.states import Asked, Step
+from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
+from fiveways.wire.payload import NULL
 
 if TYPE_CHECKING:
-    from fiveways.protocols.nq.streams import Receiver, Sender
-
-DAY: Final = 24 * 3600.0
-_PREFIX_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PREFIX_LENGTH: Final = 12
+    from fiveways.protocols.nq.conversation import Common
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The protocol's section of the configuration. Times are seconds."""
+class Outgoing:
+    """What we ask of the peer, and what it answers."""
 
-    first_wait: float = 1.0
-    """Before a request, an answer, a part is said again; then twice as long each time."""
-    first_poll: float = 5.0
-    """Before an accepted request is polled; then twice as long each time."""
-    first_ask: float = 0.5
-    """Before a missing part is asked for; then twice as long each time."""
-    longest_wait: float = 60.0
-    request_ttl: float = 7 * DAY
-    answer_ttl: float = DAY
-    duplicate_window: float = 3600.0
-    """How long the key of a finished request is remembered."""
-    window: int = 64
-    """Parts of a stream that are on their way, or held for the sake of their order, at once."""
-    max_kept_bytes: int = 1 << 26
-    """Answers and parts that wait for their acknowledgement; as much again for parts that came out of order."""
-    simplex: bool = False
-    """The peer hears us only in answer to what it says: what is overdue goes with every answer."""
-    announce: bool = False
-    """Tell the peer its id first, on this link and on each that follows."""
-    verbose: bool | str = False
-    """The `v` of our requests."""
-    default_method: str = "hub.echo"
-    """What a request without t calls, folded: the hub itself is asked (NQ-a07)."""
-    id_prefix: str = ""
-    """What our identifiers begin with; random if empty, as it must be wherever chance is real."""
-
-
-class Repeated:
-    """Something that is said again, after a longer wait each time, until it is dropped."""
-
-    __slots__ = ("at", "queued", "step")
-
-    def __init__(self) -> None:
-        self.at: float | None = None
-        self.queued = False
-        self.step = 0
-
-    def write(self) -> Sequence[bytes]:
-        """Return what there is to say now, maybe nothing."""
-        raise NotImplementedError
-
-    def waits(self) -> Sequence[float]:
-        """Return how long to wait before the first repeat, the second, and so on; empty if none is needed."""
-        raise NotImplementedError
-
-    def late(self) -> None:
-        """Take note that the wait is over and the peer has not reacted."""
-
-
-class Line:
-    """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._once = 0
-        self._queue: list[bytes | Repeated] = []
-        # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
-        # What was dropped or restarted is passed over when its turn comes.
-        self._waiting: dict[float, deque[tuple[float, Repeated]]] = {}
-
-    def say(self, raw: bytes) -> None:
-        """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
-        if self._once < self._room:
-            self._once += 1
-            self._queue.append(raw)
-
-    def push(self, item: Repeated) -> None:
-        """Say it as soon as possible, and again until it is dropped."""
-        if not item.queued:
-            item.queued = True
-            self._queue.append(item)
-
-    def rest(self, item: Repeated, now: float) -> None:
-        """Say it again only after its first wait, whatever it was doing."""
-        item.queued = False
-        item.step = 0
-        self._start(item, now)
-
-    def drop(self, item: Repeated) -> None:
-        """Never say it again."""
-        item.queued = False
-        item.at = None
-
-    def renew(self, item: Repeated) -> None:
-        """Say it at once, as if for the first time: the link is a new one."""
-        item.at = None
-        item.step = 0
-        item.late()
-        self.push(item)
-
-    def take(self, now: float) -> list[bytes]:
-        """Hand over what is to be said, in order."""
-        if not self._queue:
-            return []
-        queue, self._queue, self._once = self._queue, [], 0
-        said: list[bytes] = []
-        for item in queue:
-            if isinstance(item, bytes):
-                said.append(item)
-            elif item.queued:
-                item.queued = False
-                said += item.write()
-                if item.at is None:
-                    self._start(item, now)
-        return said
-
-    def wake(self, now: float) -> None:
-        """Say again what has waited long enough."""
-        for waiting in self._waiting.values():
-            while waiting and (waiting[0][0] <= now or waiting[0][1].at != waiting[0][0]):
-                at, item = waiting.popleft()
-                if item.at == at:
-                    item.at = None
-                    item.step += 1
-                    item.late()
-                    self.push(item)
-
-    def deadline(self) -> float | None:
-        """Return when the first wait is over."""
-        first: float | None = None
-        for waiting in self._waiting.values():
-            while waiting and waiting[0][1].at != waiting[0][0]:
-                waiting.popleft()
-            if waiting and (first is None or waiting[0][0] < first):
-                first = waiting[0][0]
-        return first
-
-    def _start(self, item: Repeated, now: float) -> None:
-        waits = item.waits()
-        if not waits:
-            item.at = None
-            return
-        wait = waits[item.step] if item.step < len(waits) else waits[-1]
-        item.at = now + wait
-        waiting = self._waiting.get(wait)
-        if waiting is None:
-            waiting = self._waiting[wait] = deque()
-        waiting.append((item.at, item))
+    def __init__(self, common: "Common") -> None:
+        self._common = common
+        self._line = common.line
+        self._words = common.words
+        self._asking: OrderedDict[str, Asking] = OrderedDict()
+        """By r, in the order in which they expire, but for the cancelled ones."""
+        self._by_id: dict[str, Asking] = {}
+        self._cancelled: deque[Asking] = deque()
+        self._events = 0
 
     def __len__(self) -> int:
-        """Return how much is kept, for tests that want to see nothing."""
-        return len(self._queue) + sum(map(len, self._waiting.values()))
-
-
-def ladder(first: float, longest: float) -> tuple[float, ...]:
-    """Return waits that double up to the longest."""
-    waits = [min(first, longest)]
-    while waits[-1] < longest:
-        waits.append(min(2 * waits[-1], longest))
-    return tuple(waits)
-
-
-class Budget:
-    """Bytes that a peer may make us hold."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    def has(self, size: int) -> bool:
-        """Whether so much more may be held."""
-        return self.used + size <= self.limit
-
-
-class Common:
-    """What both halves of a conversation, the asking and the answering one, have in common."""
-
-    def __init__(self, options: Options, limits: Limits, random: Random) -> None:
-        self.options = options
-        self.limits = limits
-        self.line = Line(limits.max_pending)
-        self.words: list[hub.Word] = []
-        """For the hub to hear."""
-        self.prefix = options.id_prefix or "".join(random.choices(_PREFIX_DIGITS, k=_PREFIX_LENGTH))
-        self.minted = 0
-        self.kept = Budget(options.max_kept_bytes)
-        self.held = Budget(options.max_kept_bytes)
-        self.repeats = ladder(options.first_wait, options.longest_wait)
-        self.polls = ladder(options.first_poll, options.longest_wait)
-        self.asks = ladder(options.first_ask, options.longest_wait)
-        self.heard: dict[Receiver[Any], None] = {}
-        """Streams of which a part has come that is not acknowledged yet."""
-
-    def mint(self) -> str:
-        """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
-        self.minted += 1
-        return f"{self.prefix}-{self.minted:x}"
-
-    def is_ours(self, identifier: str) -> bool:
-        """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""
-        prefix, _, digits = identifier.rpartition("-")
-        try:
-            return prefix == self.prefix and 0 < int(digits, 16) <= self.minted
-        except ValueError:
-            return False
-
-
-class Asking(Repeated):
-    """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
-
-    __slots__ = (
-        *("a", "common", "data", "expires_at", "fresh", "hub_id"),
-        *("r", "receiver", "sender", "state", "t", "topic", "word"),
-    )
-
-    def __init__(self, common: Common, r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
-        super().__init__()
-        self.common = common
-        self.r = r
-        self.t = target
-        self.word = word
-        self.hub_id = hub_id
-        """None if nobody waits for the answer."""
-        self.topic = ""
-        """The subscription of ours that it asks for."""
-        self.state = Asked.SENT
-        self.data = b""
-        self.a = ""
-        """The peer's backchannel, once known."""
-        self.fresh = False
-        """A part has come since the last wait began, so there is no need to poll."""
-        self.expires_at = 0.0
-        self.sender: Sender | None = None
-        self.receiver: Receiver[AnswerPart] | None = None
-
-    def advance(self, step: Step) -> bool:
-        """Go where the step leads; False if it leads nowhere from here."""
-        after = ASKED[self.state].get(step)
-        if after is None:
-            return False
-        self.state = after
-        return True
-
-    def write(self) -> Sequence[bytes]:
-        """Return the request, the poll or the cancellation."""
-        if self.state is Asked.SENT and self.sender is None:
-            return (self.data,)
-        if self.state is Asked.CANCELLED:
-            return (write(self._cancellation()),)
-        # The parts of a streamed request are repeated by their own stream, until none is left but still no word came.
-        if self.fresh or (self.state is Asked.SENT and self.sender is not None and self.sender.parts):
-            self.fresh = False
-            return ()
-        return (write(Poll(self.t, self.r)),)
-
-    def waits(self) -> Sequence[float]:
-        """Return the waits between repeats, or between polls."""
-        return self.common.polls if self.state in _POLLED else self.common.repeats
-
-    def close(self) -> None:
-        """Let go what is kept for it, except what a cancellation needs."""
-        self.common.line.drop(self)
-        self.data = b""
-        if self.sender is not None:
-            self.sender.close()
-        if self.receiver is not None:
-            self.receiver.close()
-
-    def export(self, now: float) -> dict[str, object]:
-        """Return all that is needed to go on elsewhere."""
-        saved = {field: getattr(self, field) for field in ("r", "t", "hub_id", "topic", "a")}
-        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
-        saved |= {"ttl": self.expires_at - now}
-        saved |= {"sender": None if self.sender is None else self.sender.export()}
-        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
-
-    def restore(self, saved: dict[str, Any], now: float) -> None:
-        """Go on where another has stopped."""
-        self.topic, self.a, self.data = saved["topic"], saved["a"], saved["data"].encode()
-        self.state = Asked[saved["state"]]
-        self.expires_at = now + saved["ttl"]
-
-    def _cancellation(self) -> CancelRequest:
-        error = Err("local", True, "cancelled")
-        return CancelRequest("", (self.a,), error) if self.a else CancelRequest(self.t, (self.r,), error)
-
-
-_POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
-
-
-Carrier = hub.Call | hub.Result | hub.Publish | hub.Event | hub.SetVariable
-"""The words that may have attachments."""
-
-
-class Held:
-    """A word that waits for its attachments, since NQ carries them within the message."""
-
-    __slots__ = ("given", "missing", "room", "word")
-
-    def __init__(self, word: Carrier, room: int) -> None:
-        self.word: Carrier | None = word
-        """None if it is not wanted any more; its attachments come nevertheless."""
-        self.missing = set(word.attachments)
-        self.given: dict[str, hub.Attachment] = {}
-        self.room = room
-
-    def attachments(self) -> list[hub.Attachment]:
-        """Return them in the order in which the word names them."""
-        return [] if self.word is None else [self.given[name] for name in self.word.attachments]
-
-
-class Waiting:
-    """All words that wait for their attachments, by the names of these."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._held: dict[str, Held] = {}
-        self._by_id: dict[str, Held] = {}
-
-    def __len__(self) -> int:
-        return len(self._held)
+        return len(self._asking)
 
     def __contains__(self, hub_id: str | None) -> bool:
         return hub_id in self._by_id
 
-    def hold(self, word: Carrier) -> None:
-        """Let a word wait; LocalProtocolError if it cannot."""
-        names = word.attachments
-        if len(set(names)) != len(names) or not self._held.keys().isdisjoint(names):
-            raise LocalProtocolError("an attachment is named twice")
-        if len(self._held) + len(names) > self._limits.max_expected_attachments:
-            raise LocalProtocolError("too many attachments are awaited")
-        held = Held(word, self._limits.max_text)
-        self._held.update(dict.fromkeys(names, held))
-        if not isinstance(word, hub.Event) and word.id is not None:
-            self._by_id[word.id] = held
+    # What the hub says.
 
-    def drop(self, hub_id: str) -> bool:
-        """Forget a word; its attachments will be swallowed. False if no such word waits."""
-        held = self._by_id.pop(hub_id, None)
-        if held is None:
-            return False
-        held.word = None
-        held.given.clear()
-        return True
+    def say_request(self, word: bridge.Said, now: float, extra: Free | None = None, topic: str = "") -> Asking:
+        """`{t, r, d}`, or the first part of it."""
+        hub_id = None if isinstance(word, hub.Event | hub.TopicClosed) else word.id
+        self._check_room(word, hub_id)
+        target, body, free = bridge.from_hub(word, topic)
+        if extra is not None:
+            free = extra if free is None else free | extra
+        given = None if body is NULL else bridge.body_of(body)
+        common = self._common
+        asking = Asking(common, common.mint(), target, type(word), hub_id)
+        asking.expires_at = now + common.options.request_ttl
+        verbose = common.options.verbose
+        if isinstance(word, hub.Call) and word.more:
+            part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, verbose, "", free)
+            raw = common.fitting(write(part))
+            asking.sender = Sender(common)
+            asking.sender.add(raw, end=False)
+            self._line.push(asking.sender)
+            self._line.rest(asking, now)
+        else:
+            asking.data = common.fitting(write(Request(target, asking.r, given, verbose, "", free)))
+            self._line.push(asking)
+        self._open(asking)
+        return asking
 
-    def give(self, attachment: hub.Attachment) -> Held | None:
-        """Take an attachment; return what is complete now, or (`room` below 0) too large for one packet."""
-        held = self._held.pop(attachment.name, None)
-        if held is None:
-            raise LocalProtocolError(f"no attachment {attachment.name} is awaited")
-        held.missing.remove(attachment.name)
-        held.room -= len(attachment.data)
-        if held.word is None:
-            return None
-        held.given[attachment.name] = attachment
-        if held.missing and held.room >= 0:
-            return None
-        if not isinstance(held.word, hub.Event) and held.word.id is not None:
-            del self._by_id[held.word.id]
-        return held
+    def say_part(self, word: hub.Part, now: float) -> None:
+        """`{t, r, d, n, f}`."""
+        asking = self._by_id.get(word.id)
+        if asking is None or asking.sender is None or asking.sender.ended:
+            raise LocalProtocolError(f"no streamed request {word.id} is open")
+        if word.body is None and not word.last:
+            raise LocalProtocolError("only the end of a stream may carry nothing")
+        sender, common = asking.sender, self._common
+        body = None if word.body is None else bridge.body_of(word.body)
+        number, follow = sender.last + 1, 0 if word.last else None
+        raw = common.fitting(write(RequestPart(asking.t, asking.r, body, number, follow, common.options.verbose)))
+        if number > common.limits.max_stream or sender.is_full(len(raw)):
+            raise LocalProtocolError(f"the peer does not take request {word.id}: {number - 1} parts are enough")
+        sender.add(raw, end=word.last)
+        if sender.has_more():
+            self._line.push(sender)
+
+    def say_cancel(self, word: hub.Cancel, now: float) -> None:
+        """`{i, e}`, fatal; a request that the hub does not wait for is left alone."""
+        asking = self._by_id.get(word.id)
+        if asking is not None:
+            self._cancel(asking, now)
+
+    def say_subscribe(self, word: hub.Subscribe, now: float) -> None:
+        """Ask for events; they will come as requests to the target that the subscription is given here."""
+        following = self._common.following
+        if self._followed(word.subscription) is not None:
+            raise LocalProtocolError(f"subscription {word.subscription} is open already")
+        if len(following) >= self._common.limits.max_subscriptions:
+            raise LocalProtocolError("too many subscriptions are open")
+        target = word.subscription
+        if target in following or not bridge.is_free_name(target):
+            target = self._common.mint()
+        self.say_request(word, now, None, target).topic = target
+        following[target] = Following(word.subscription, word.envelope)
+
+    def say_unsubscribe(self, word: hub.Unsubscribe, now: float) -> None:
+        """Ask for no more events."""
+        target = self._followed(word.subscription)
+        if target is None:
+            raise LocalProtocolError(f"no subscription {word.subscription} is open")
+        self.say_request(word, now, None, target)
+        del self._common.following[target]
+
+    def say_event(self, word: hub.Event | hub.TopicClosed, now: float, extra: Free | None = None) -> None:
+        """Send a request to a subscription of the peer's; nobody waits for its answer."""
+        if word.subscription not in self._common.published:
+            raise LocalProtocolError(f"the peer has no subscription {word.subscription}")
+        self.say_request(word, now, extra)
+        if isinstance(word, hub.TopicClosed):
+            self._common.published.remove(word.subscription)
+
+    def _check_room(self, word: bridge.Said, hub_id: str | None) -> None:
+        if hub_id in self._by_id:
+            raise LocalProtocolError(f"request {hub_id} is open already")
+        room = self._common.limits.max_pending
+        # A subscriber that does not answer may not keep the calls out.
+        if len(self._asking) >= room or (isinstance(word, hub.Event) and self._events >= (room + 1) // 2):
+            raise LocalProtocolError("too many requests to this peer are open")
+
+    def _followed(self, subscription: str) -> str | None:
+        following = self._common.following
+        return next((target for target, each in following.items() if each.subscription == subscription), None)
+
+    # What the peer says.
+
+    def on_acceptance(self, message: Acceptance, now: float) -> None:
+        """`{a, i}`: no need to say it again; poll now and then."""
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is None:
+                continue
+            known, asking.a = asking.a, asking.a or message.a
+            if asking.state is Asked.CANCELLED and not known:
+                self._line.push(asking)
+            elif asking.advance(Step.ACCEPT):
+                self._line.rest(asking, now)
+                if asking.hub_id is not None and asking.word is hub.Call:
+                    self._words.append(hub.Accepted(asking.hub_id))
+
+    def on_answer(self, message: Answer, now: float) -> None:
+        """`{a, i, d}`: the first one is given on, each is acknowledged (NQ-12)."""
+        self._common.thanks.append(message.a)
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is None:
+                self._nobody(r)
+                continue
+            hub_id, word = asking.hub_id, asking.word
+            self._finish(asking, Step.END)
+            if hub_id is not None:
+                self._words += bridge.result_of(hub_id, word, message, self._common.limits)
+
+    def on_part(self, message: AnswerPart, now: float) -> None:
+        """`{a, i, d, n, f}`: given on in order."""
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is not None and asking.state is not Asked.CANCELLED:
+                if asking.receiver is None:
+                    asking.a = message.a
+                    asking.receiver = Receiver(self._common, "", message.a)
+                if asking.receiver.i == message.a:
+                    self._hear_part(asking, asking.receiver, message, now)
+                    continue
+            # Nobody wants it, or no longer: what is acknowledged is not said again.
+            self._line.say(write(Next("", (message.a,), message.n + 1)))
+            if asking is None:
+                self._nobody(r)
+            elif message.f == 0:
+                self._finish(asking, Step.END)
+
+    def _hear_part(self, asking: Asking, receiver: Receiver[AnswerPart], message: AnswerPart, now: float) -> None:
+        limits, hub_id = self._common.limits, asking.hub_id
+        if message.n + (message.f or 0) > limits.max_stream:
+            self._fail(asking, Reason.TOO_LARGE, "the stream is too long", now)
+            return
+        asking.fresh = True
+        asking.advance(Step.PART)
+        for part in receiver.take(message):
+            receiver.ended = part.n == receiver.total
+            if hub_id is not None:
+                self._words += bridge.element_of(hub_id, part, limits, last=receiver.ended)
+        receiver.acknowledge(now)
+        if receiver.is_done:
+            self._finish(asking, Step.END)
+            if hub_id is not None and not receiver.ended:
+                self._words.append(hub.Result(hub_id, None, (), True, True))
+
+    def on_error(self, message: ErrorAnswer, now: float) -> None:
+        """`{a, i, e}`, fatal."""
+        self._common.thanks.append(message.a)
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is None:
+                self._nobody(r)
+                continue
+            hub_id = asking.hub_id
+            self._finish(asking, Step.END)
+            self._common.following.pop(asking.topic, None)
+            if hub_id is not None:
+                self._words.append(bridge.failure_of(hub_id, message.e, message.d))
+            elif asking.word is hub.Event and message.e.err == bridge.CODES[Reason.NO_METHOD]:
+                # The subscriber has forgotten its subscription.
+                self._common.published.discard(asking.t)
+                self._words.append(hub.Unsubscribe(None, asking.t))
+
+    def on_note(self, message: Note, now: float) -> None:
+        """`{a, i, e}`, not fatal."""
+        if message.e.type in bridge.VERBOSE_KINDS and not self._common.options.verbose:
+            return
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is not None and asking.hub_id is not None and asking.word is hub.Call:
+                self._words.append(bridge.progress_of(asking.hub_id, message.e, message.d))
+
+    def on_poll_reply(self, message: PollReply, now: float) -> None:
+        """Send a request again that the peer does not know; all else is patience (NQ-a06)."""
+        if message.e.note != "unknown":
+            return
+        for r in message.i:
+            asking = self._asking.get(r)
+            if asking is None or asking.state is Asked.CANCELLED:
+                continue
+            if asking.sender is None and asking.advance(Step.UNKNOWN):
+                asking.a = ""
+                self._line.renew(asking)
+            else:
+                self._fail(asking, Reason.LOST, "the peer has forgotten half of a stream", now)
+
+    def on_next(self, message: Next, now: float) -> None:
+        """`{a, i, o}`: parts of our request have come."""
+        for r in message.i:
+            if (asking := self._asking.get(r)) is not None:
+                acknowledge(asking.sender, message.o, now)
+
+    def on_missing(self, message: Missing, now: float) -> None:
+        """`{a, i, o: [...]}`: parts of our request have not come."""
+        for r in message.i:
+            if (asking := self._asking.get(r)) is not None:
+                resend(asking.sender, message.o)
+
+    def on_bad_answer(self, bad: Bad, now: float) -> None:
+        """Give up requests whose answer nobody can read: it would only come again."""
+        self._common.thanks.append(bad.a)
+        for r in bad.i:
+            asking = self._asking.get(r)
+            if asking is not None and asking.state is not Asked.CANCELLED:
+                asking.a = bad.a
+                self._fail(asking, Reason.RAISED, f"the answer cannot be read: {bad.text} [{bad.rule}]", now)
+
+    # The table of requests.
+
+    def _open(self, asking: Asking) -> None:
+        self._asking[asking.r] = asking
+        if asking.hub_id is not None:
+            self._by_id[asking.hub_id] = asking
+        self._events += asking.word is hub.Event
+
+    def _finish(self, asking: Asking, step: Step) -> None:
+        asking.advance(step)
+        asking.close()
+        del self._asking[asking.r]
+        self._events -= asking.word is hub.Event
+        if asking.hub_id is not None:
+            del self._by_id[asking.hub_id]
+
+    def _cancel(self, asking: Asking, now: float) -> None:
+        """Tell the peer so again and again, for a while."""
+        asking.advance(Step.CANCEL)
+        asking.close()
+        if asking.hub_id is not None:
+            del self._by_id[asking.hub_id]
+            asking.hub_id = None
+        asking.expires_at = now + self._common.options.longest_wait
+        self._cancelled.append(asking)
+        self._line.renew(asking)
+
+    def _fail(self, asking: Asking, reason: Reason, text: str, now: float) -> None:
+        """Tell the hub that no answer will come, and the peer that none is wanted."""
+        hub_id = asking.hub_id
+        self._common.following.pop(asking.topic, None)
+        self._cancel(asking, now)
+        if hub_id is not None:
+            self._words.append(hub.Failure(hub_id, reason, text))
+
+    def _nobody(self, r: str) -> None:
+        """Take note of an answer that nobody waits for: to a request that is answered already, or to none of ours."""
+        if not self._common.is_ours(r):
+            self._words.append(hub.Stray(r, "an answer to a request that was never made here"))
+
+    def expire(self, now: float) -> None:
+        """Give up what is too old."""
+        while self._cancelled and (self._cancelled[0].expires_at <= now or self._cancelled[0].state is Asked.DONE):
+            asking = self._cancelled.popleft()
+            if asking.state is not Asked.DONE:
+                self._finish(asking, Step.EXPIRE)
+        while self._asking and (asking := next(iter(self._asking.values()))).expires_at <= now:
+            hub_id = asking.hub_id
+            self._common.following.pop(asking.topic, None)
+            self._finish(asking, Step.EXPIRE)
+            if hub_id is not None:
+                self._words.append(hub.Failure(hub_id, Reason.TIMEOUT, "the peer never answered"))
+
+    def deadline(self) -> float | None:
+        """Return when the oldest request is to be given up."""
+        while self._cancelled and self._cancelled[0].state is Asked.DONE:
+            self._cancelled.popleft()
+        oldest = next(iter(self._asking.values())).expires_at if self._asking else None
+        if not self._cancelled:
+            return oldest
+        return min(self._cancelled[0].expires_at, oldest or self._cancelled[0].expires_at)
+
+    def renew(self) -> None:
+        """Say all of it again, over another link."""
+        for asking in self._asking.values():
+            self._line.renew(asking)
+            if asking.sender is not None and asking.sender.parts:
+                self._line.renew(asking.sender)
+
+    def export(self, now: float) -> list[dict[str, object]]:
+        """Return all that is needed to go on elsewhere."""
+        return [asking.export(now) for asking in self._asking.values()]
+
+    def restore(self, saved: list[dict[str, Any]], now: float) -> None:
+        """Go on where another has stopped."""
+        for each in saved:
+            asking = Asking.restore(self._common, each, now)
+            self._open(asking)
+            if asking.state is Asked.CANCELLED:
+                self._cancelled.append(asking)

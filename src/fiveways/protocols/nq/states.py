@@ -6,6 +6,8 @@ A conversation belongs to its peer, not to its link: `CLOSED` only lasts until t
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.nq.messages import MESSAGES, Farewell, Message
 
@@ -29,6 +31,39 @@ def advance(state: Enum, message: Message) -> Enum:
     if after is None:
         raise RemoteProtocolError(Fault.UNEXPECTED, f"{type(message).__name__} in state '{state.value}'", "NQ-01")
     return after
+
+
+DAY: Final = 24 * 3600.0
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The protocol's section of the configuration: how long the states below last. Times are seconds."""
+
+    first_wait: float = 1.0
+    """Before a request, an answer, a part is said again; then twice as long each time."""
+    first_poll: float = 5.0
+    """Before an accepted request is polled; then twice as long each time."""
+    first_ask: float = 0.5
+    """Before a missing part is asked for; then twice as long each time."""
+    longest_wait: float = 60.0
+    request_ttl: float = 7 * DAY
+    answer_ttl: float = DAY
+    duplicate_window: float = 3600.0
+    """How long the key of a finished request is remembered."""
+    window: int = 64
+    """Parts of a stream that are on their way, or held for the sake of their order, at once."""
+    max_kept_bytes: int = 1 << 26
+    """Answers and parts that wait for their acknowledgement; as much again for parts that came out of order."""
+    simplex: bool = False
+    """The peer hears us only in answer to what it says: what is overdue goes with every answer."""
+    announce: bool = False
+    """Tell the peer its id first, on this link and on each that follows."""
+    verbose: bool | str = False
+    """The `v` of our requests."""
+    default_method: str = "hub.echo"
+    """What a request without t calls, folded: the hub itself is asked (NQ-a07)."""
+    id_prefix: str = ""
+    """What our identifiers begin with; random if empty, as it must be wherever chance is real."""
 
 
 class Step(Enum):
@@ -99,7 +134,6 @@ ASKED: Final[dict[Asked, dict[Step, Asked]]] = {
     Asked.STREAMING: {
         Step.PART: Asked.STREAMING,
         Step.END: Asked.DONE,
-        Step.UNKNOWN: Asked.DONE,
         Step.CANCEL: Asked.CANCELLED,
         Step.EXPIRE: Asked.DONE,
     },

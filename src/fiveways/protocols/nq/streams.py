@@ -1,8 +1,8 @@
 """What is said again until the peer has reacted (NQ-12), whole or in parts (NQ-a04, NQ-a05).
 
 `Line` keeps the order and the waits of all that is said to one peer, and knows nothing of what it is. `Sender` and
-`Receiver` are the two ends of one stream. Its parts are counted from 1; the end is a part like the others, with `f` 0, and
-may carry an element, nothing, or an error. So the total is n + f, and what acknowledges the last part acknowledges the end.
+`Receiver` are the two ends of one stream. Its parts are counted from 1. The end is a part like the others, with `f` 0,
+and may carry an element, nothing, or an error: so the total is n + f, and who has the last part has the end.
 """
 
 from collections import deque
@@ -137,6 +137,28 @@ class Line:
         return len(self._queue) + sum(map(len, self._waiting.values()))
 
 
+def ladder(first: float, longest: float) -> tuple[float, ...]:
+    """Return waits that double up to the longest."""
+    waits = [min(first, longest)]
+    while waits[-1] < longest:
+        waits.append(min(2 * waits[-1], longest))
+    return tuple(waits)
+
+
+class Budget:
+    """Bytes that a peer may make us hold."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def has(self, size: int) -> bool:
+        """Whether so much more may be held."""
+        return self.used + size <= self.limit
+
+
 class Sender(Repeated):
     """The parts of a stream on their way to the peer; no more than a window of them at once."""
 
@@ -229,6 +251,8 @@ class Sender(Repeated):
         """Forget what is left."""
         self.common.line.drop(self)
         self.common.kept.used -= sum(map(len, self.parts))
+        self.base += len(self.parts)
+        self.sent = self.base - 1
         self.parts.clear()
 
 

@@ -1,0 +1,314 @@
+"""Two NQ conversations over a link that drops, repeats, delays and reorders: each request ends once, and rightly.
+
+Time is virtual and chance is seeded, so a run is fast and can be repeated. Both ends ask and answer; now and then one of
+them is restarted from what it exported, or comes back on another link.
+"""
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json, Value
+
+CALLS = 150
+END_OF_TIME = 6 * 3600.0
+
+
+class World:
+    """The clock, and all that will happen."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._coming: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def later(self, wait: float, happen: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._coming, (self.now + wait, self._count, happen))
+
+    def next_at(self) -> float:
+        return self._coming[0][0] if self._coming else END_OF_TIME
+
+    def happen(self) -> None:
+        self.now, _, happen = heapq.heappop(self._coming)
+        happen()
+
+
+class Link:
+    """One direction. `loss` is the chance of each misfortune."""
+
+    def __init__(self, world: World, random: Random, loss: float) -> None:
+        self._world = world
+        self._random = random
+        self._loss = loss
+        self._epoch = 0
+        self.elements: Counter[str] = Counter()
+
+    def carry(self, packet: Packet, deliver: Callable[[Packet], None]) -> None:
+        parsed = json.loads(packet.payload)
+        self.elements.update(json.dumps(each) for each in (parsed if isinstance(parsed, list) else [parsed]))
+        chance = self._random.random
+        if chance() < self._loss:
+            return
+        for _ in range(2 if chance() < self._loss else 1):
+            delay = 0.05
+            if chance() < self._loss:
+                delay += self._random.uniform(0, 20)
+            epoch = self._epoch
+            self._world.later(delay, lambda: deliver(packet) if epoch == self._epoch else None)
+
+    def cut(self) -> None:
+        """Lose all that is under way."""
+        self._epoch += 1
+
+
+class Asked:
+    """What became of a call."""
+
+    def __init__(self, method: str, given: object) -> None:
+        self.method = method
+        self.given = given
+        self.accepted = 0
+        self.elements: list[object] = []
+        self.ends: list[object] = []
+        self.cancelled = False
+
+
+class End:
+    """One conversation, a hub above it that serves a few methods, and a user who calls those of the other end."""
+
+    def __init__(self, world: World, random: Random, name: str) -> None:
+        self.world = world
+        self.random = random
+        self.setup = Setup(name, Role.SERVER if name == "server" else Role.CLIENT, Random(random.random()))
+        self.talk = NqConversation(self.setup)
+        self.link: Link
+        self.other: End
+        self.asked: dict[str, Asked] = {}
+        self.runs: Counter[str] = Counter()
+        self.open: dict[str, list[object]] = {}
+        self.strays = 0
+
+    # Carrying.
+
+    def flush(self) -> None:
+        for packet in self.talk.outgoing():
+            self.link.carry(packet, self.other.receive)
+
+    def receive(self, packet: Packet) -> None:
+        self.hear(self.talk.receive(packet, self.world.now))
+        self.flush()
+
+    def wake(self) -> None:
+        self.hear(self.talk.wake(self.world.now))
+        self.flush()
+
+    def say(self, word: hub.Word) -> None:
+        self.talk.send(word, self.world.now)
+        self.flush()
+
+    def restart(self) -> None:
+        saved = json.loads(json.dumps(self.talk.export()))
+        self.talk = NqConversation.restore(self.setup, saved, self.world.now)
+        self.flush()
+
+    def relink(self) -> None:
+        self.link.cut()
+        self.other.link.cut()
+        self.talk.relink(self.world.now)
+        self.other.talk.relink(self.world.now)
+        self.flush()
+        self.other.flush()
+
+    # The hub above.
+
+    def hear(self, words: object) -> None:
+        for word in words:  # type: ignore[attr-defined]
+            match word:
+                case hub.Call():
+                    self.runs[word.id] += 1
+                    self.open[word.id] = [word.body.value()]
+                    self.serve(word)
+                case hub.Part():
+                    self.hear_part(word)
+                case hub.Cancel():
+                    self.end(word.id, hub.Failure(word.id, Reason.CANCELLED))
+                case hub.Accepted():
+                    self.asked[word.id].accepted += 1
+                case hub.Result():
+                    asked = self.asked[word.id]
+                    if word.body is not None:
+                        asked.elements.append(word.body.value())
+                    if word.last:
+                        asked.ends.append("result")
+                case hub.Failure():
+                    self.asked[word.id].ends.append(word.reason)
+                case hub.Stray():
+                    self.strays += 1
+                case hub.Progress() | hub.Acknowledged():
+                    pass
+                case _:
+                    raise AssertionError(word)
+
+    def serve(self, call: hub.Call) -> None:
+        later, uniform = self.world.later, self.random.uniform
+        later(uniform(0, 3), lambda: self.say(hub.Accepted(call.id)) if call.id in self.open else None)
+        if call.method == "echo":
+            later(uniform(3, 30), lambda: self.end(call.id, hub.Result(call.id, call.body)))
+        elif call.method == "fail":
+            later(uniform(3, 30), lambda: self.end(call.id, hub.Failure(call.id, Reason.RAISED, "{0} no", name="oops")))
+        elif call.method == "report":
+            for wait in (4, 8, 12):
+                later(wait, lambda: self.say(hub.Progress(call.id, text="so far")) if call.id in self.open else None)
+            later(13, lambda: self.end(call.id, hub.Result(call.id, call.body)))
+        elif call.method == "count":
+            self.count(call.id, 1, call.body.value())
+
+    def count(self, call_id: str, number: int, end: object) -> None:
+        if call_id not in self.open:
+            return
+        if number > end:  # type: ignore[operator]
+            self.end(call_id, hub.Result(call_id, None, stream=True, last=True))
+            return
+        wait = self.random.choice([0.0, 0.0, 0.0, 5.0])
+
+        def go_on() -> None:
+            if call_id not in self.open:
+                return
+            if number == end and number % 2:
+                self.end(call_id, hub.Result(call_id, Value(number), stream=True, last=True))
+            else:
+                self.say(hub.Result(call_id, Value(number), stream=True, last=False))
+                self.count(call_id, number + 1, end)
+
+        self.world.later(3.5 + wait if number == 1 else wait, go_on)
+
+    def hear_part(self, part: hub.Part) -> None:
+        given = self.open[part.id]
+        if part.body is not None:
+            given.append(part.body.value())
+        if part.last:
+            self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(given))))
+
+    def end(self, call_id: str, word: hub.Word) -> None:
+        if self.open.pop(call_id, None) is not None:
+            self.say(word)
+
+    # The user.
+
+    def ask(self, number: int) -> None:
+        call_id = f"{self.setup.peer}-{number}"
+        method = self.random.choice(["echo", "echo", "fail", "report", "count", "sum"])
+        given: object = self.random.randrange(150) if method == "count" else f"{call_id} ďábel"
+        asked = self.asked[call_id] = Asked(method, given)
+        if method == "sum":
+            asked.given = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
+            self.say(hub.Call(call_id, method, Value(asked.given[0]), more=True))
+            for part in asked.given[1:]:
+                self.say(hub.Part(call_id, Value(part)))
+            self.say(hub.Part(call_id, last=True))
+        else:
+            self.say(hub.Call(call_id, method, Json(json.dumps(given).encode())))
+        if self.random.random() < 0.1:
+            self.world.later(self.random.uniform(0, 40), lambda: self.cancel(call_id))
+
+    def cancel(self, call_id: str) -> None:
+        if not self.asked[call_id].ends:
+            self.asked[call_id].cancelled = True
+            self.say(hub.Cancel(call_id))
+
+    def is_done(self) -> bool:
+        return all(asked.ends or asked.cancelled for asked in self.asked.values())
+
+
+def pair(world: World, seed: int, loss: float) -> tuple[End, End]:
+    random = Random(seed)
+    client, server = End(world, random, "client"), End(world, random, "server")
+    client.other, server.other = server, client
+    client.link, server.link = Link(world, random, loss), Link(world, random, loss)
+    return client, server
+
+
+def run(world: World, ends: tuple[End, End]) -> None:
+    """Let things happen until nothing more is due but the forgetting of keys."""
+    while True:
+        due = [(end.talk.deadline(), end) for end in ends]
+        at, end = min(((at, end) for at, end in due if at is not None), default=(END_OF_TIME, None), key=lambda x: x[0])
+        if world.next_at() <= at and world.next_at() < END_OF_TIME:
+            world.happen()
+        elif at < END_OF_TIME and end is not None:
+            world.now = max(world.now, at)
+            end.wake()
+        else:
+            return
+
+
+def check(end: End) -> None:
+    for asked in end.asked.values():
+        if asked.cancelled:
+            assert asked.ends == [], "a cancelled call was answered"
+            continue
+        assert asked.accepted <= 1
+        if asked.method == "fail":
+            assert asked.ends == [Reason.RAISED]
+            continue
+        assert asked.ends == ["result"], f"{asked.method} ended {len(asked.ends)} times"
+        if asked.method == "count":
+            assert asked.elements == list(range(1, int(str(asked.given)) + 1))
+        else:
+            assert asked.elements == [asked.given]
+    assert max(end.runs.values()) == 1, "a request was run twice"
+    assert end.open == {}
+    assert end.strays == 0
+
+
+def check_nothing_is_kept(end: End, now: float) -> None:
+    talk = end.talk
+    talk.wake(now + talk._common.options.duplicate_window + 1)
+    assert talk.deadline() is None
+    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._waiting)] == [0] * 4
+    assert [len(talk._incoming.tombs), len(talk._line), talk._common.kept.used, talk._common.held.used] == [0] * 4
+    assert talk.outgoing() == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_request_ends_once_over_a_bad_link(seed: int) -> None:
+    world = World()
+    ends = pair(world, seed, loss=0.3)
+    random = Random(seed)
+    for end in ends:
+        for number in range(CALLS):
+            world.later(random.uniform(0, 300), lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
+    for _ in range(12):
+        world.later(random.uniform(0, 600), random.choice(ends).restart)
+        world.later(random.uniform(0, 600), random.choice(ends).relink)
+    run(world, ends)
+    assert all(end.is_done() for end in ends)
+    for end in ends:
+        check(end)
+    for end in ends:
+        check_nothing_is_kept(end, world.now)
+
+
+def test_nothing_is_said_twice_over_a_good_link() -> None:
+    world = World()
+    ends = pair(world, 1, loss=0.0)
+    for number in range(CALLS):
+        for end in ends:
+            world.later(number / 10, lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
+    run(world, ends)
+    for end in ends:
+        check(end)
+        check_nothing_is_kept(end, world.now)
+        said = Counter({element: count for element, count in end.link.elements.items() if '"p"' not in element})
+        said = Counter({element: count for element, count in said.items() if "pending" not in element})
+        assert max(said.values()) == 1, said.most_common(3)

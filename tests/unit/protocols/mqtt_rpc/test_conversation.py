@@ -1,0 +1,305 @@
+"""Conversations on a broker that sends everything to everybody, the sender too, and what no vector can say."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, decode, encode
+from fiveways.protocols.mqtt_rpc.states import State, advance
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Binary, Json, Payload
+
+SERVE = {"/math": {"add": "unary", "count": "server", "sum": "client", "talk": "both"}}
+
+
+def make(role: Role = Role.SERVER, seed: int = 1, limits: Limits | None = None, **options: object) -> MqttConversation:
+    return MqttConversation(Setup("broker", role, Random(seed), limits or Limits(), options))
+
+
+def answers(talk: MqttConversation) -> list[object]:
+    return [message for packet in talk.outgoing() for message in decode(packet, Limits())]
+
+
+class Broker:
+    """All ends hear all topics, in one order; with `repeats`, as at least once promises, now and then twice."""
+
+    def __init__(self, clients: int, repeats: Random | None = None) -> None:
+        self.hub = make(Role.SERVER, 0, serve=SERVE)
+        self.clients = [make(Role.CLIENT, seed) for seed in range(1, clients + 1)]
+        self.heard: dict[MqttConversation, list[hub.Word]] = {each: [] for each in (self.hub, *self.clients)}
+        self.repeats = repeats
+
+    def carry(self) -> None:
+        queue = [packet for end in self.heard for packet in end.outgoing()]
+        for packet in queue:
+            for end in self.heard:
+                for _ in range(1 + (self.repeats is not None and self.repeats.random() < 0.3)):
+                    self.heard[end] += end.receive(packet, 0.0)
+        if queue:
+            self.carry()
+
+    def take(self, end: MqttConversation, *kinds: type[hub.Word]) -> list[hub.Word]:
+        heard = [word for word in self.heard[end] if isinstance(word, kinds or hub.Word)]
+        self.heard[end].clear()
+        return heard
+
+
+@pytest.mark.parametrize("repeats", [None, 1, 2, 3])
+def test_every_call_is_run_once_and_answered_once(repeats: int | None) -> None:
+    broker = Broker(3, None if repeats is None else Random(repeats))
+    for number in range(20):
+        for client in broker.clients:
+            client.send(hub.Call(f"h{number}", "math.add", Binary(bytes([number]))), 0.0)
+    broker.carry()
+    calls = broker.take(broker.hub, hub.Call)
+    assert len(calls) == 60
+    for call in calls:
+        assert isinstance(call, hub.Call)
+        broker.hub.send(hub.Result(call.id, call.body), 0.0)
+    broker.carry()
+    for client in broker.clients:
+        results = broker.take(client, hub.Result)
+        assert results == [hub.Result(f"h{number}", Binary(bytes([number]))) for number in range(20)]
+    if repeats is None:
+        assert broker.take(broker.hub) == []
+        assert broker.hub.strays == 0
+
+
+def test_streams_in_both_directions_pass_through_an_echoing_broker() -> None:
+    broker = Broker(2)
+    client = broker.clients[0]
+    client.send(hub.Call("h", "math.talk", Binary(b"0"), more=True, stream=True), 0.0)
+    client.send(hub.Part("h", Binary(b"1")), 0.0)
+    broker.carry()
+    call, part = broker.take(broker.hub)
+    assert isinstance(call, hub.Call)
+    assert (call.more, call.stream) == (True, True)
+    assert part == hub.Part(call.id, Binary(b"1"))
+    broker.hub.send(hub.Result(call.id, Binary(b"a"), stream=True, last=False), 0.0)
+    client.send(hub.Part("h", None, last=True), 0.0)
+    broker.carry()
+    assert broker.take(broker.hub) == [hub.Part(call.id, None, last=True)]
+    broker.hub.send(hub.Result(call.id, None, stream=True), 0.0)
+    broker.carry()
+    assert broker.take(client) == [
+        hub.Result("h", Binary(b"a"), stream=True, last=False),
+        hub.Result("h", None, stream=True),
+    ]
+    assert broker.take(broker.hub) == []
+
+
+def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
+    talk = make(serve=SERVE, limits=Limits(max_pending=8))
+    for number in range(1, 1001):
+        packet = encode(Request("/math", number, "add", b"x", True, 1000, 4))
+        for word in talk.receive(packet, number / 1000):
+            assert isinstance(word, hub.Call)
+            if number % 3:
+                talk.send(hub.Result(word.id), number / 1000)
+        talk.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
+        talk.outgoing()
+    assert len(talk._served) <= 8
+    assert len(talk._answered._younger) + len(talk._answered._elder) <= 32
+    assert talk.strays == 1000
+
+
+def test_the_time_to_wake_up_is_never_too_late() -> None:
+    talk = make(serve=SERVE)
+    assert talk.deadline() is None
+    talk.receive(encode(Request("/math", 1, "add", b"", True, 30, 3)), 100.0)
+    talk.receive(encode(Request("/math", 2, "add", b"", True, 20, 3)), 100.0)
+    talk.send(hub.Call("h", "far.away", timeout=25.0), 100.0)
+    assert talk.deadline() == 120.0
+    talk.send(hub.Result("2@/math"), 101.0)
+    assert list(talk.wake(120.0)) == []
+    assert talk.deadline() == 125.0
+    assert list(talk.wake(140.0)) == [hub.Cancel("1@/math"), hub.Failure("h", Reason.TIMEOUT, "no answer in time")]
+    assert talk.deadline() is None
+    talk.send(hub.Call("h", "far.away", timeout=25.0), 150.0)
+    talk.send(hub.Goodbye(), 150.0)
+    assert talk.deadline() is None
+    assert list(talk.wake(200.0)) == []
+
+
+def test_nothing_may_come_after_the_end() -> None:
+    with pytest.raises(RemoteProtocolError, match=r"Request in state 'closed' \[MQRPC-01\]"):
+        advance(State.CLOSED, Request("/math", 1))
+
+
+def test_what_was_odd_is_counted() -> None:
+    talk = make(serve=SERVE)
+    talk.receive(encode(Request("/math", 1, "add", b"", True, 5, 9)), 0.0)
+    talk.receive(Packet(b"\xff", is_text=False, channel="/math"), 0.0)
+    talk.receive(encode(ErrorResponse("/math", 3)), 0.0)
+    assert (talk.odd_units, talk.refused, talk.strays) == (1, 1, 1)
+    assert talk.error is None
+    assert not talk.closed
+
+
+class Scripted(Random):
+    """Chance with a plan."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__(0)
+        self._numbers = list(numbers)
+
+    def getrandbits(self, _bits: int, /) -> int:
+        return self._numbers.pop(0)
+
+
+def test_an_id_is_never_zero_and_never_one_that_is_open() -> None:
+    talk = MqttConversation(Setup("broker", Role.CLIENT, Scripted(0, 5, 5, 0, 6)))
+    talk.send(hub.Call("h1", "math.add"), 0.0)
+    talk.send(hub.Call("h2", "math.add"), 0.0)
+    assert [message.correlation_id for message in answers(talk) if isinstance(message, Request)] == [5, 6]
+
+
+def test_a_registry_may_be_asked_which_methods_stream() -> None:
+    talk = make(serve=lambda topic, kind: None if topic != "/math" else "both" if kind == "talk" else "unary")
+    assert list(talk.receive(encode(Request("/other", 1, "talk", b"")), 0.0)) == []
+    (call,) = talk.receive(encode(Request("/math", 1, "talk", b"")), 0.0)
+    assert isinstance(call, hub.Call)
+    assert (call.more, call.stream) == (True, True)
+
+
+class Digits:
+    """A codec as a schema would make one: bodies are JSON numbers, written as digits."""
+
+    def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
+        if not isinstance(body.value(), int):
+            raise Unrepresentable("not a number")
+        return f"{topic} {kind} {direction} ".encode() + body.json()
+
+    def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
+        head = f"{topic} {kind} {direction} ".encode()
+        if not data.startswith(head):
+            raise Malformed("no digits")
+        return Json(data.removeprefix(head))
+
+
+def test_a_codec_translates_bodies_in_both_directions() -> None:
+    client, server = make(Role.CLIENT, codec=Digits()), make(serve=SERVE, codec=Digits())
+    client.send(hub.Call("h", "math.talk", Json(b"1"), more=True, stream=True), 0.0)
+    client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
+    heard = [word for packet in client.outgoing() for word in server.receive(packet, 0.0)]
+    assert [word.body for word in heard if isinstance(word, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
+    (call_id,) = server._served
+    with pytest.raises(Unrepresentable):
+        server.send(hub.Result(call_id, Json(b'"x"')), 0.0)
+    server.send(hub.Result(call_id, Json(b"3")), 0.0)
+    (packet,) = server.outgoing()
+    assert list(client.receive(packet, 0.0)) == [hub.Result("h", Json(b"3"), stream=True)]
+
+
+def test_a_body_that_the_codec_refuses_ends_at_its_sender() -> None:
+    server = make(serve=SERVE, codec=Digits())
+    assert list(server.receive(encode(Request("/math", 1, "add", b"?", True)), 0.0)) == []
+    (answer,) = answers(server)
+    assert isinstance(answer, ErrorResponse)
+    assert (answer.code, answer.user_message) == (400, "no digits")
+    assert len(server.receive(encode(Request("/math", 2, "sum", b"/math sum request 1")), 0.0)) == 1
+    assert list(server.receive(encode(Request("/math", 2, "sum", b"?")), 0.0)) == [hub.Cancel("2@/math")]
+    (answer,) = answers(server)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.code == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_result_that_the_codec_refuses_fails_the_call(stream: bool) -> None:
+    client = make(Role.CLIENT, codec=Digits())
+    client.send(hub.Call("h", "math.count", Json(b"1"), stream=stream), 0.0)
+    (asked,) = answers(client)
+    assert isinstance(asked, Request)
+    answer = encode(Response("/math", asked.correlation_id, "", b"?"))
+    (failure,) = client.receive(answer, 0.0)
+    assert isinstance(failure, hub.Failure)
+    assert (failure.id, failure.reason) == ("h", Reason.RAISED)
+    assert list(client.receive(answer, 0.0)) == []
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"\x00", b"", b'{"$base64":"?"}', b'{"doc":5}'])
+def test_a_description_that_describes_nothing_fails_the_question(answer: bytes) -> None:
+    client = make(Role.CLIENT)
+    client.send(hub.Discover("h"), 0.0)
+    (asked,) = answers(client)
+    assert isinstance(asked, Request)
+    (failure,) = client.receive(encode(Response("/hub", asked.correlation_id, "", answer, True)), 0.0)
+    assert isinstance(failure, hub.Failure)
+    assert (failure.id, failure.reason) == ("h", Reason.RAISED)
+
+
+@pytest.mark.parametrize("arguments", [b"[]", b"\x00", b'{"name":5}', b'{"name":"/hub/x"}', b'{"$base64":"?"}'])
+def test_a_built_in_that_is_called_in_vain_is_answered_at_once(arguments: bytes) -> None:
+    talk = make(serve={"/hub": {}})
+    assert list(talk.receive(encode(Request("/hub", 1, "register", arguments, True)), 0.0)) == []
+    (answer,) = answers(talk)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.tag == "hub.bad_arguments"
+
+
+@pytest.mark.parametrize("name", ["bad*name", "a+b", "x" * 300, "a..b"])
+def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
+    talk = make(serve=SERVE)
+    assert list(talk.receive(encode(Request("/math", 1, name, b"", True)), 0.0)) == []
+    (answer,) = answers(talk)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.tag == "hub.no_such_method"
+
+
+def test_what_cannot_be_said_leaves_no_trace() -> None:
+    talk = make(Role.CLIENT)
+    for word in (
+        hub.Call("h", "math.add", Json(b"1")),
+        hub.Call("h", "math.add", attachments=("a",)),
+        hub.Call("h", "math.add", spelling="/math/\ud800"),
+        hub.Call("h", "math.add", spelling="/add", timeout=1.0),
+    ):
+        with pytest.raises(LocalProtocolError):
+            talk.send(word, 0.0)
+    assert talk.outgoing() == []
+    assert talk.deadline() is None
+    talk.send(hub.Call("h", "math.add"), 0.0)
+    assert len(talk.outgoing()) == 1
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 3), st.sampled_from(["add", "count", "sum", "talk", ""]), st.booleans(), st.booleans()
+        ),
+        max_size=30,
+    )
+)
+@settings(deadline=None)
+def test_parts_belong_to_calls_and_calls_are_open_until_answered(
+    steps: list[tuple[int, str, bool, bool]],
+) -> None:
+    """Whatever requests come in whatever order: the hub hears of parts only for streams that are open and not ended."""
+    talk = make(serve=SERVE, limits=Limits(max_pending=3))
+    streams: dict[str, bool] = {}
+    for number, kind, eos, has_body in steps:
+        value = b"x" if has_body else None
+        for word in talk.receive(encode(Request("/math", number, kind if has_body else "", value, eos)), 0.0):
+            match word:
+                case hub.Call():
+                    assert word.id not in streams
+                    streams[word.id] = word.more
+                case hub.Part():
+                    assert streams[word.id]
+                    streams[word.id] = not word.last
+                case hub.Cancel():
+                    streams[word.id] = False
+                case _:
+                    pytest.fail(f"heard {word}")
+        assert talk.error is None
+    for call_id in list(talk._served):
+        talk.send(hub.Result(call_id), 0.0)
+    assert talk._served == {}
