@@ -95,6 +95,8 @@ def test_a_conversation_of_damaged_frames_ends_well(spec: ProtocolSpec, data: st
     talks.open_up(talk, spec, Role.SERVER)
     good = packets_of_vectors(spec)
     for _ in range(data.draw(st.integers(1, 12))):
+        if talk.closed:
+            break
         packet = data.draw(st.sampled_from(good))
         at = data.draw(st.integers(0, len(packet.payload)))
         patch = data.draw(st.binary(max_size=3))

@@ -2,7 +2,8 @@
 
 Identifiers are texts chosen by whoever sent the request, unique among the open requests of that conversation. Method
 names are folded (`names.fold`); `spelling` is how the sender wrote them, or how the receiver wants them written.
-Attachments are named by their owner and follow their message one by one, in any number of seconds, as `Attachment`.
+Attachments are named by whoever sends the message, and follow it one by one, whenever they are there, as `Attachment`.
+A name means something within one conversation and one direction only: who relays a message renames its attachments.
 """
 
 import msgspec

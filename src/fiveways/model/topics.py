@@ -70,6 +70,11 @@ class Pattern:
         """Whether more than one topic can match."""
         return self.rest or any(len(level) != 1 for level in self.levels)
 
+    @property
+    def literal(self) -> Topic:
+        """The one topic that can match; empty for a wildcard."""
+        return () if self.is_wildcard else tuple(level[0] for level in self.levels)
+
     def matches(self, topic: Topic) -> bool:
         """Say whether the topic is one of those wanted."""
         if len(topic) < len(self.levels) or (len(topic) > len(self.levels) and not self.rest):

@@ -37,6 +37,9 @@ SHARES: Final = ("", "round_robin", "random", "first")
 POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
 
 
+_PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+
+
 class BadArguments(FivewaysError):
     """A built-in was called with arguments it cannot use; the call fails with this sentence."""
 
@@ -51,15 +54,16 @@ class Styles(msgspec.Struct, frozen=True):
 
 
 class Arguments:
-    """The arguments of one built-in: an object, its fields in order, or in UMQ lines of text."""
+    """The arguments of one built-in: an object, its fields in order, one alone, or in UMQ lines of text."""
 
-    def __init__(self, body: Payload, fields: tuple[str, ...]) -> None:
-        self._lines = False
+    def __init__(self, body: Payload, fields: tuple[str, ...], *, lines: bool) -> None:
+        self._body = body
+        self._fields = fields
+        self._lines: list[str] = []
         value = body.value()
-        if isinstance(value, str) and isinstance(body, Text) and fields:
-            # UMQ: `<topic>\n<data>`; only as many parts as there are fields, so that data may hold line ends.
-            self._lines = True
-            value = value.split("\n", len(fields) - 1)
+        if lines and isinstance(value, str) and isinstance(body, Text):
+            # Only as many parts as there are fields, so that data may hold line ends.
+            value = self._lines = value.split("\n", len(fields) - 1)
         elif isinstance(value, str):
             value = [value]
         if isinstance(value, list):
@@ -69,7 +73,7 @@ class Arguments:
         elif value is None:
             value = {}
         if not isinstance(value, dict):
-            raise BadArguments("takes an object" + (f" with {', '.join(fields)}" if fields else ""))
+            raise BadArguments(f"takes an object with {', '.join(fields)}")
         self._values: Mapping[str, object] = value
 
     def text(self, field: str, default: str | None = None) -> str:
@@ -100,9 +104,20 @@ class Arguments:
     def payload(self, field: str) -> Payload:
         """A field that is passed on as a body."""
         value = self._values.get(field)
-        if self._lines and isinstance(value, str):
-            return Text(value)
-        return NULL if value is None else Value(value)
+        if value is None:
+            return NULL
+        if self._lines:
+            return Text(str(value))
+        raw = self._raw(field)
+        return Value(value) if raw is None else Json(raw)
+
+    def _raw(self, field: str) -> bytes | None:
+        """The field as it was written, where that was JSON."""
+        if not isinstance(self._body, Json | Text):
+            return None
+        given = _PIECES.decode(self._body.json())
+        piece = given.get(field) if isinstance(given, dict) else given[self._fields.index(field)]
+        return None if piece is None else bytes(piece)
 
 
 def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: tuple[str, ...] = ()) -> Word | None:
@@ -116,7 +131,7 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
         return None
     fields, make = reader
     try:
-        return make(call_id, Arguments(body, fields), styles, attachments)
+        return make(call_id, Arguments(body, fields, lines=method in _BY_LINES), styles, attachments)
     except (BadName, BadTopic, Unrepresentable) as exc:
         raise BadArguments(str(exc)) from exc
 
@@ -182,7 +197,8 @@ _READERS: Final[dict[str, tuple[tuple[str, ...], Reader]]] = {
     "hub.unset": (("name",), _unset),
     "hub.discover": (("name",), _discover),
 }
-
+_BY_LINES: Final = frozenset({"hub.publish", "hub.subscribe", "hub.close"})
+"""In UMQ the arguments of these may come as lines."""
 
 Builtin = (
     Publish | Subscribe | Unsubscribe | CloseTopic | Register | Unregister | SetVariable | UnsetVariable | Discover
@@ -281,12 +297,12 @@ def unwrapped(event: Event, styles: Styles) -> Event:
     match _value(event.body):
         case {"topic": str(written), "data": data, **rest}:
             missed = rest.get("missed")
+            if type(missed) is not int or missed < 0:
+                missed = 0
             try:
                 topic = parse(written, styles.topics)
             except BadTopic:
                 return event
-            return msgspec.structs.replace(
-                event, topic=topic, body=Value(data), missed=missed if isinstance(missed, int) else 0
-            )
+            return msgspec.structs.replace(event, topic=topic, body=Value(data), missed=missed)
         case _:
             return event

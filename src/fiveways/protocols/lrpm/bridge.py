@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from fiveways.errors import Fault, FivewaysError, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, FivewaysError, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -299,14 +299,14 @@ def read_error(hub_id: str, message: lrpm.Error, *, from_hub: bool) -> hub.Failu
     text, data = option(message.meta, "text", ""), None
     try:
         value = message.body.value()
-    except Malformed:
-        value = data = message.body
+    except Unrepresentable:
+        value = message.body
     if isinstance(value, str):
         text = value
     elif value is not None:
         data = message.body
-    wait = option(message.meta, "retry_after", 0)
-    retry_after = wait / _MILLI if "retry_after" in message.meta else None
+    wait = option(message.meta, "retry_after", -1)
+    retry_after = wait / _MILLI if wait >= 0 else None
     name = "" if reason is not None or uri == RAISED else uri
     return hub.Failure(hub_id, reason or Reason.RAISED, text, data, retry_after, name)
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.model.failures import Reason
@@ -164,7 +164,7 @@ class LrpmConversation(Incoming):
         if isinstance(word, hub.Result) and word.last:
             self._close(number)
             if asking.word is hub.Discover:
-                word = _description(word)
+                word = builtins.read_description(word.id, word.body or NULL) or word
         return NOTHING if hub_id is None else (word, *attachments)
 
     def _on_error(self, message: lrpm.Error) -> Words:
@@ -230,7 +230,7 @@ class LrpmConversation(Incoming):
             message.publication_id,
             bridge.option(meta, "missed", 0),
         )
-        return (_unwrapped(event, self._styles) if following.envelope else event, *attachments)
+        return (builtins.unwrapped(event, self._styles) if following.envelope else event, *attachments)
 
     def _drop(self, _word: hub.Word) -> None:
         """LRPM has no message for it, and nobody misses it."""
@@ -261,18 +261,3 @@ class LrpmConversation(Incoming):
         hub.Accepted: _drop,
         hub.Acknowledged: _drop,
     }
-
-
-def _description(result: hub.Result) -> hub.Word:
-    """Return the description that an answer to `hub.discover` is, or the answer itself."""
-    try:
-        return builtins.read_description(result.id, result.body or NULL) or result
-    except Malformed:
-        return result
-
-
-def _unwrapped(event: hub.Event, styles: builtins.Styles) -> hub.Event:
-    try:
-        return builtins.unwrapped(event, styles)
-    except Malformed:
-        return event

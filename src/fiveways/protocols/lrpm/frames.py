@@ -88,7 +88,7 @@ class Encoding:
     label: str
     parse_frame: Callable[[Packet, Limits, Names], Frame]
     serialize_frame: Callable[[Frame], Packet]
-    """Unrepresentable, or Malformed for a body that only looked well-formed, if a body cannot go in this encoding."""
+    """Unrepresentable if a body cannot go in this encoding."""
     write_attachment: Callable[[bytes], object]
     """How `meta.attachments` holds one."""
     read_attachment: Callable[[object], bytes]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -108,7 +108,7 @@ class Incoming(LrpmLink):
             raise Refused(Reason.NO_METHOD, str(exc)) from exc
         try:
             word = builtins.read(hub_id, aim.method, message.body, self._styles, attached) if aim.builtin else None
-        except (builtins.BadArguments, Malformed) as exc:
+        except builtins.BadArguments as exc:
             raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is None:
             call = bridge.read_call(hub_id, message, aim, attached)

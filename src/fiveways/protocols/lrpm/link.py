@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
@@ -160,7 +159,7 @@ class LrpmLink(ABC):
             raise LocalProtocolError(f"{type(word).__name__} cannot be said in state {self._state.value}")
         try:
             sender(self, word)
-        except (Malformed, BadName, BadTopic) as exc:
+        except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
 
     def outgoing(self) -> list[Packet]:

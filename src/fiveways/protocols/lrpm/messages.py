@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import LocalProtocolError
 from fiveways.protocols.lrpm.cbor_frames import CBOR
 from fiveways.protocols.lrpm.frames import NO_META, NO_NAMES, Encoding, Kind, Meta, Names
 from fiveways.protocols.lrpm.json_frames import JSON
@@ -189,13 +189,10 @@ class Codec:
     def encode(self, message: object) -> Packet:
         """Write a message; Unrepresentable if its body cannot go in this encoding."""
         number = _NUMBERS.get(type(message))
-        try:
-            if number is not None:
-                return self._serialize((number, _fields(message)))
-            if isinstance(message, Application):
-                return self._serialize((message.kind, message.fields))
-        except Malformed as exc:  # a body whose markers, or keys, mean nothing in another encoding
-            raise Unrepresentable(str(exc)) from exc
+        if number is not None:
+            return self._serialize((number, _fields(message)))
+        if isinstance(message, Application):
+            return self._serialize((message.kind, message.fields))
         raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
 
 

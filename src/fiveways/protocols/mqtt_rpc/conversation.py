@@ -14,7 +14,7 @@ import msgspec
 from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.model.names import MQTT, BadName, fold, spell_mqtt, spell_prefix
+from fiveways.model.names import MQTT, BadName, fold, spell_mqtt
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc import bridge
@@ -271,8 +271,6 @@ class MqttConversation:
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
-        if not isinstance(word, hub.Discover) and word.route and not word.spelling:
-            word = msgspec.structs.replace(word, spelling=spell_prefix(word.method, MQTT))
         method, body = builtins.write(word, bridge.STYLES)
         topic, kind = spell_mqtt(method)
         timeout = self._default_timeout

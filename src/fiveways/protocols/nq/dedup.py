@@ -21,6 +21,7 @@ from fiveways.wire.limits import Limits
 if TYPE_CHECKING:
     from fiveways.protocols.nq.conversation import Common
 
+CANCELLED: Final = Err("local", True, "cancelled")
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
 
 
@@ -105,8 +106,7 @@ class Asking(Repeated):
         return asking
 
     def _cancellation(self) -> CancelRequest:
-        error = Err("local", True, "cancelled")
-        return CancelRequest("", (self.a,), error) if self.a else CancelRequest(self.t, (self.r,), error)
+        return CancelRequest("", (self.a,), CANCELLED) if self.a else CancelRequest(self.t, (self.r,), CANCELLED)
 
 
 class Following(msgspec.Struct, frozen=True, gc=False):

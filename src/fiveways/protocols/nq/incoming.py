@@ -9,7 +9,7 @@ from fiveways.protocols import builtins
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, read_attachments, to_hub
-from fiveways.protocols.nq.dedup import Requests, Serving, Tomb, Tombstones
+from fiveways.protocols.nq.dedup import CANCELLED, Requests, Serving, Tomb, Tombstones
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import Request, RequestPart, write
@@ -78,7 +78,7 @@ class Incoming:
         if message.n + (message.f or 0) > self._common.limits.max_stream:
             self._give_up(serving, Err("local", True, "toolarge", text="the stream is too long"), now)
             return
-        was_first = receiver.next == 1
+        before = receiver.next
         for part in receiver.take(message):
             self._hear_part(serving, part, receiver.total, now)
         if serving.state is Taken.ANSWERED:
@@ -86,9 +86,9 @@ class Incoming:
         if receiver.is_done and not receiver.ended:
             self._words.append(hub.Part(key, None, last=True))
             receiver.ended = True
-        if message.n == 1 and not was_first and serving.accepted:
+        if message.n == 1 and before > 1 and serving.accepted:
             self._say_acceptance(serving)
-        receiver.acknowledge(now)
+        receiver.acknowledge(now, progress=receiver.next > before)
 
     def _open_stream(self, key: str, message: RequestPart) -> Serving:
         self._check_room()
@@ -130,7 +130,7 @@ class Incoming:
             self._end(serving, None, bridge.error_of(hub.Failure("", refused.reason, refused.text)), now)
 
     def _give_up(self, serving: Serving, error: Err, now: float) -> None:
-        """End a request that the hub may have begun to serve; if so, the hub has to say that it has stopped."""
+        """End a request. If the hub has heard of it, it is the hub that has to say so."""
         if serving.receiver is not None and serving.receiver.next == 1:
             self._end(serving, None, error, now)
         elif not serving.cancelled:
@@ -264,9 +264,8 @@ class Incoming:
                 continue
             if serving.state is Taken.ANSWERED:
                 self._say_again(serving)
-            elif not serving.cancelled:
-                serving.cancelled = True
-                self._words.append(hub.Cancel(serving.key))
+            else:
+                self._give_up(serving, CANCELLED, now)
 
     def on_back_message(self, message: nq.BackMessage, now: float) -> None:
         """Say that nobody reads the backchannel: the hub has no word for it."""
@@ -386,6 +385,8 @@ class Incoming:
                 self._line.renew(serving)
             if serving.sender is not None:
                 self._line.renew(serving.sender)
+            if serving.receiver is not None:
+                self._line.renew(serving.receiver)
 
     def export(self, now: float) -> list[dict[str, object]]:
         """Return all that is needed to go on elsewhere."""

@@ -7,13 +7,14 @@ from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
-from fiveways.protocols.nq.dedup import Asking, Following
+from fiveways.protocols.nq.dedup import CANCELLED, Asking, Following
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import (
     Acceptance,
     Answer,
     AnswerPart,
     Bad,
+    CancelRequest,
     ErrorAnswer,
     Missing,
     Next,
@@ -195,11 +196,12 @@ class Outgoing:
             return
         asking.fresh = True
         asking.advance(Step.PART)
-        for part in receiver.take(message):
+        turn = receiver.take(message)
+        for part in turn:
             receiver.ended = part.n == receiver.total
             if hub_id is not None:
                 self._words += bridge.element_of(hub_id, part, limits, last=receiver.ended)
-        receiver.acknowledge(now)
+        receiver.acknowledge(now, progress=bool(turn))
         if receiver.is_done:
             self._finish(asking, Step.END)
             if hub_id is not None and not receiver.ended:
@@ -249,14 +251,28 @@ class Outgoing:
     def on_next(self, message: Next, now: float) -> None:
         """`{a, i, o}`: parts of our request have come."""
         for r in message.i:
-            if (asking := self._asking.get(r)) is not None:
+            asking = self._asking.get(r)
+            if asking is not None and asking.state is not Asked.CANCELLED:
                 acknowledge(asking.sender, message.o, now)
+            else:
+                self._give_up(message.a, asking)
 
     def on_missing(self, message: Missing, now: float) -> None:
         """`{a, i, o: [...]}`: parts of our request have not come."""
         for r in message.i:
-            if (asking := self._asking.get(r)) is not None:
+            asking = self._asking.get(r)
+            if asking is not None and asking.state is not Asked.CANCELLED:
                 resend(asking.sender, message.o)
+            else:
+                self._give_up(message.a, asking)
+
+    def _give_up(self, a: str, asking: Asking | None) -> None:
+        """Tell the peer, who waits for more of a request, that no more will come."""
+        if asking is not None:
+            asking.a = a
+            self._line.push(asking)
+        else:
+            self._line.say(write(CancelRequest("", (a,), CANCELLED)))
 
     def on_bad_answer(self, bad: Bad, now: float) -> None:
         """Give up requests whose answer nobody can read: it would only come again."""

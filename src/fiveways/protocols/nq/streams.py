@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from fiveways.protocols.nq.messages import AnswerPart, Missing, RequestPart, write
+from fiveways.protocols.nq.messages import AnswerPart, Missing, Next, RequestPart, write
 
 if TYPE_CHECKING:
     from fiveways.protocols.nq.conversation import Common
@@ -259,7 +259,7 @@ class Sender(Repeated):
 class Receiver(Repeated, Generic[PartT]):
     """The parts of a stream from the peer: given on in order, once each, the missing ones asked for."""
 
-    __slots__ = ("a", "common", "ended", "held", "i", "next", "total")
+    __slots__ = ("a", "common", "ended", "held", "i", "next", "total", "waited")
 
     def __init__(self, common: "Common", a: str, i: str) -> None:
         super().__init__()
@@ -272,6 +272,8 @@ class Receiver(Repeated, Generic[PartT]):
         self.ended = False
         """The hub has heard the end."""
         self.held: dict[int, PartT] = {}
+        self.waited: Sequence[float] = ()
+        """The waits that were last begun."""
 
     def take(self, part: PartT) -> list[PartT]:
         """Return the parts whose turn it is. A part that contradicts what is known of the stream is passed over."""
@@ -302,25 +304,33 @@ class Receiver(Repeated, Generic[PartT]):
         """Whether all parts have come."""
         return self.total is not None and self.next > self.total
 
-    def acknowledge(self, now: float) -> None:
+    def acknowledge(self, now: float, *, progress: bool) -> None:
         """Say how far we are as soon as the packet has been read, and watch over what is missing."""
         self.common.heard[self] = None
-        if not self.held:
+        waits = self.waits()
+        if not waits:
             self.common.line.drop(self)
-        elif self.at is None and not self.queued:
+        elif progress or waits is not self.waited or (self.at is None and not self.queued):
             self.common.line.rest(self, now)
+        self.waited = waits
 
     def write(self) -> Sequence[bytes]:
-        """Return the request for what is missing."""
-        if not self.held:
+        """Return the request for what is missing; where nothing is, say once more how far we are.
+
+        A peer that has given its request up answers that with a cancellation, or we would wait for the rest for ever.
+        """
+        if not self.waits():
             return ()
-        highest = max(self.held)
-        missing = [number for number in range(self.next, highest) if number not in self.held]
+        if not self.held:
+            return (write(Next(self.a, (self.i,), self.next)),)
+        missing = [number for number in range(self.next, max(self.held)) if number not in self.held]
         return (write(Missing(self.a, (self.i,), tuple(missing[:LONGEST_LIST]))),)
 
     def waits(self) -> Sequence[float]:
-        """Return the waits while there is a gap; the end of a stream is the sender's care."""
-        return self.common.asks if self.held else ()
+        """Return the waits while there is a gap, or a request that is not whole. Answers are polled for elsewhere."""
+        if self.held:
+            return self.common.asks
+        return self.common.polls if self.a and not self.is_done else ()
 
     def close(self) -> None:
         """Forget what is left."""

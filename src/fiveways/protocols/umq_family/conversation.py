@@ -19,7 +19,7 @@ from fiveways.protocols.base import Setup
 from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.link import NOTHING, Names, Receiver, Sender, UmqLink, Words
 from fiveways.protocols.umq_family.messages import UmqMessage
-from fiveways.protocols.umq_family.topics import Followed, Published
+from fiveways.protocols.umq_family.topics import Followed, Following, Published
 from fiveways.wire.payload import Payload, Text
 
 
@@ -27,21 +27,19 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """A request of the peer that is more than a plain call: what must be known when its answer comes."""
 
     wire_id: str
-    topic: str | None = None
-    """The topic that lives once the request is granted."""
+    word: hub.Word | None = None
+    """What it asks for, where its being granted changes something here."""
     listing: bool = False
     """It was asked by the dialect's own discover message, so the answer has that message's form."""
 
 
 class Asking(msgspec.Struct, frozen=True, gc=False):
-    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says.
+    """A request of ours that is more than a plain call, which is kept as its `hub_id` alone."""
 
-    A plain call is kept as its `hub_id` alone.
-    """
-
-    hub_id: str | None
+    hub_id: str
     word: type[hub.Word]
     topic: str | None = None
+    """The topic that we follow unless it is refused."""
 
 
 class UmqConversation(UmqLink):
@@ -55,6 +53,8 @@ class UmqConversation(UmqLink):
         """The peer's variables, for us to read."""
         self.local: dict[str, str] = {}
         """Our variables, as the peer knows them."""
+        self._settings = 0
+        """Calls of the peer that would set a variable and are not answered yet."""
         self._last_id = 0
         self._last_topic = 0
         self._repeats = count(2)
@@ -117,24 +117,36 @@ class UmqConversation(UmqLink):
         return (hub.Call(hub_id, method, body, name, names),)
 
     def _requested_word(self, wire_id: str, hub_id: str, word: hub.Word) -> Words:
-        topic = None
+        refused = None
         if isinstance(word, hub.Subscribe):
-            topic = word.subscription
-            refused = self._published.claim(topic)
-            if refused is not None:
-                return self._refuse(wire_id, *refused)
-        elif isinstance(word, hub.Unsubscribe):
-            if not self._published.end(word.subscription):
-                return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}")
-            self._topic_ended(word.subscription)
+            refused = self._published.claim(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            if not self._has_room_for(word.name):
-                return self._refuse(wire_id, Reason.BUSY, "too many variables")
+            refused = self._refusal_of(word.name)
+        elif isinstance(word, hub.Unsubscribe):
+            if self._published.end(word.subscription):
+                self._topic_ended(word.subscription)
+            else:
+                refused = Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}"
+        if refused is not None:
+            return self._refuse(wire_id, *refused)
+        self._settings += isinstance(word, hub.SetVariable)
+        self._asked[hub_id] = Asked(wire_id, word)
+        return (word,)
+
+    def _granted(self, word: hub.Word | None) -> None:
+        if isinstance(word, hub.Subscribe):
+            self._published.grant(word.subscription)
+        elif isinstance(word, hub.SetVariable):
+            self._settings -= 1
             self.remote[word.name] = word.body.text()
         elif isinstance(word, hub.UnsetVariable):
             self.remote.pop(word.name, None)
-        self._asked[hub_id] = Asked(wire_id, topic)
-        return (word,)
+
+    def _denied(self, word: hub.Word | None) -> None:
+        if isinstance(word, hub.Subscribe):
+            self._published.release(word.subscription)
+        elif isinstance(word, hub.SetVariable):
+            self._settings -= 1
 
     def _on_callback(self, message: umq.Callback, names: Names, _now: float) -> Words:
         if len(self._asked) >= self._limits.max_pending:
@@ -168,15 +180,15 @@ class UmqConversation(UmqLink):
         wire_id = asked if isinstance(asked, str) else asked.wire_id
         self._say(umq.Result(wire_id, word.body.text(), len(word.attachments)), word.attachments)
         del self._asked[word.id]
-        if isinstance(asked, Asked) and asked.topic is not None:
-            self._published.grant(asked.topic)
+        if isinstance(asked, Asked):
+            self._granted(asked.word)
 
     def _send_failure(self, word: hub.Failure) -> None:
         asked = self._open_request(word.id)
         self._say(self._failure(asked if isinstance(asked, str) else asked.wire_id, word))
         del self._asked[word.id]
-        if isinstance(asked, Asked) and asked.topic is not None:
-            self._published.end(asked.topic)
+        if isinstance(asked, Asked):
+            self._denied(asked.word)
 
     def _send_description(self, word: hub.Description) -> None:
         asked = self._open_request(word.id)
@@ -213,14 +225,17 @@ class UmqConversation(UmqLink):
         method, body = builtins.write(word, self.STYLES, topic)
         attachments: Names = getattr(word, "attachments", ())
         self._say(self._call(wire_id, spell(method, self.STYLES.names), body, len(attachments)), attachments)
-        self._expect_answer(wire_id, Asking(word.id, type(word), topic))
+        self._last_id += 1
+        if word.id is not None:
+            self._expect_answer(wire_id, Asking(word.id, type(word), topic))
         if topic is not None and isinstance(word, hub.Subscribe):
             self._last_topic += 1
-            self._followed.add(topic, word.subscription, envelope=word.envelope)
+            self._followed.add(topic, Following(word.subscription, word.pattern.literal, word.envelope))
 
     def _send_discover(self, word: hub.Discover) -> None:
         wire_id = self._next_id(word.id)
         self._say(self._discover(wire_id, word))
+        self._last_id += 1
         self._expect_answer(wire_id, Asking(word.id, hub.Discover))
 
     def _next_id(self, hub_id: str | None) -> str:
@@ -231,23 +246,22 @@ class UmqConversation(UmqLink):
         return self._wire_id(self._last_id + 1)
 
     def _expect_answer(self, wire_id: str, asking: Asking) -> None:
-        self._last_id += 1
         self._asking[wire_id] = asking
-        if asking.hub_id is not None:
-            self._asking_by_hub_id[asking.hub_id] = wire_id
+        self._asking_by_hub_id[asking.hub_id] = wire_id
 
     def _send_cancel(self, word: hub.Cancel) -> None:
         """UMQ cannot say it: the late answer will find nobody."""
-        wire_id = self._asking_by_hub_id.pop(word.id, None)
-        if wire_id is not None:
-            del self._asking[wire_id]
+        wire_id = self._asking_by_hub_id.get(word.id)
+        asking = None if wire_id is None else self._answered(wire_id)
+        if asking is not None and asking.topic is not None:
+            self._followed.remove(asking.topic)
 
     def _answered(self, wire_id: str) -> Asking | None:
         """The request of ours that this answers; None if there is none (any more)."""
         asking = self._asking.pop(wire_id, None)
         if isinstance(asking, str):
             asking = Asking(asking, hub.Call)
-        if asking is not None and asking.hub_id is not None:
+        if asking is not None:
             del self._asking_by_hub_id[asking.hub_id]
         return asking
 
@@ -257,7 +271,7 @@ class UmqConversation(UmqLink):
             del self._asking[message.id], self._asking_by_hub_id[asking]
             return (hub.Result(asking, Text(message.payload), names),)
         asking = self._answered(message.id)
-        if asking is None or asking.hub_id is None:
+        if asking is None:
             return NOTHING
         if asking.word is hub.Discover:
             return (self._read_description(asking.hub_id, message.payload),)
@@ -265,7 +279,7 @@ class UmqConversation(UmqLink):
 
     def _on_failure(self, message: umq.Error | umq.NotRun, _names: Names, _now: float) -> Words:
         asking = self._answered(message.id)
-        if asking is None or asking.hub_id is None:
+        if asking is None:
             return NOTHING
         if asking.topic is not None:
             self._followed.remove(asking.topic)
@@ -278,7 +292,7 @@ class UmqConversation(UmqLink):
         if following is None:
             self._say(umq.Unsubscribe(message.id))
             return NOTHING
-        event = hub.Event(following.subscription, (), Text(message.payload), names)
+        event = hub.Event(following.subscription, following.topic, Text(message.payload), names)
         return (builtins.unwrapped(event, self.STYLES) if following.envelope else event,)
 
     def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
@@ -312,15 +326,19 @@ class UmqConversation(UmqLink):
     # Variables: ours are `local`, the peer's are `remote`.
 
     def _on_set(self, message: umq.SetVariable, names: Names, _now: float) -> Words:
-        if len(message.name) > self._limits.max_name:
-            raise RemoteProtocolError(Fault.TOO_LARGE, "a variable's name is too long", self.RULE_VARIABLES)
-        if not self._has_room_for(message.name):
-            raise RemoteProtocolError(Fault.TOO_LARGE, "too many variables", self.RULE_VARIABLES)
+        refused = self._refusal_of(message.name)
+        if refused is not None:
+            raise RemoteProtocolError(Fault.TOO_LARGE, refused[1], self.RULE_VARIABLES)
         self.remote[message.name] = message.payload
         return (hub.SetVariable(None, message.name, Text(message.payload), names),)
 
-    def _has_room_for(self, name: str) -> bool:
-        return name in self.remote or len(self.remote) < self._limits.max_variables
+    def _refusal_of(self, name: str) -> tuple[Reason, str] | None:
+        """Why the peer cannot have a variable of that name."""
+        if len(name.encode(errors="replace")) > self._limits.max_name:
+            return Reason.BAD_ARGUMENTS, "a variable's name is too long"
+        if name not in self.remote and len(self.remote) + self._settings >= self._limits.max_variables:
+            return Reason.BUSY, "too many variables"
+        return None
 
     def _on_unset(self, message: umq.UnsetVariable, _names: Names, _now: float) -> Words:
         known = self.remote.pop(message.name, None) is not None

@@ -58,7 +58,7 @@ class UmqLink(ABC):
         self._enter(State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW)
         self._outgoing: list[Packet] = []
         self._expected = Expected(setup.limits.attachment_timeout)
-        self._owed: Owed[UmqMessage] = Owed()
+        self._owed: Owed[Packet] = Owed()
 
     def _enter(self, state: Enum) -> None:
         # The rows are kept at hand: to look a state up costs as much as to read a frame, since Enum hashes in Python.
@@ -118,6 +118,8 @@ class UmqLink(ABC):
 
     def wake(self, now: float) -> Words:
         """Give up attachments that are overdue; their slots stay, so that the queue never shifts."""
+        if self.closed:
+            return NOTHING
         return [hub.Attachment(name, error="timed out") for name in self._expected.expire(now)]
 
     # Saying.
@@ -191,13 +193,12 @@ class UmqLink(ABC):
         return NOTHING if name is None else (hub.Attachment(name, error=message.text),)
 
     def _send_attachment(self, word: hub.Attachment) -> None:
-        frame = umq.Data(word.data) if word.error is None else umq.AttachmentError(word.error)
+        # Written before its slot is touched: what cannot be written must not shift the queue.
+        packet = self.ENCODE(umq.Data(word.data) if word.error is None else umq.AttachmentError(word.error))
         try:
-            frames = self._owed.offer(word.name, frame)
+            self._outgoing += self._owed.offer(word.name, packet)
         except LookupError:
             raise LocalProtocolError(f"no attachment {word.name} is owed") from None
-        for each in frames:
-            self._say(each)
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         umq.Hello: _on_hello,

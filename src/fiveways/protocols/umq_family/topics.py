@@ -4,6 +4,7 @@ import msgspec
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
+from fiveways.model.topics import Topic
 
 
 class Published:
@@ -27,12 +28,16 @@ class Published:
         """From now on there may be updates."""
         self._live.add(topic)
 
+    def release(self, topic: str) -> None:
+        """It was not granted."""
+        self._claimed.remove(topic)
+
     def end(self, topic: str) -> bool:
-        """The id is free again; whether it was live."""
-        self._claimed.discard(topic)
+        """If the topic is live it ends, and its id is free again; whether it was."""
         if topic not in self._live:
             return False
         self._live.remove(topic)
+        self._claimed.remove(topic)
         return True
 
     def check_live(self, topic: str) -> None:
@@ -45,6 +50,8 @@ class Following(msgspec.Struct, frozen=True, gc=False):
     """A topic that we follow at the peer."""
 
     subscription: str
+    topic: Topic
+    """The topic itself, where it is not a pattern; else nothing."""
     envelope: bool
 
 
@@ -55,10 +62,10 @@ class Followed:
         self._by_topic: dict[str, Following] = {}
         self._by_subscription: dict[str, str] = {}
 
-    def add(self, topic: str, subscription: str, *, envelope: bool) -> None:
-        """Expect updates."""
-        self._by_topic[topic] = Following(subscription, envelope)
-        self._by_subscription[subscription] = topic
+    def add(self, topic: str, following: Following) -> None:
+        """Expect updates under this id."""
+        self._by_topic[topic] = following
+        self._by_subscription[following.subscription] = topic
 
     def get(self, topic: str) -> Following | None:
         """What an update belongs to; None if to nothing."""

@@ -160,7 +160,9 @@ def test_each_side_reads_the_variables_of_the_other() -> None:
     talk = open_talk()
     hear(talk, "Scolour\nred")
     hear(talk, "Sempty")
-    hear(talk, "M1\nhub:set\nsize\n7")
+    hear(talk, 'M1\nhub:set\n["size",7]')
+    assert "size" not in talk.remote
+    talk.send(hub.Result("1"), 0.0)
     talk.send(hub.SetVariable(None, "colour", Value([1])), 0.0)
     assert talk.remote == {"colour": "red", "empty": "", "size": "7"}
     assert talk.local == {"colour": "[1]"}
