@@ -92,6 +92,8 @@ def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
         items = _items(payload)
     except msgspec.ValidationError:
         raise malformed("a frame that is no array", "LRPM-13") from None
+    except (msgspec.DecodeError, RecursionError) as exc:  # the fault that was found first may not be the only one
+        raise malformed(str(exc), "LRPM-13") from None
     if not items:
         raise malformed("an empty array", "LRPM-13")
     kind = kind_number(_scalar(items[0]), names)

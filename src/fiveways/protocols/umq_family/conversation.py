@@ -4,6 +4,7 @@ A dialect subclasses it, says how a call is written and which codes its errors h
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import ClassVar
@@ -53,8 +54,8 @@ class UmqConversation(UmqLink):
         """The peer's variables, for us to read."""
         self.local: dict[str, str] = {}
         """Our variables, as the peer knows them."""
-        self._settings = 0
-        """Calls of the peer that would set a variable and are not answered yet."""
+        self._settings: Counter[str] = Counter()
+        """Names that calls of the peer would set, once they are granted."""
         self._last_id = 0
         self._last_topic = 0
         self._repeats = count(2)
@@ -129,7 +130,8 @@ class UmqConversation(UmqLink):
                 refused = Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}"
         if refused is not None:
             return self._refuse(wire_id, *refused)
-        self._settings += isinstance(word, hub.SetVariable)
+        if isinstance(word, hub.SetVariable):
+            self._settings[word.name] += 1
         self._asked[hub_id] = Asked(wire_id, word)
         return (word,)
 
@@ -137,7 +139,7 @@ class UmqConversation(UmqLink):
         if isinstance(word, hub.Subscribe):
             self._published.grant(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            self._settings -= 1
+            self._settings -= Counter([word.name])
             self.remote[word.name] = word.body.text()
         elif isinstance(word, hub.UnsetVariable):
             self.remote.pop(word.name, None)
@@ -146,7 +148,7 @@ class UmqConversation(UmqLink):
         if isinstance(word, hub.Subscribe):
             self._published.release(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            self._settings -= 1
+            self._settings -= Counter([word.name])
 
     def _on_callback(self, message: umq.Callback, names: Names, _now: float) -> Words:
         if len(self._asked) >= self._limits.max_pending:
@@ -336,7 +338,8 @@ class UmqConversation(UmqLink):
         """Why the peer cannot have a variable of that name."""
         if len(name.encode(errors="replace")) > self._limits.max_name:
             return Reason.BAD_ARGUMENTS, "a variable's name is too long"
-        if name not in self.remote and len(self.remote) + self._settings >= self._limits.max_variables:
+        names = self.remote.keys() | self._settings.keys()
+        if name not in names and len(names) >= self._limits.max_variables:
             return Reason.BUSY, "too many variables"
         return None
 
