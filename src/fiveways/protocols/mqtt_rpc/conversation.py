@@ -199,14 +199,14 @@ class MqttConversation:
         topic = packet.channel
         hub_id = f"@{topic}" if number is None else f"{number}@{topic}"
         words: list[hub.Word] = [hub.Stray(hub_id, str(error))]
-        if number is None or not is_request or number in self._pending or self._serve(topic, "") is None:
+        if number is None or not is_request or number in self._pending:
             return words
         reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
         served = self._served.get(hub_id)
         if served is not None:
             # A stream with a hole in it is none; but a request that is complete is not harmed by what comes after it.
             return [*words, *self._break(served, reason, str(error), now)] if served.more else words
-        if self._answered.get(hub_id, now) is None:
+        if self._serve(topic, "") is not None and self._answered.get(hub_id, now) is None:
             self._decline(Request(topic, number), hub_id, reason, str(error), now)
         return words
 

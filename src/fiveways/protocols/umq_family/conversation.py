@@ -4,7 +4,6 @@ A dialect subclasses it, says how a call is written and which codes its errors h
 """
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import ClassVar
@@ -21,6 +20,7 @@ from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.link import NOTHING, Names, Receiver, Sender, UmqLink, Words
 from fiveways.protocols.umq_family.messages import UmqMessage
 from fiveways.protocols.umq_family.topics import Followed, Following, Published
+from fiveways.protocols.umq_family.variables import Variables
 from fiveways.wire.payload import Payload, Text
 
 
@@ -50,12 +50,7 @@ class UmqConversation(UmqLink):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.remote: dict[str, str] = {}
-        """The peer's variables, for us to read."""
-        self.local: dict[str, str] = {}
-        """Our variables, as the peer knows them."""
-        self._settings: Counter[str] = Counter()
-        """Names that calls of the peer would set, once they are granted."""
+        self.variables = Variables(setup.limits)
         self._last_id = 0
         self._last_topic = 0
         self._repeats = count(2)
@@ -122,7 +117,7 @@ class UmqConversation(UmqLink):
         if isinstance(word, hub.Subscribe):
             refused = self._published.claim(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            refused = self._refusal_of(word.name)
+            refused = self.variables.refusal(word.name)
         elif isinstance(word, hub.Unsubscribe):
             if self._published.end(word.subscription):
                 self._topic_ended(word.subscription)
@@ -131,7 +126,7 @@ class UmqConversation(UmqLink):
         if refused is not None:
             return self._refuse(wire_id, *refused)
         if isinstance(word, hub.SetVariable):
-            self._settings[word.name] += 1
+            self.variables.ask(word.name)
         self._asked[hub_id] = Asked(wire_id, word)
         return (word,)
 
@@ -139,16 +134,15 @@ class UmqConversation(UmqLink):
         if isinstance(word, hub.Subscribe):
             self._published.grant(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            self._settings -= Counter([word.name])
-            self.remote[word.name] = word.body.text()
+            self.variables.grant(word.name, word.body.text())
         elif isinstance(word, hub.UnsetVariable):
-            self.remote.pop(word.name, None)
+            self.variables.remote.pop(word.name, None)
 
     def _denied(self, word: hub.Word | None) -> None:
         if isinstance(word, hub.Subscribe):
             self._published.release(word.subscription)
         elif isinstance(word, hub.SetVariable):
-            self._settings -= Counter([word.name])
+            self.variables.deny(word.name)
 
     def _on_callback(self, message: umq.Callback, names: Names, _now: float) -> Words:
         if len(self._asked) >= self._limits.max_pending:
@@ -325,26 +319,17 @@ class UmqConversation(UmqLink):
             self._send_builtin(msgspec.structs.replace(word, subscription=topic))
         self._followed.remove(topic)
 
-    # Variables: ours are `local`, the peer's are `remote`.
+    # Variables.
 
     def _on_set(self, message: umq.SetVariable, names: Names, _now: float) -> Words:
-        refused = self._refusal_of(message.name)
+        refused = self.variables.refusal(message.name)
         if refused is not None:
             raise RemoteProtocolError(Fault.TOO_LARGE, refused[1], self.RULE_VARIABLES)
-        self.remote[message.name] = message.payload
+        self.variables.remote[message.name] = message.payload
         return (hub.SetVariable(None, message.name, Text(message.payload), names),)
 
-    def _refusal_of(self, name: str) -> tuple[Reason, str] | None:
-        """Why the peer cannot have a variable of that name."""
-        if len(name.encode(errors="replace")) > self._limits.max_name:
-            return Reason.BAD_ARGUMENTS, "a variable's name is too long"
-        names = self.remote.keys() | self._settings.keys()
-        if name not in names and len(names) >= self._limits.max_variables:
-            return Reason.BUSY, "too many variables"
-        return None
-
     def _on_unset(self, message: umq.UnsetVariable, _names: Names, _now: float) -> Words:
-        known = self.remote.pop(message.name, None) is not None
+        known = self.variables.remote.pop(message.name, None) is not None
         return (hub.UnsetVariable(None, message.name),) if known else NOTHING
 
     def _send_set(self, word: hub.SetVariable) -> None:
@@ -353,14 +338,14 @@ class UmqConversation(UmqLink):
             self._say(umq.SetVariable(word.name, text, len(word.attachments)), word.attachments)
         else:
             self._send_builtin(word)
-        self.local[word.name] = text
+        self.variables.local[word.name] = text
 
     def _send_unset(self, word: hub.UnsetVariable) -> None:
         if word.id is None:
             self._say(umq.UnsetVariable(word.name))
         else:
             self._send_builtin(word)
-        self.local.pop(word.name, None)
+        self.variables.local.pop(word.name, None)
 
     def _drop(self, _word: hub.Word) -> None:
         """UMQ has no message for it, and nobody misses it."""

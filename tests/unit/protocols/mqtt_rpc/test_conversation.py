@@ -163,11 +163,14 @@ def test_an_id_is_never_zero_and_never_one_that_is_open() -> None:
 
 
 def test_a_registry_may_be_asked_which_methods_stream() -> None:
-    talk = make(serve=lambda topic, kind: None if topic != "/math" else "both" if kind == "talk" else "unary")
+    talk = make(serve=lambda topic, kind: {("/math", "talk"): "both", ("/math", "add"): "unary"}.get((topic, kind)))
     assert list(talk.receive(encode(Request("/other", 1, "talk", b"")), 0.0)) == []
     (call,) = talk.receive(encode(Request("/math", 1, "talk", b"")), 0.0)
     assert isinstance(call, hub.Call)
     assert (call.more, call.stream) == (True, True)
+    # A part may lack the type; it belongs to its call all the same.
+    broken = Packet(b"\x08\x01\x12\x01\x0a\x18\x00", is_text=False, channel="/math")
+    assert [type(word) for word in talk.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
 
 
 class Digits:

@@ -161,18 +161,18 @@ def test_each_side_reads_the_variables_of_the_other() -> None:
     hear(talk, "Scolour\nred")
     hear(talk, "Sempty")
     hear(talk, 'M1\nhub:set\n["size",7]')
-    assert "size" not in talk.remote
+    assert "size" not in talk.variables.remote
     talk.send(hub.Result("1"), 0.0)
     talk.send(hub.SetVariable(None, "colour", Value([1])), 0.0)
-    assert talk.remote == {"colour": "red", "empty": "", "size": "7"}
-    assert talk.local == {"colour": "[1]"}
+    assert talk.variables.remote == {"colour": "red", "empty": "", "size": "7"}
+    assert talk.variables.local == {"colour": "[1]"}
     hear(talk, "Xcolour")
     talk.send(hub.UnsetVariable(None, "colour"), 0.0)
-    assert talk.remote == {"empty": "", "size": "7"}
-    assert talk.local == {}
+    assert talk.variables.remote == {"empty": "", "size": "7"}
+    assert talk.variables.local == {}
     with pytest.raises(LocalProtocolError):
         talk.send(hub.SetVariable(None, "a\tb", Text("x")), 0.0)
-    assert talk.local == {}
+    assert talk.variables.local == {}
 
 
 def test_identifiers_are_never_used_again() -> None:
