@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fiveways.errors import Fault, FivewaysError, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
@@ -158,31 +158,27 @@ def with_attachments(meta: Meta, attachments: Sequence[hub.Attachment], encoding
 
 # Calls and results.
 
+_CALL_OPTIONS: Final[dict[str, Any]] = {"timeout": 0, "stream": False, "progress": False, "traceparent": ""}
+
 
 def read_call(hub_id: str, message: lrpm.Call, aim: Target, attached: tuple[str, ...]) -> hub.Call:
     """Return the call that the peer makes; Refused for what its meta says wrongly."""
-    meta = message.meta
-    wait = option(meta, "timeout", 0, strict=True)
-    return hub.Call(
-        hub_id,
-        aim.method,
-        message.body,
-        message.procedure,
-        attached,
-        aim.callback,
-        timeout=wait / _MILLI if wait else None,
-        stream=option(meta, "stream", False, strict=True),
-        progress=option(meta, "progress", False, strict=True),
-        traceparent=option(meta, "traceparent", "", strict=True),
-    )
+    options = dict(_CALL_OPTIONS)
+    for key in message.meta:
+        if key in options:
+            options[key] = option(message.meta, key, options[key], strict=True)
+    wait, stream, progress, trace = options.values()
+    timeout = wait / _MILLI if wait else None
+    name, body = message.procedure, message.body
+    return hub.Call(hub_id, aim.method, body, name, attached, aim.callback, timeout, False, stream, progress, trace)
 
 
 def call_meta(word: hub.Call) -> Meta:
     """Return what a call of ours has to say beside its body."""
-    if word.timeout is None and not (word.stream or word.progress or word.traceparent):
-        return NO_META
-    given = _given(stream=word.stream, progress=word.progress, traceparent=word.traceparent)
-    return given if word.timeout is None else {"timeout": _millis(word.timeout) or 1, **given}
+    timed = NO_META if word.timeout is None else {"timeout": _millis(word.timeout) or 1}
+    if not (word.stream or word.progress or word.traceparent):
+        return timed
+    return {**timed, **_given(stream=word.stream, progress=word.progress, traceparent=word.traceparent)}
 
 
 def read_result(hub_id: str, message: lrpm.Result, attached: tuple[str, ...]) -> hub.Word:
@@ -329,4 +325,4 @@ def _given(**options: str | bool | int | list[str]) -> dict[str, object]:
 
 
 def _millis(seconds: float) -> int:
-    return round(max(0.0, min(seconds, _FOR_EVER)) * _MILLI)
+    return round(seconds * _MILLI) if 0 < seconds < _FOR_EVER else 0 if seconds <= 0 else int(_FOR_EVER)

@@ -1,7 +1,7 @@
 """Packet <-> Frame in CBOR: one array in a binary frame. The body is stepped over, not built."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
@@ -32,6 +32,7 @@ _TEXTS: Final = _TEXT << 5
 _LONGER_TEXTS: Final = _TEXTS + 24
 _LONGER_ARRAYS: Final = _ARRAYS + 24
 _EMPTY, _NULL, _BREAK = 0xA0, 0xF6, 0xFF
+_FLAGS = _FALSE, _TRUE = 0xF4, 0xF5
 
 
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
@@ -152,18 +153,33 @@ def _meta(raw: bytes, at: int, limits: Limits) -> tuple[Meta, int]:
     code = raw[at]
     if code == _EMPTY:
         return NO_META, at + 1
-    end = skip(raw, at, limits.max_depth)
     if code == _NULL:
         raise malformed("null for meta", "LRPM-a08")
-    major, pairs, item = head(raw, at)
+    major, pairs, at = head(raw, at)
     if major != _MAP:
         raise malformed("a meta that is no map", "LRPM-08")
-    while pairs and raw[item] != _BREAK:
-        if head(raw, item)[0] != _TEXT:
+    meta: dict[str, object] = {}
+    while pairs and raw[at] != _BREAK:
+        if raw[at] >> 5 != _TEXT:
             raise malformed("a key in meta that is no string", "LRPM-13")
-        item = skip(raw, skip(raw, item))
+        key, at = _uri(raw, at, limits)
+        if key in meta:
+            raise malformed("two equal keys in meta", "LRPM-13")
+        meta[key], at = _value(raw, at, limits)
         pairs -= 1
-    return cast(Meta, parse(raw[at:end])), end
+    if pairs > 0:
+        raise malformed("a break that ends nothing", "LRPM-13")
+    return meta, at + 1 if pairs < 0 else at
+
+
+def _value(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
+    code = raw[at]
+    if code <= _UINT_16:
+        return _id(raw, at, limits)
+    if code in _FLAGS:
+        return code == _TRUE, at + 1
+    end = skip(raw, at, limits.max_depth - 1)
+    return parse(raw[at:end]), end
 
 
 _Reader: TypeAlias = Callable[[bytes, int, Limits], tuple[Any, int]]

@@ -68,8 +68,11 @@ class LrpmConversation(Incoming):
 
     def _ask(self, message: lrpm.Message, asking: Asking, attachments: Names = ()) -> None:
         number = self._next_id
-        asking.line = asking.line or f"request {number}"
-        asking.held = self._say_with(asking.line, message, attachments, asks=number)
+        if attachments or asking.line:
+            asking.line = asking.line or f"request {number}"
+            asking.held = self._say_with(asking.line, message, attachments, asks=number)
+        else:
+            self._outgoing.append(self._encode(message))
         self._next_id += 1
         self._asking[number] = asking
         if asking.hub_id is not None:
@@ -80,9 +83,8 @@ class LrpmConversation(Incoming):
             raise LocalProtocolError("LRPM takes a streamed request as one array")
         number = self._new_id(word.id)
         uri = bridge.procedure(word.method, word.spelling, word.callback)
-        self._ask(
-            lrpm.Call(number, uri, word.body, bridge.call_meta(word)), Asking(word.id, CALL, hub.Call), word.attachments
-        )
+        message = lrpm.Call(number, uri, word.body, bridge.call_meta(word))
+        self._ask(message, Asking(word.id, CALL, hub.Call), word.attachments)
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""

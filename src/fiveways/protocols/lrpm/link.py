@@ -52,6 +52,7 @@ class Holding:
         self._encoding = encoding
         self._lines: dict[str, deque[Held]] = {}
         self._awaited: dict[str, list[tuple[str, Held]]] = {}
+        self._unwanted: deque[str] = deque(maxlen=limits.max_expected_attachments)
         self._size = 0
 
     def __contains__(self, line: str) -> bool:
@@ -69,22 +70,33 @@ class Holding:
             self._awaited.setdefault(name, []).append((line, held))
 
     def offer(self, given: hub.Attachment) -> list[Held]:
-        """Return the messages that can go out now that this attachment is there, or has failed."""
+        """Return the messages that can go out now that this attachment is there, or has failed.
+
+        Raises:
+            LocalProtocolError: nobody waits for it.
+        """
         ready: list[Held] = []
-        for line, held in self._awaited.pop(given.name, ()):
+        waiting = self._awaited.pop(given.name, None)
+        if waiting is None:
+            if given.name not in self._unwanted:
+                raise LocalProtocolError(f"no message waits for attachment {given.name}")
+            self._unwanted.remove(given.name)
+            return ready
+        for line, held in waiting:
             held.found[given.name] = self._fitting(given, held)
             ready += self._release(line)
         return ready
 
-    def awaits(self, name: str) -> bool:
-        """Say whether a message, even if it was dropped since, waits for that attachment."""
-        return name in self._awaited
-
     def drop(self, line: str, dropped: Held) -> list[Held]:
-        """Forget a message; return those that can go out because they waited only behind it."""
+        """Forget a message, whose attachments may still come; return those that waited only behind it."""
         self._lines[line].remove(dropped)
         self._size -= dropped.size
-        dropped.room = 0
+        for name in dropped.names:
+            others = [each for each in self._awaited.pop(name, ()) if each[1] is not dropped]
+            if others:
+                self._awaited[name] = others
+            elif name not in dropped.found:
+                self._unwanted.append(name)
         return self._release(line)
 
     def _fitting(self, given: hub.Attachment, held: Held) -> hub.Attachment:
@@ -127,12 +139,18 @@ class LrpmLink(ABC):
         self._decode = codec.decode
         self._encode = codec.encode
         self._outgoing: list[Packet] = []
-        self._state: Enum = State.INIT if setup.role is Role.SERVER else State.SILENT
+        self._enter(State.INIT if setup.role is Role.SERVER else State.SILENT)
         self._rounds = 0
         self._holding = Holding(setup.limits, codec.encoding)
         self._kinds, self._kind_names = application_kinds((setup.options or {}).get("application_kinds"))
         self._applications: deque[lrpm.Application] = deque()
         self._applications_size = 0
+
+    def _enter(self, state: Enum) -> None:
+        # The rows are kept at hand: an Enum is hashed in Python, which takes as long as reading a small frame.
+        self._state = state
+        self._theirs = TRANSITIONS[state]
+        self._ours = OWN_TRANSITIONS[state]
 
     # What the runtime sees.
 
@@ -143,7 +161,8 @@ class LrpmLink(ABC):
         try:
             message = self._decode(packet, self._limits, self._kind_names)
             kind = type(message)
-            self._state = TRANSITIONS[self._state].get(kind) or advance(self._state, message)
+            if self._theirs.get(kind) is not self._state:
+                self._enter(advance(self._state, message))
             return self.RECEIVERS[kind](self, message)
         except RemoteProtocolError as error:
             self.error = error
@@ -179,11 +198,11 @@ class LrpmLink(ABC):
 
     def _say(self, message: lrpm.Message) -> None:
         """Put a message out that needs nothing else."""
-        after = OWN_TRANSITIONS[self._state].get(type(message))
+        after = self._ours.get(type(message))
         if after is None:
             raise LocalProtocolError(f"{type(message).__name__.upper()} cannot be said in state {self._state.value}")
         self._outgoing.append(self._encode(message))
-        self._state = after
+        self._enter(after)
 
     def _say_with(
         self, line: str, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0
@@ -198,8 +217,6 @@ class LrpmLink(ABC):
         return held
 
     def _send_attachment(self, word: hub.Attachment) -> None:
-        if self._state is not State.OKAY or not self._holding.awaits(word.name):
-            raise LocalProtocolError(f"no message waits for attachment {word.name}")
         self._let_go(self._holding.offer(word))
 
     def _let_go(self, ready: list[Held]) -> None:
@@ -213,8 +230,9 @@ class LrpmLink(ABC):
 
     def _end(self, farewell: lrpm.Goodbye) -> None:
         self._outgoing.append(self._encode(farewell))
-        self._state = State.CLOSED
+        self._enter(State.CLOSED)
         self.closed = True
+        self._holding = Holding(self._limits, self._encoding)
 
     def _send_goodbye(self, word: hub.Goodbye) -> None:
         if self.closed:

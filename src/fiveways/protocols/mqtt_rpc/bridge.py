@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
@@ -71,6 +72,11 @@ PLAIN_BYTES: Final = PlainBytes()
 JSON_TEXT: Final = JsonText()
 
 
+def codec_of(method: str, default: Codec) -> Codec:
+    """Which codec the bodies of a method (folded) have."""
+    return JSON_TEXT if method.startswith("hub.") else default
+
+
 class Options(msgspec.Struct, frozen=True):
     """What the protocol's section of the configuration says to a conversation; the transport may find more there."""
 
@@ -103,26 +109,58 @@ def _topic_id(_given: object, _written: str) -> NoReturn:
 
 
 STYLES: Final = Styles(names.MQTT, topics.MQTT, _topic_id)
-NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
+_NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
 """Built-ins that a peer may not call: to subscribe is the broker's own business, and a broker has no variables."""
-CALLBACKS: Final = "/callback"
+_CALLBACKS: Final = "/callback"
+_LONGEST_TYPE: Final = 512
+_CACHED: Final = 4096
 
 
-def method_of(type_url: str) -> str:
+class Method(msgspec.Struct, frozen=True, gc=False):
+    """What a Request calls."""
+
+    folded: str
+    spelling: str
+    kind: str
+    """The type as the registry has it: without a path before it."""
+    is_usual: bool
+    """Whether it is neither a built-in of the hub nor a callback."""
+
+
+def kind_of(type_url: str) -> str:
     """The bare name behind `type.googleapis.com/` and the like (MQRPC-a07)."""
-    return type_url.rpartition("/")[2] if "/" in type_url else type_url
+    return type_url.rpartition("/")[2]
 
 
-def target(word: Call) -> tuple[str, str]:
+@lru_cache(maxsize=_CACHED)
+def method_of(topic: str, type_url: str) -> Method:
+    """Name what is called; BadName if it has no name. What is refused is never kept, so no entry is large."""
+    kind = kind_of(type_url)
+    if not kind:
+        raise names.BadName("a request without a type [MQRPC-03]")
+    if len(type_url) > _LONGEST_TYPE:
+        raise names.BadName("a type that is too long")
+    spelling = f"{topic}/{kind}"
+    folded = names.fold(spelling, names.MQTT)
+    if folded in _NOT_HERE:
+        raise names.BadName(f"{folded} is not for MQTT")
+    return Method(folded, spelling, kind, folded.partition(".")[0] not in names.RESERVED)
+
+
+@lru_cache(maxsize=_CACHED)
+def target_of(method: str, spelling: str) -> tuple[str, str]:
     """The topic and the type of an outbound call."""
-    if word.callback:
-        return CALLBACKS, word.spelling or word.method
-    if not word.spelling:
-        return names.spell_mqtt(word.method)
-    topic, slash, kind = word.spelling.rpartition("/")
+    if not spelling:
+        return names.spell_mqtt(method)
+    topic, slash, kind = spelling.rpartition("/")
     if not kind or (slash and not topic):
-        raise LocalProtocolError(f"{word.spelling!r} is not a topic, '/' and a type")
+        raise LocalProtocolError(f"{spelling!r} is not a topic, '/' and a type")
     return topic or f"/{names.HOME}", kind
+
+
+def callback_of(word: Call) -> tuple[str, str]:
+    """The topic and the type by which a callback is called."""
+    return _CALLBACKS, word.spelling or word.method
 
 
 # Times.

@@ -14,24 +14,20 @@ import msgspec
 from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.model.names import MQTT, BadName, fold, spell_mqtt
+from fiveways.model.names import BadName
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, REQUEST, RESPONSE, Codec, Options
-from fiveways.protocols.mqtt_rpc.frames import Shape, outline, parse_frame
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of
+from fiveways.protocols.mqtt_rpc.frames import BARE, Frame, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, encode, read
-from fiveways.protocols.mqtt_rpc.states import State, advance
-from fiveways.protocols.mqtt_rpc.streams import Asking, OpenRequest, Pending, Recent, Served, expiry
+from fiveways.protocols.mqtt_rpc.states import State
+from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Recent, Requests, Served
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
 Words = Sequence[hub.Word]
 NOTHING: Final[tuple[hub.Word, ...]] = ()
-
-# What is noted of a request of ours that is over: whether an answer that comes yet is worth a word.
-_LATE: Final = 0
-_UNWANTED: Final = 1
 
 
 class MqttConversation:
@@ -60,13 +56,8 @@ class MqttConversation:
         self._codec: Codec = options.codec
         self._default_timeout = options.default_timeout
         self._outgoing: list[Packet] = []
-        self._served: dict[str, Served] = {}
-        self._pending = Pending(limits.max_pending)
         most = options.max_remembered or 2 * limits.max_pending
-        self._answered: Recent[str] = Recent(options.duplicate_window, most)
-        """Requests that were answered, and how many of the Responses may yet be echoed."""
-        self._asked: Recent[int] = Recent(options.duplicate_window, most)
-        """Requests of ours that are over."""
+        self._requests = Requests(Recent(options.duplicate_window, most))
         self._wake_at = inf
         """No request expires before; it may lie earlier than need be, as those that were answered leave it as it is."""
 
@@ -77,13 +68,10 @@ class MqttConversation:
             return NOTHING
         try:
             frame = parse_frame(packet, self._limits)
-            pending = False
-            if frame.shape is Shape.BARE:
-                pending = self._pending.answered_by(frame.content.correlation_id, frame.topic) is not None
-            message = read(frame, pending=pending)
-            self._state = advance(self._state, message)
+            message = read(frame, pending=frame.shape is BARE and self._is_pending(frame))
         except RemoteProtocolError as error:
             return self._refuse(packet, error, now)
+        # As long as a conversation is open every message may come, so the table of states need not be asked.
         return self.RECEIVERS[type(message)](self, message, now)
 
     def send(self, word: hub.Word, now: float) -> None:
@@ -109,66 +97,65 @@ class MqttConversation:
         if self.closed or now < self._wake_at:
             return NOTHING
         words: list[hub.Word] = []
-        for served in [each for each in self._served.values() if each.expires_at <= now]:
-            words += self._break(served, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
-        for asking in self._pending.all():
-            if asking.expires_at <= now:
-                self._end_asking(asking, _LATE, now)
-                words.append(hub.Failure(asking.hub_id, Reason.TIMEOUT, "no answer in time"))
-        open_requests: list[OpenRequest] = [*self._served.values(), *self._pending.all()]
-        self._wake_at = min((each.expires_at for each in open_requests), default=inf)
+        for request in list(self._requests.open.values()):
+            if request.expires_at > now:
+                continue
+            if isinstance(request, Served):
+                words += self._break(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
+            else:
+                self._requests.end_asking(request, LATE, now)
+                words.append(hub.Failure(request.hub_id, Reason.TIMEOUT, "no answer in time"))
+        self._wake_at = self._requests.next_expiry()
         return words
 
     # Requests that come in.
 
     def _on_request(self, message: Request, now: float) -> Words:
-        number, topic = message.correlation_id, message.topic
-        # MQRPC-a01: a broker sends back to us what we say on a topic that we listen to.
-        if number in self._pending or self._asked.get(number, now) is not None:
+        topic, requests = message.topic, self._requests
+        key = message.correlation_id, topic
+        request = requests.open.get(key)
+        if request is not None:
+            # MQRPC-a01: a broker sends back to us what we say on a topic that we listen to.
+            return self._on_part(request, message, now) if type(request) is Served else NOTHING
+        note = requests.recent.get(key, now)
+        if note is not None:
+            # An echo, a repeat (MQRPC-a11), or more of a stream that was cut short; remembered as long as it comes.
+            requests.recent.note(key, note, now)
             return NOTHING
-        hub_id = f"{number}@{topic}"
-        served = self._served.get(hub_id)
-        if served is not None:
-            return self._on_part(served, message, now)
-        echoes = self._answered.get(hub_id, now)
-        if echoes is not None:
-            # A repeat (MQRPC-a11), or more of a stream that was cut short: as long as it comes, it is remembered.
-            self._answered.note(hub_id, echoes, now)
-            return NOTHING
-        kind = bridge.method_of(message.type_url)
-        streaming = self._serve(topic, kind)
+        try:
+            method = bridge.method_of(topic, message.type_url)
+        except BadName as exc:
+            is_served = self._serve(topic, bridge.kind_of(message.type_url)) is not None
+            return self._decline(key, Reason.NO_METHOD, str(exc), now) if is_served else NOTHING
+        streaming = self._serve(topic, method.kind)
         if streaming is None:
             return NOTHING
-        if not kind:
-            return self._decline(message, hub_id, Reason.NO_METHOD, "a request without a type [MQRPC-03]", now)
-        spelling = f"{topic}/{kind}"
+        if len(method.folded) > self._limits.max_name:
+            return self._decline(key, Reason.NO_METHOD, "a name that is too long", now)
+        if len(requests.served) >= self._limits.max_pending:
+            return self._decline(key, Reason.BUSY, "too many calls are open", now)
+        return self._on_call(message, key, method, streaming, now)
+
+    def _on_call(self, message: Request, key: Key, method: Method, streaming: str, now: float) -> Words:
+        number, topic = key
+        timeout = self._timeout(message) if message.timeout else self._default_timeout
+        expires_at = inf if timeout is None else now + timeout
+        codec = self._codec if method.is_usual else codec_of(method.folded, self._codec)
+        streams, more = False, False
+        if streaming != "unary":
+            streams = streaming in {"server", "both"}
+            # MQRPC-a05: for a method that takes no stream every Request is complete.
+            more = not message.eos and streaming in {"client", "both"}
+        served = Served(f"{number}@{topic}", topic, number, method, codec, streams, more, expires_at)
         try:
-            method = fold(spelling, MQTT)
-        except BadName as exc:
-            return self._decline(message, hub_id, Reason.NO_METHOD, str(exc), now)
-        if len(method) > self._limits.max_name or method in bridge.NOT_HERE:
-            return self._decline(message, hub_id, Reason.NO_METHOD, "no such method on MQTT", now)
-        if len(self._served) >= self._limits.max_pending:
-            return self._decline(message, hub_id, Reason.BUSY, "too many calls are open", now)
-        codec = JSON_TEXT if method.startswith("hub.") else self._codec
-        timeout = self._timeout(message)
-        expires_at = expiry(timeout, now)
-        streams = streaming in {"server", "both"}
-        # MQRPC-a05: for a method that takes no stream every Request is complete.
-        more = not message.eos and streaming in {"client", "both"}
-        served = Served(hub_id, topic, number, kind, codec, streams, more, expires_at)
-        try:
-            word = served.read(method, spelling, message.value or b"", timeout)
+            word = served.read(message.value or b"", timeout)
         except (Malformed, builtins.BadArguments) as exc:
-            return self._decline(message, hub_id, Reason.BAD_ARGUMENTS, str(exc), now)
-        if expires_at < self._wake_at:  # noqa: PLR1730  a call of min() takes three times as long
-            self._wake_at = expires_at
-        self._served[hub_id] = served
+            return self._decline(key, Reason.BAD_ARGUMENTS, str(exc), now)
+        self._wake_at = min(self._wake_at, expires_at)
+        self._requests.serve(key, served)
         return (word,)
 
-    def _timeout(self, message: Request) -> float | None:
-        if not message.timeout:
-            return self._default_timeout
+    def _timeout(self, message: Request) -> float:
         unit = bridge.SECONDS.get(message.timeout_unit)
         if unit is None:
             self.odd_units += 1
@@ -181,7 +168,7 @@ class MqttConversation:
         served.parts += 1
         if served.parts > self._limits.max_stream:
             return self._break(served, Reason.TOO_LARGE, "too many parts", now)
-        if message.type_url and bridge.method_of(message.type_url) != served.kind:
+        if message.type_url and bridge.kind_of(message.type_url) != served.method.kind:
             return self._break(served, Reason.BAD_ARGUMENTS, "a part of another type [MQRPC-04]", now)
         served.more = not message.eos
         if message.value is None:
@@ -199,24 +186,26 @@ class MqttConversation:
         topic = packet.channel
         hub_id = f"@{topic}" if number is None else f"{number}@{topic}"
         words: list[hub.Word] = [hub.Stray(hub_id, str(error))]
-        if number is None or not is_request or number in self._pending:
+        if number is None or not is_request:
             return words
         reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
-        served = self._served.get(hub_id)
-        if served is not None:
+        key, requests = (number, topic), self._requests
+        request = requests.open.get(key)
+        if request is not None:
             # A stream with a hole in it is none; but a request that is complete is not harmed by what comes after it.
-            return [*words, *self._break(served, reason, str(error), now)] if served.more else words
-        if self._serve(topic, "") is not None and self._answered.get(hub_id, now) is None:
-            self._decline(Request(topic, number), hub_id, reason, str(error), now)
+            if isinstance(request, Served) and request.more:
+                words += self._break(request, reason, str(error), now)
+        elif requests.recent.get(key, now) is None and self._serve(topic, "") is not None:
+            self._decline(key, reason, str(error), now)
         return words
 
     # Our answers to them.
 
-    def _decline(self, message: Request, hub_id: str, reason: Reason, text: str, now: float) -> Words:
+    def _decline(self, key: Key, reason: Reason, text: str, now: float) -> Words:
         """Answer a request without bothering the hub."""
-        failure = hub.Failure(hub_id, reason, text)
-        self._outgoing.append(encode(bridge.failure_from_hub(failure, message.topic, message.correlation_id)))
-        self._answered.note(hub_id, 1, now)
+        number, topic = key
+        self._outgoing.append(encode(bridge.failure_from_hub(hub.Failure("", reason, text), topic, number)))
+        self._requests.recent.note(key, 1, now)
         return NOTHING
 
     def _break(self, served: Served, reason: Reason, text: str, now: float) -> Words:
@@ -228,11 +217,10 @@ class MqttConversation:
         self._outgoing.append(encode(message))
         served.echoes += 1
         if message.eos:
-            del self._served[served.hub_id]
-            self._answered.note(served.hub_id, served.echoes, now)
+            self._requests.end_served(served, now)
 
     def _open_request(self, hub_id: str) -> Served:
-        served = self._served.get(hub_id)
+        served = self._requests.served.get(hub_id)
         if served is None:
             raise LocalProtocolError(f"no request {hub_id} is open")
         return served
@@ -242,11 +230,11 @@ class MqttConversation:
         if word.attachments:
             raise Unrepresentable("attachments without a schema to write them in")
         if word.stream and not served.streams:
-            raise LocalProtocolError(f"{served.kind} on {served.topic} gives no stream")
+            raise LocalProtocolError(f"{served.method.spelling} gives no stream")
         last = word.last or not word.stream
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = served.write(word.body, RESPONSE)
+        value = served.write(word.body)
         self._answer(served, Response(served.topic, served.correlation_id, "", value, last), now)
 
     def _send_failure(self, word: hub.Failure, now: float) -> None:
@@ -255,7 +243,7 @@ class MqttConversation:
 
     def _send_description(self, word: hub.Description, now: float) -> None:
         served = self._open_request(word.id)
-        value = served.write(builtins.described(word), RESPONSE)
+        value = served.write(builtins.described(word))
         self._answer(served, Response(served.topic, served.correlation_id, "", value, True), now)
 
     # Requests of ours.
@@ -263,35 +251,47 @@ class MqttConversation:
     def _send_call(self, word: hub.Call, now: float) -> None:
         if word.attachments:
             raise Unrepresentable("attachments without a schema to write them in")
-        topic, kind = bridge.target(word)
-        codec = JSON_TEXT if word.method.startswith("hub.") and not word.callback else self._codec
-        number, expires_at = self._new_number(word.id), expiry(word.timeout, now)
-        asking = Asking(word.id, topic, number, kind, codec, word.stream, word.more, expires_at, hub.Call)
-        self._ask(asking, word.body, word.timeout)
+        codec, method = self._codec, word.method
+        if word.callback:
+            topic, kind = bridge.callback_of(word)
+        else:
+            topic, kind = bridge.target_of(method, word.spelling)
+            codec = codec_of(method, codec)
+        timeout = word.timeout
+        expires_at = inf if timeout is None else now + timeout
+        number = self._new_number(word.id, topic)
+        self._ask(
+            Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more, expires_at),
+            word.body,
+            timeout,
+        )
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
         method, body = builtins.write(word, bridge.STYLES)
-        topic, kind = spell_mqtt(method)
+        topic, kind = bridge.target_of(method, "")
         timeout = self._default_timeout
-        number, expires_at = self._new_number(word.id), expiry(timeout, now)
-        asking = Asking(word.id, topic, number, kind, JSON_TEXT, False, False, expires_at, type(word))
-        self._ask(asking, body, timeout)
+        expires_at = inf if timeout is None else now + timeout
+        number = self._new_number(word.id, topic)
+        self._ask(Asking(word.id, topic, number, kind, JSON_TEXT, type(word), False, False, expires_at), body, timeout)
 
-    def _new_number(self, hub_id: str) -> int:
+    def _new_number(self, hub_id: str, topic: str) -> int:
         """MQRPC-a02: 64 random bits, never 0, and unique among what is open."""
-        self._pending.check_room(hub_id)
+        requests = self._requests
+        if hub_id in requests.asking:
+            raise LocalProtocolError(f"request {hub_id} is open already")
+        if len(requests.asking) >= self._limits.max_pending:
+            raise LocalProtocolError("too many requests on this broker are open")
         number = 0
-        while not number or number in self._pending:
+        while not number or (number, topic) in requests.open:
             number = self._random.getrandbits(64) ^ self._twist
         return number
 
     def _ask(self, asking: Asking, body: Payload, timeout: float | None) -> None:
-        value = asking.write(body, REQUEST)
-        number, kind, final = asking.correlation_id, asking.kind, not asking.more
-        unit = 0 if timeout is None else bridge.MILLISECOND
-        self._publish(Request(asking.topic, number, kind, value, final, bridge.milliseconds(timeout), unit))
-        self._pending.open(asking)
+        milliseconds, unit = (0, 0) if timeout is None else (bridge.milliseconds(timeout), bridge.MILLISECOND)
+        number, kind, value = asking.correlation_id, asking.kind, asking.write(body)
+        self._publish(Request(asking.topic, number, kind, value, not asking.more, milliseconds, unit))
+        self._requests.ask(asking)
         self._wake_at = min(self._wake_at, asking.expires_at)
 
     def _publish(self, message: Request) -> None:
@@ -301,35 +301,35 @@ class MqttConversation:
             raise Unrepresentable(f"the type {message.type_url!r} holds half of a surrogate pair") from exc
 
     def _send_part(self, word: hub.Part, _now: float) -> None:
-        asking = self._pending.named(word.id)
+        asking = self._requests.asking.get(word.id)
         if asking is None or not asking.more:
             raise LocalProtocolError(f"no stream {word.id} is open")
         if word.body is None and not word.last:
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = asking.write(word.body, REQUEST)
+        value = asking.write(word.body)
         kind = "" if value is None else asking.kind
         self._publish(Request(asking.topic, asking.correlation_id, kind, value, word.last))
         asking.more = not word.last
 
     def _send_cancel(self, word: hub.Cancel, now: float) -> None:
         """MQTT cannot say it: the late answer will find nobody."""
-        asking = self._pending.named(word.id)
+        asking = self._requests.asking.get(word.id)
         if asking is not None:
-            self._end_asking(asking, _UNWANTED, now)
-
-    def _end_asking(self, asking: Asking, note: int, now: float) -> None:
-        self._pending.close(asking)
-        self._asked.note(asking.correlation_id, note, now)
+            self._requests.end_asking(asking, UNWANTED, now)
 
     # The answers to them.
 
+    def _is_pending(self, frame: Frame) -> bool:
+        return type(self._requests.open.get((frame.content.correlation_id, frame.topic))) is Asking
+
     def _on_response(self, message: Response, now: float) -> Words:
-        asking = self._pending.answered_by(message.correlation_id, message.topic)
-        if asking is None:
+        requests = self._requests
+        asking = requests.open.get((message.correlation_id, message.topic))
+        if type(asking) is not Asking:
             return self._on_stray(message, now)
         asking.parts += 1
         if asking.parts > self._limits.max_stream:
-            self._end_asking(asking, _UNWANTED, now)
+            requests.end_asking(asking, UNWANTED, now)
             return (hub.Failure(asking.hub_id, Reason.TOO_LARGE, "too many parts"),)
         last = message.eos or not asking.streams
         if message.value is None and not last:
@@ -337,35 +337,34 @@ class MqttConversation:
         try:
             word = asking.read(message.value, last)
         except Malformed as exc:
-            self._end_asking(asking, _UNWANTED, now)
+            requests.end_asking(asking, UNWANTED, now)
             return (hub.Failure(asking.hub_id, Reason.RAISED, f"the result cannot be read: {exc}"),)
         if last:
-            self._end_asking(asking, _LATE, now)
+            requests.end_asking(asking, LATE, now)
         return (word,)
 
     def _on_error(self, message: ErrorResponse, now: float) -> Words:
-        asking = self._pending.answered_by(message.correlation_id, message.topic)
-        if asking is None:
+        asking = self._requests.open.get((message.correlation_id, message.topic))
+        if type(asking) is not Asking:
             return self._on_stray(message, now)
-        self._end_asking(asking, _LATE, now)
+        self._requests.end_asking(asking, LATE, now)
         return (bridge.failure_to_hub(message, asking.hub_id),)
 
     def _on_stray(self, message: Response | ErrorResponse, now: float) -> Words:
         """MQRPC-06: an answer that is not ours to hear, unless we said it ourselves and the broker sent it back."""
-        number = message.correlation_id
-        hub_id = f"{number}@{message.topic}"
-        served = self._served.get(hub_id)
-        if served is not None and served.echoes:
+        key, requests = (message.correlation_id, message.topic), self._requests
+        served = requests.open.get(key)
+        if isinstance(served, Served) and served.echoes:
             served.echoes -= 1
             return NOTHING
-        echoes = self._answered.get(hub_id, now)
-        if echoes:
-            self._answered.note(hub_id, echoes - 1, now)
+        note = requests.recent.get(key, now)
+        if note == UNWANTED:
             return NOTHING
-        if self._asked.get(number, now) == _UNWANTED:
+        if note is not None and note > 0:
+            requests.recent.note(key, note - 1, now)
             return NOTHING
         self.strays += 1
-        return (hub.Stray(hub_id, "nobody waits for this answer [MQRPC-06]"),)
+        return (hub.Stray(f"{key[0]}@{key[1]}", "nobody waits for this answer [MQRPC-06]"),)
 
     def _send_goodbye(self, _word: hub.Goodbye, _now: float) -> None:
         """Nobody in particular is on the other side to hear it."""

@@ -1,22 +1,63 @@
 """What is remembered of requests: those open in either direction, part by part, and for a while those that are over."""
 
-from collections.abc import Hashable
 from math import inf
-from typing import Generic, TypeVar
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Malformed
+from fiveways.errors import Malformed
 from fiveways.model.messages import Call, Discover, Part, Result, Word
 from fiveways.protocols import builtins
-from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec
+from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec, Method
 from fiveways.wire.payload import NULL, Payload
 
-Key = TypeVar("Key", bound=Hashable)
+Key = tuple[int, str]
+"""Correlation id and topic: together they tell requests apart, since any number of strangers share a broker."""
 
 
-class OpenRequest(msgspec.Struct, gc=False):
-    """A request without a final answer."""
+class Served(msgspec.Struct, gc=False):
+    """A request that came in and has no final answer yet."""
+
+    hub_id: str
+    topic: str
+    correlation_id: int
+    method: Method
+    codec: Codec
+    streams: bool
+    """Whether the answer may come in parts."""
+    more: bool
+    """Whether parts of the request may follow."""
+    expires_at: float
+    parts: int = 1
+    echoes: int = 0
+    """Responses of ours that the broker may yet send back to us."""
+
+    def read(self, value: bytes, timeout: float | None) -> Word:
+        """Return the word that it means; Malformed or BadArguments if its body is not what it should be."""
+        method = self.method
+        body = self.codec.from_wire(self.topic, method.kind, value, REQUEST)
+        if method.is_usual:
+            spelling, callback, name = method.spelling, False, method.folded
+        elif method.folded.startswith("callback."):
+            spelling, callback = method.kind.rpartition(".")[2], True
+            name = spelling.lower()
+        else:
+            word = builtins.read(self.hub_id, method.folded, body, STYLES)
+            if word is not None:
+                return word
+            spelling, callback, name = method.spelling, False, method.folded
+        return Call(self.hub_id, name, body, spelling, (), callback, timeout, self.more, self.streams)
+
+    def read_part(self, value: bytes, last: bool) -> Part:
+        """Return one more element; Malformed if its body is not what it should be."""
+        return Part(self.hub_id, self.codec.from_wire(self.topic, self.method.kind, value, REQUEST), last)
+
+    def write(self, body: Payload | None) -> bytes | None:
+        """Return a result as bytes; Unrepresentable if there are none for it."""
+        return None if body is None else self.codec.to_wire(self.topic, self.method.kind, body, RESPONSE)
+
+
+class Asking(msgspec.Struct, gc=False):
+    """A request of ours that has no final answer yet."""
 
     hub_id: str
     topic: str
@@ -24,47 +65,16 @@ class OpenRequest(msgspec.Struct, gc=False):
     kind: str
     """The method, as the Request's type names it."""
     codec: Codec
-    streams: bool
-    """Whether the answer may come in parts."""
-    more: bool
-    """Whether parts of the request may follow."""
-    expires_at: float
-
-    def write(self, body: Payload | None, direction: str) -> bytes | None:
-        """Return a body as bytes; Unrepresentable if there are none for it."""
-        return None if body is None else self.codec.to_wire(self.topic, self.kind, body, direction)
-
-
-class Served(OpenRequest, gc=False):
-    """A request that came in."""
-
-    parts: int = 1
-    echoes: int = 0
-    """Responses of ours that the broker may yet send back to us."""
-
-    def read(self, method: str, spelling: str, value: bytes, timeout: float | None) -> Word:
-        """Return the word that it means; Malformed or BadArguments if its body is not what it should be."""
-        body = self.codec.from_wire(self.topic, self.kind, value, REQUEST)
-        if method.startswith("callback."):
-            token = self.kind.rpartition(".")[2]
-            return Call(self.hub_id, token.lower(), body, token, (), True, timeout, self.more, self.streams)
-        if method.startswith("hub."):
-            word = builtins.read(self.hub_id, method, body, STYLES)
-            if word is not None:
-                return word
-        return Call(self.hub_id, method, body, spelling, (), False, timeout, self.more, self.streams)
-
-    def read_part(self, value: bytes, last: bool) -> Part:
-        """Return one more element; Malformed if its body is not what it should be."""
-        return Part(self.hub_id, self.codec.from_wire(self.topic, self.kind, value, REQUEST), last)
-
-
-class Asking(OpenRequest, gc=False):
-    """A request of ours."""
-
     word: type[Word]
     """What it says: Call, or a word for which there is a built-in method."""
+    streams: bool
+    more: bool
+    expires_at: float
     parts: int = 0
+
+    def write(self, body: Payload | None) -> bytes | None:
+        """Return arguments as bytes; Unrepresentable if there are none for them."""
+        return None if body is None else self.codec.to_wire(self.topic, self.kind, body, REQUEST)
 
     def read(self, value: bytes | None, last: bool) -> Word:
         """Return the word for an answer; Malformed if its body is not what it should be."""
@@ -81,56 +91,52 @@ class Asking(OpenRequest, gc=False):
         return described
 
 
-def expiry(timeout: float | None, now: float) -> float:
-    """When a request with this timeout runs out of time."""
-    return inf if timeout is None else now + timeout
+LATE, UNWANTED = -1, -2
+"""What is noted of a request of ours that is over: whether an answer that comes yet is worth a word."""
 
 
-class Pending:
-    """Our open requests, found by the wire's id or by the hub's."""
+class Requests:
+    """The requests of one broker in both directions: the open ones by the wire's id and the hub's, and the recent."""
 
-    __slots__ = ("_by_hub_id", "_by_number", "_most")
+    __slots__ = ("asking", "open", "recent", "served")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._by_number: dict[int, Asking] = {}
-        self._by_hub_id: dict[str, Asking] = {}
+    def __init__(self, recent: "Recent") -> None:
+        self.open: dict[Key, Served | Asking] = {}
+        self.served: dict[str, Served] = {}
+        self.asking: dict[str, Asking] = {}
+        self.recent = recent
+        """Those that are over: how often we answered and were not echoed yet, or LATE or UNWANTED for ours."""
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._by_number
+    def serve(self, key: Key, served: Served) -> None:
+        """Open a request that came in."""
+        self.open[key] = served
+        self.served[served.hub_id] = served
 
-    def check_room(self, hub_id: str) -> None:
-        """LocalProtocolError if no request may be opened under this id."""
-        if hub_id in self._by_hub_id:
-            raise LocalProtocolError(f"request {hub_id} is open already")
-        if len(self._by_number) >= self._most:
-            raise LocalProtocolError("too many requests on this broker are open")
+    def end_served(self, served: Served, now: float) -> None:
+        """Close a request that came in."""
+        key = served.correlation_id, served.topic
+        del self.open[key]
+        del self.served[served.hub_id]
+        self.recent.note(key, served.echoes, now)
 
-    def open(self, asking: Asking) -> None:
-        """Wait for the answer to a request."""
-        self._by_number[asking.correlation_id] = asking
-        self._by_hub_id[asking.hub_id] = asking
+    def ask(self, asking: Asking) -> None:
+        """Open a request of ours."""
+        self.open[asking.correlation_id, asking.topic] = asking
+        self.asking[asking.hub_id] = asking
 
-    def close(self, asking: Asking) -> None:
-        """Wait for it no longer."""
-        del self._by_number[asking.correlation_id]
-        del self._by_hub_id[asking.hub_id]
+    def end_asking(self, asking: Asking, note: int, now: float) -> None:
+        """Close a request of ours."""
+        key = asking.correlation_id, asking.topic
+        del self.open[key]
+        del self.asking[asking.hub_id]
+        self.recent.note(key, note, now)
 
-    def answered_by(self, number: int, topic: str) -> Asking | None:
-        """Return the request that a Response under this id on this topic answers (MQRPC-02)."""
-        asking = self._by_number.get(number)
-        return asking if asking is not None and asking.topic == topic else None
-
-    def named(self, hub_id: str) -> Asking | None:
-        """Return the request that the hub calls so."""
-        return self._by_hub_id.get(hub_id)
-
-    def all(self) -> list[Asking]:
-        """Return every open request."""
-        return list(self._by_number.values())
+    def next_expiry(self) -> float:
+        """When the first of the open ones runs out of time."""
+        return min((request.expires_at for request in self.open.values()), default=inf)
 
 
-class Recent(Generic[Key]):
+class Recent:
     """Notes on what is over, kept for `window` seconds, twice that at most, and never more than twice `most` of them.
 
     There are two generations: the younger takes what is noted, and the elder is dropped as a whole when they change.

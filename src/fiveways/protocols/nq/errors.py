@@ -68,7 +68,7 @@ def read(raw: bytes) -> Err:
     if not isinstance(value, dict):
         raise Malformed("e is no object")
     kind, fatal, args = value.get("type", ""), value.get("fatal", False), value.get("args", [])
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         raise Malformed("e.type is none of the types there are")
     if not isinstance(fatal, bool):
         raise Malformed("e.fatal is neither true nor false")

@@ -317,7 +317,10 @@ _json: Final = msgspec.json.Encoder().encode
 
 def encode(message: Message) -> Packet:
     """Return one message as a packet of its own."""
-    return Packet(b"[]") if type(message) is Idle else frames.serialize_frame([write(message)])
+    if type(message) is Idle:
+        return Packet(b"[]")
+    raw = write(message)
+    return Packet(raw if raw[:1] == b"{" else b"[%b]" % raw)
 
 
 def write(message: Message) -> bytes:

@@ -150,10 +150,8 @@ class Outgoing:
             asking = self._asking.get(r)
             if asking is None:
                 continue
-            known, asking.a = asking.a, asking.a or message.a
-            if asking.state is Asked.CANCELLED and not known:
-                self._line.push(asking)
-            elif asking.advance(Step.ACCEPT):
+            asking.a = asking.a or message.a
+            if asking.advance(Step.ACCEPT):
                 self._line.rest(asking, now)
                 if asking.hub_id is not None and asking.word is hub.Call:
                     self._words.append(hub.Accepted(asking.hub_id))
@@ -269,8 +267,7 @@ class Outgoing:
     def _give_up(self, a: str, asking: Asking | None) -> None:
         """Tell the peer, who waits for more of a request, that no more will come."""
         if asking is not None:
-            asking.a = a
-            self._line.push(asking)
+            asking.a = a  # what is being said again and again may call it by this name now
         else:
             self._line.say(write(CancelRequest("", (a,), CANCELLED)))
 

@@ -130,6 +130,8 @@ class Line:
         waiting = self._waiting.get(wait)
         if waiting is None:
             waiting = self._waiting[wait] = deque()
+        while waiting and waiting[0][1].at != waiting[0][0]:
+            waiting.popleft()
         waiting.append((item.at, item))
 
     def __len__(self) -> int:

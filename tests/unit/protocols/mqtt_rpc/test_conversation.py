@@ -106,8 +106,8 @@ def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
                 talk.send(hub.Result(word.id), number / 1000)
         talk.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
         talk.outgoing()
-    assert len(talk._served) <= 8
-    assert len(talk._answered._younger) + len(talk._answered._elder) <= 32
+    assert len(talk._requests.served) <= 8
+    assert len(talk._requests.recent._younger) + len(talk._requests.recent._elder) <= 32
     assert talk.strays == 1000
 
 
@@ -194,7 +194,7 @@ def test_a_codec_translates_bodies_in_both_directions() -> None:
     client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
     heard = [word for packet in client.outgoing() for word in server.receive(packet, 0.0)]
     assert [word.body for word in heard if isinstance(word, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
-    (call_id,) = server._served
+    (call_id,) = server._requests.served
     with pytest.raises(Unrepresentable):
         server.send(hub.Result(call_id, Json(b'"x"')), 0.0)
     server.send(hub.Result(call_id, Json(b"3")), 0.0)
@@ -303,6 +303,6 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
                 case _:
                     pytest.fail(f"heard {word}")
         assert talk.error is None
-    for call_id in list(talk._served):
+    for call_id in list(talk._requests.served):
         talk.send(hub.Result(call_id), 0.0)
-    assert talk._served == {}
+    assert talk._requests.served == {}

@@ -3,30 +3,33 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.protocols.mqtt_rpc.streams import Recent
+from fiveways.protocols.mqtt_rpc.streams import Key, Recent
+
+
+A, B, C = (1, "/t"), (2, "/t"), (1, "/u")
 
 
 def test_a_note_is_kept_for_the_window_and_forgotten_after_two() -> None:
-    recent: Recent[str] = Recent(10.0, 100)
-    recent.note("a", 1, 0.0)
-    recent.note("b", 2, 9.9)
-    assert [recent.get(key, 9.9) for key in "abc"] == [1, 2, None]
-    assert [recent.get(key, 19.9) for key in "abc"] == [1, 2, None]
-    assert [recent.get(key, 30.0) for key in "abc"] == [None, None, None]
+    recent = Recent(10.0, 100)
+    recent.note(A, 1, 0.0)
+    recent.note(B, 2, 9.9)
+    assert [recent.get(key, 9.9) for key in (A, B, C)] == [1, 2, None]
+    assert [recent.get(key, 19.9) for key in (A, B, C)] == [1, 2, None]
+    assert [recent.get(key, 30.0) for key in (A, B, C)] == [None, None, None]
 
 
 def test_a_new_note_takes_the_place_of_an_old_one() -> None:
-    recent: Recent[str] = Recent(10.0, 100)
-    recent.note("a", 3, 0.0)
-    recent.note("a", 0, 12.0)
-    assert recent.get("a", 13.0) == 0
+    recent = Recent(10.0, 100)
+    recent.note(A, 3, 0.0)
+    recent.note(A, 0, 12.0)
+    assert recent.get(A, 13.0) == 0
 
 
 def test_after_a_pause_nothing_old_is_left() -> None:
-    recent: Recent[str] = Recent(10.0, 100)
-    recent.note("a", 1, 0.0)
-    recent.note("b", 1, 1000.0)
-    assert [recent.get(key, 1000.0) for key in "ab"] == [None, 1]
+    recent = Recent(10.0, 100)
+    recent.note(A, 1, 0.0)
+    recent.note(B, 1, 1000.0)
+    assert [recent.get(key, 1000.0) for key in (A, B)] == [None, 1]
 
 
 @given(
@@ -34,14 +37,15 @@ def test_after_a_pause_nothing_old_is_left() -> None:
     most=st.integers(1, 8),
 )
 def test_it_remembers_the_last_few_and_never_more_than_twice_as_many(notes: list[tuple[int, float]], most: int) -> None:
-    recent: Recent[int] = Recent(7.0, most)
-    now, log = 0.0, list[tuple[float, int]]()
-    for key, pause in notes:
+    recent = Recent(7.0, most)
+    now, log = 0.0, list[tuple[float, Key]]()
+    for number, pause in notes:
         now += pause
-        recent.note(key, key, now)
+        key = (number, "/t")
+        recent.note(key, number, now)
         log.append((now, key))
         assert len(recent._younger) + len(recent._elder) <= 2 * most
         for at, each in log[-most:]:
-            assert now - at > 7.0 or recent.get(each, now) == each
+            assert now - at > 7.0 or recent.get(each, now) == each[0]
         for each in {each for _, each in log} - {each for at, each in log if now - at <= 14.0}:
             assert recent.get(each, now) is None

@@ -1,0 +1,119 @@
+"""What vectors cannot show: messages that pass the hub by, and bounds that only the inside tells."""
+
+from random import Random
+
+import pytest
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.lrpm import bridge
+from fiveways.protocols.lrpm import messages as lrpm
+from fiveways.protocols.lrpm.conversation import LAST_ID, LrpmConversation
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json, Value
+
+
+def server(limits: Limits | None = None, kinds: object = None) -> LrpmConversation:
+    """A conversation after its handshake."""
+    setup = Setup("peer", Role.SERVER, Random(7), limits or Limits(), {"application_kinds": kinds})
+    talk = LrpmConversation(setup, lrpm.JSON_CODEC)
+    talk.receive(Packet(b"[2,null,{}]"), 0.0)
+    talk.send(hub.Welcome(), 0.0)
+    talk.outgoing()
+    return talk
+
+
+def payloads(talk: LrpmConversation) -> list[bytes]:
+    return [packet.payload for packet in talk.outgoing()]
+
+
+def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
+    talk = server(kinds={"PING": 200})
+    assert not talk.receive(Packet(b'["PING",13,{"a":1}]'), 0.0)
+    assert talk.take_applications() == [lrpm.Application(200, (Json(b"13"), Json(b'{"a":1}')))]
+    assert talk.take_applications() == []
+    talk.send_application(200, [Value(14), Value({})])
+    assert payloads(talk) == [b"[200,14,{}]"]
+    with pytest.raises(LocalProtocolError):
+        talk.send_application(201, [])
+
+
+def test_an_application_says_nothing_before_the_session_is_open() -> None:
+    setup = Setup("peer", Role.SERVER, Random(7), Limits(), {"application_kinds": [200]})
+    with pytest.raises(LocalProtocolError):
+        LrpmConversation(setup, lrpm.JSON_CODEC).send_application(200, [])
+
+
+def test_what_no_application_takes_is_bounded_in_number_and_size() -> None:
+    talk = server(Limits(max_pending=3), kinds=[200])
+    for number in range(9):
+        talk.receive(Packet(b"[200,%d]" % number), 0.0)
+    assert [message.fields for message in talk.take_applications()] == [(Json(b"%d" % n),) for n in (6, 7, 8)]
+    talk = server(Limits(max_attachment=10), kinds=[200])
+    for number in range(9):
+        talk.receive(Packet(b"[200,%d]" % (1000 + number)), 0.0)
+    assert [message.fields for message in talk.take_applications()] == [(Json(b"1007"),), (Json(b"1008"),)]
+
+
+def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
+    talk = server(Limits(max_attachment=200))
+    for number in (1, 2):
+        talk.send(hub.Call(f"h{number}", "upload", attachments=(f"a{number}", f"b{number}")), 0.0)
+    talk.send(hub.Attachment("a1", bytes(100)), 0.0)
+    talk.send(hub.Attachment("a2", bytes(100)), 0.0)
+    talk.send(hub.Attachment("b2", b"x"), 0.0)
+    assert payloads(talk) == [
+        b'[40,257,"upload",null,{"attachments":[null,"eA=="],"attachment_errors":{"0":"too large for LRPM: 100 bytes"}}]'
+    ]
+    # What has gone out, or was cancelled, makes room again.
+    talk.send(hub.Cancel("h1"), 0.0)
+    talk.send(hub.Call("h3", "upload", attachments=("a3",)), 0.0)
+    talk.send(hub.Attachment("a3", bytes(100)), 0.0)
+    (packet,) = payloads(talk)
+    assert b"attachment_errors" not in packet
+
+
+def test_a_message_that_waits_is_forgotten_with_the_session() -> None:
+    talk = server()
+    talk.send(hub.Call("h1", "upload", attachments=("a",)), 0.0)
+    talk.receive(Packet(b'[1,".bye.normal",{}]'), 0.0)
+    with pytest.raises(LocalProtocolError):
+        talk.send(hub.Attachment("a", b"x"), 0.0)
+    assert payloads(talk) == [b'[1,".bye.normal",{}]']
+
+
+def test_a_cancelled_message_leaves_the_attachment_to_the_others_that_wait_for_it() -> None:
+    talk = server()
+    for number in (1, 2):
+        talk.send(hub.Call(f"h{number}", "upload", attachments=("a",)), 0.0)
+    talk.send(hub.Cancel("h1"), 0.0)
+    talk.send(hub.Attachment("a", b"x"), 0.0)
+    assert payloads(talk) == [b'[40,257,"upload",null,{"attachments":["eA=="]}]']
+
+
+def test_ids_end_where_javascript_counts_no_further() -> None:
+    talk = server()
+    talk._next_id = LAST_ID
+    talk.send(hub.Call("h1", "a"), 0.0)
+    assert payloads(talk) == [b'[40,9007199254740991,"a",null,{}]']
+    with pytest.raises(LocalProtocolError):
+        talk.send(hub.Call("h2", "a"), 0.0)
+
+
+def test_it_needs_no_waking() -> None:
+    talk = server()
+    assert talk.deadline() is None
+    assert not talk.wake(1.0)
+
+
+def test_the_table_of_failures_is_total_and_can_be_read_back() -> None:
+    assert set(bridge.URIS) == set(Reason)
+    assert {bridge.REASONS[uri]: uri for uri in bridge.REASONS} == bridge.URIS
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.0, 1), (-1.0, 1), (0.0004, 1), (1.5, 1500), (1e300, 10**12)])
+def test_a_timeout_is_some_milliseconds_at_least_and_some_decades_at_most(seconds: float, milliseconds: int) -> None:
+    assert bridge.call_meta(hub.Call("h1", "a", timeout=seconds)) == {"timeout": milliseconds}

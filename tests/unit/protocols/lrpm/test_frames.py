@@ -1,0 +1,84 @@
+"""The two encodings against each other, and against libraries that are not ours."""
+
+import json
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+
+from fiveways.errors import LocalProtocolError
+from fiveways.protocols.lrpm import messages as lrpm
+from fiveways.protocols.lrpm.frames import NO_NAMES, Kind, application_kinds
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload, Value
+from tests.protocols.strategies import lrpm_cbor, lrpm_json
+
+LIMITS = Limits()
+
+
+def plain(message: lrpm.Message) -> list[Any]:
+    """What the document says a message is: the kind, then the fields."""
+    if isinstance(message, lrpm.Application):
+        return [message.kind, *(field.value() for field in message.fields)]
+    kind = next(kind for kind, each in lrpm.KINDS.items() if type(message) is each)
+    fields = (getattr(message, name) for name in message.__struct_fields__)
+    return [int(kind), *(field.value() if isinstance(field, Payload) else field for field in fields)]
+
+
+@given(lrpm_json.messages())
+@settings(max_examples=200, deadline=None)
+def test_other_readers_of_json_see_the_kind_and_the_fields(message: lrpm.Message) -> None:
+    assert json.loads(lrpm.JSON_CODEC.encode(message).payload) == plain(message)
+
+
+@given(lrpm_cbor.messages())
+@settings(max_examples=200, deadline=None)
+def test_other_readers_of_cbor_see_the_kind_and_the_fields(message: lrpm.Message) -> None:
+    assert cbor2.loads(lrpm.CBOR_CODEC.encode(message).payload) == plain(message)
+
+
+@given(lrpm_json.messages())
+@settings(max_examples=200, deadline=None)
+def test_a_named_kind_is_read_field_by_field_and_gives_the_same(message: lrpm.Message) -> None:
+    packet = lrpm.JSON_CODEC.encode(message)
+    kind, comma, rest = packet.payload.partition(b",")
+    if (number := int(kind[1:].rstrip(b"]"))) in lrpm.KINDS:
+        named = Packet(b'["%s"%s%s' % (Kind(number).name.encode(), comma, rest))
+        assert lrpm.JSON_CODEC.decode(named, LIMITS) == lrpm.JSON_CODEC.decode(packet, LIMITS) == message
+
+
+@given(lrpm_cbor.messages())
+@settings(max_examples=200, deadline=None)
+def test_an_array_of_indefinite_length_gives_the_same(message: lrpm.Message) -> None:
+    raw = lrpm.CBOR_CODEC.encode(message).payload
+    head = 1 if raw[0] < 0x98 else 2
+    packet = Packet(b"\x9f" + raw[head:] + b"\xff", is_text=False)
+    assert lrpm.CBOR_CODEC.decode(packet, LIMITS) == message
+
+
+@pytest.mark.parametrize("codec", [lrpm.JSON_CODEC, lrpm.CBOR_CODEC], ids=["json", "cbor"])
+def test_only_messages_are_written(codec: lrpm.Codec) -> None:
+    with pytest.raises(LocalProtocolError):
+        codec.encode("CALL")
+
+
+def test_application_kinds_have_numbers_and_maybe_names() -> None:
+    assert application_kinds(None) == (frozenset(), NO_NAMES)
+    assert application_kinds([127, 255]) == ({127, 255}, NO_NAMES)
+    assert application_kinds({"PING": 200, "PONG": 201}) == ({200, 201}, {"PING": 200, "PONG": 201})
+
+
+@pytest.mark.parametrize(
+    "configured", [126, [126], [256], [True], ["PING"], "PING", {"ping": 200}, {"CALL": 200}, {"PING": 40}]
+)
+def test_application_kinds_that_cannot_be(configured: object) -> None:
+    with pytest.raises(LocalProtocolError):
+        application_kinds(configured)
+
+
+def test_every_body_of_ours_can_be_written_in_both_encodings() -> None:
+    message = lrpm.Result(13, Value({"a": [1, None, "ž", b"\x00"]}))
+    assert json.loads(lrpm.JSON_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", {"$base64": "AA=="}]}
+    assert cbor2.loads(lrpm.CBOR_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", b"\x00"]}
