@@ -17,6 +17,13 @@ CHANNEL: dict[str, str] = {"mqtt-rpc": "/fiveways"}
 """The topic on which a packet means something, where the link alone does not say it."""
 
 
+class OtherRandom(Random):
+    """Chance for the server's end: from the same seed as the client's, it must not choose the same identifiers."""
+
+    def getrandbits(self, k: int, /) -> int:
+        return super().getrandbits(k) ^ ((1 << k) - 1)
+
+
 def converse(
     spec: ProtocolSpec,
     role: Role,
@@ -25,7 +32,8 @@ def converse(
 ) -> Conversation:
     """A conversation before its handshake."""
     bounds = Limits(**(limits or {}))
-    return spec.converse(Setup("peer", role, Random(7), bounds, options))
+    random = OtherRandom(7) if role is Role.SERVER else Random(7)
+    return spec.converse(Setup("peer", role, random, bounds, options))
 
 
 def open_up(talk: Conversation, spec: ProtocolSpec, role: Role) -> None:

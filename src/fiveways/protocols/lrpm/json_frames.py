@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, assert_never, cast
 
 import msgspec
 from msgspec import Raw
@@ -121,6 +121,8 @@ def _field(field: Field, item: Raw, limits: Limits) -> object:
             return _body(item, limits)
         case Field.META:
             return _meta(item, limits)
+        case _:
+            assert_never(field)
 
 
 def _scalar(item: Raw) -> object:

@@ -49,8 +49,6 @@ class MqttConversation:
         self._state: Enum = State.OPEN
         self._limits = limits
         self._random = setup.random
-        # Two ends that are made from the same seed must not choose the same ids, or take each other for echoes.
-        self._twist = 0 if setup.role is Role.CLIENT else 0xFFFFFFFFFFFFFFFF
         # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
         self._serve = options.server(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
@@ -284,7 +282,7 @@ class MqttConversation:
             raise LocalProtocolError("too many requests on this broker are open")
         number = 0
         while not number or (number, topic) in requests.open:
-            number = self._random.getrandbits(64) ^ self._twist
+            number = self._random.getrandbits(64)
         return number
 
     def _ask(self, asking: Asking, body: Payload, timeout: float | None) -> None:

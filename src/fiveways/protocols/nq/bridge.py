@@ -199,15 +199,17 @@ def event_of(
     """Return the event that a request to a subscription is."""
     topic, missed = ((), 0) if free is None else (_topic_of(free), _missed_of(free))
     event = hub.Event(subscription, topic, body, attachments, 0, missed, envelope)
-    try:
-        return builtins.unwrapped(event, STYLES) if envelope else event
-    except Malformed as exc:
-        raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+    return builtins.unwrapped(event, STYLES) if envelope else event
 
 
 def _free_of_event(word: hub.Event) -> Free | None:
     """Return the free keys that tell the topic, and how many events a full queue has skipped."""
-    free: Free = {"topic": jsontext.write(topics.spell(word.topic, topics.NQ)).decode()} if word.topic else {}
+    free: Free = {}
+    if word.topic:
+        try:
+            free["topic"] = jsontext.write(topics.spell(word.topic, topics.NQ)).decode()
+        except BadTopic as exc:
+            raise Unrepresentable(str(exc)) from exc
     if word.missed:
         free["missed"] = str(word.missed)
     return free or None

@@ -65,9 +65,8 @@ def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
     talk.send(hub.Attachment("a1", bytes(100)), 0.0)
     talk.send(hub.Attachment("a2", bytes(100)), 0.0)
     talk.send(hub.Attachment("b2", b"x"), 0.0)
-    assert payloads(talk) == [
-        b'[40,257,"upload",null,{"attachments":[null,"eA=="],"attachment_errors":{"0":"too large for LRPM: 100 bytes"}}]'
-    ]
+    meta = b'{"attachments":[null,"eA=="],"attachment_errors":{"0":"too large for LRPM: 100 bytes"}}'
+    assert payloads(talk) == [b'[40,257,"upload",null,%s]' % meta]
     # What has gone out, or was cancelled, makes room again.
     talk.send(hub.Cancel("h1"), 0.0)
     talk.send(hub.Call("h3", "upload", attachments=("a3",)), 0.0)

@@ -66,8 +66,9 @@ def test_only_messages_are_written(codec: lrpm.Codec) -> None:
 
 def test_application_kinds_have_numbers_and_maybe_names() -> None:
     assert application_kinds(None) == (frozenset(), NO_NAMES)
-    assert application_kinds([127, 255]) == ({127, 255}, NO_NAMES)
-    assert application_kinds({"PING": 200, "PONG": 201}) == ({200, 201}, {"PING": 200, "PONG": 201})
+    assert application_kinds([127, 255]) == (frozenset({127, 255}), NO_NAMES)
+    named = {"PING": 200, "PONG": 201}
+    assert application_kinds(named) == (frozenset({200, 201}), named)
 
 
 @pytest.mark.parametrize(

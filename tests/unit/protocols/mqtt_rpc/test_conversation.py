@@ -129,7 +129,9 @@ def test_the_time_to_wake_up_is_never_too_late() -> None:
     assert list(talk.wake(200.0)) == []
 
 
-def test_nothing_may_come_after_the_end() -> None:
+def test_everything_may_come_until_the_end_and_nothing_after_it() -> None:
+    for message in (Request("/math", 1), Response("/math", 1), ErrorResponse("/math", 1)):
+        assert advance(State.OPEN, message) is State.OPEN
     with pytest.raises(RemoteProtocolError, match=r"Request in state 'closed' \[MQRPC-01\]"):
         advance(State.CLOSED, Request("/math", 1))
 
@@ -248,7 +250,7 @@ def test_a_built_in_that_is_called_in_vain_is_answered_at_once(arguments: bytes)
     assert answer.tag == "hub.bad_arguments"
 
 
-@pytest.mark.parametrize("name", ["bad*name", "a+b", "x" * 300, "a..b"])
+@pytest.mark.parametrize("name", ["bad*name", "a+b", "x" * 300, "a..b", "path/" * 200 + "add"])
 def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
     talk = make(serve=SERVE)
     assert list(talk.receive(encode(Request("/math", 1, name, b"", True)), 0.0)) == []

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from fiveways.protocols.mqtt_rpc.streams import Key, Recent
 
-
 A, B, C = (1, "/t"), (2, "/t"), (1, "/u")
 
 
