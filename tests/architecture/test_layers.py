@@ -60,9 +60,10 @@ SHAPE = {
 }
 EXTRAS = {
     "lrpm": {
-        "encodings.py": "one protocol, two encodings",
-        "json_frames.py": "the first of them, where it fills a file",
+        "json_frames.py": "one protocol, two encodings: the first",
         "cbor_frames.py": "the second",
+        "link.py": "the lower half of the conversation: handshake, messages that wait for their attachments",
+        "incoming.py": "requests of the peer, and our answers",
     },
     "mqtt_rpc": {
         "rpc.proto": "the messages are defined in protobuf",

@@ -1,7 +1,7 @@
 """Two NQ conversations over a link that drops, repeats, delays and reorders: each request ends once, and rightly.
 
-Time is virtual and chance is seeded, so a run is fast and can be repeated. Both ends ask and answer; now and then one of
-them is restarted from what it exported, or comes back on another link.
+Time is virtual and chance is seeded, so a run is fast and can be repeated. Both ends ask and answer; now and then one
+of them is restarted from what it exported, or comes back on another link.
 """
 
 import heapq
@@ -57,15 +57,17 @@ class Link:
     def carry(self, packet: Packet, deliver: Callable[[Packet], None]) -> None:
         parsed = json.loads(packet.payload)
         self.elements.update(json.dumps(each) for each in (parsed if isinstance(parsed, list) else [parsed]))
-        chance = self._random.random
+        chance, epoch = self._random.random, self._epoch
+
+        def arrive() -> None:
+            if epoch == self._epoch:
+                deliver(packet)
+
         if chance() < self._loss:
             return
         for _ in range(2 if chance() < self._loss else 1):
-            delay = 0.05
-            if chance() < self._loss:
-                delay += self._random.uniform(0, 20)
-            epoch = self._epoch
-            self._world.later(delay, lambda: deliver(packet) if epoch == self._epoch else None)
+            late = self._random.uniform(0, 20) if chance() < self._loss else 0.0
+            self._world.later(0.05 + late, arrive)
 
     def cut(self) -> None:
         """Lose all that is under way."""
@@ -172,7 +174,10 @@ class End:
 
     def serve(self, call: hub.Call) -> None:
         later, uniform = self.world.later, self.random.uniform
-        later(uniform(0, self.slowest_acceptance), lambda: self.say(hub.Accepted(call.id)) if call.id in self.open else None)
+        later(
+            uniform(0, self.slowest_acceptance),
+            lambda: self.say(hub.Accepted(call.id)) if call.id in self.open else None,
+        )
         if call.method == "echo":
             later(uniform(3, 30), lambda: self.end(call.id, hub.Result(call.id, call.body)))
         elif call.method == "fail":
@@ -298,7 +303,9 @@ def check_nothing_is_kept(end: End, now: float) -> None:
     talk = end.talk
     talk.wake(now + talk._common.options.duplicate_window + 1)
     assert talk.deadline() is None
-    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._waiting)] == [0] * 4
+    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._waiting)] == [
+        0
+    ] * 4
     assert [len(talk._incoming.tombs), len(talk._line), talk._common.kept.used, talk._common.held.used] == [0] * 4
     assert talk.outgoing() == []
 

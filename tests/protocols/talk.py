@@ -12,7 +12,6 @@ from fiveways.model import messages as words
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role, Setup
 from fiveways.wire.limits import Limits
 
-
 CHANNEL: dict[str, str] = {"mqtt-rpc": "/fiveways"}
 """The topic on which a packet means something, where the link alone does not say it."""
 

@@ -19,17 +19,28 @@ values = st.recursive(
 bodies = values.map(lambda value: Json(jsontext.write(value)))
 ids = st.text(min_size=1, max_size=30) | st.integers(1, 2**53).map(str)
 several = st.lists(ids, min_size=1, max_size=4).map(tuple)
-targets = st.just("") | st.from_regex(r"[A-Za-z0-9_.:/-]{1,30}", fullmatch=True) | st.sampled_from(["ďábel", "名前", '"'])
+targets = (
+    st.just("") | st.from_regex(r"[A-Za-z0-9_.:/-]{1,30}", fullmatch=True) | st.sampled_from(["ďábel", "名前", '"'])
+)
 numbers = st.integers(1, 2**53)
 reserved = set("acdefiknoprstv")
 extras = st.none() | st.dictionaries(
-    texts.filter(lambda key: key not in reserved) | st.sampled_from(["topic", "missed", "attachments", "traceparent", "q"]),
+    texts.filter(lambda key: key not in reserved)
+    | st.sampled_from(["topic", "missed", "attachments", "traceparent", "q"]),
     values.map(lambda value: jsontext.write(value).decode()),
     min_size=1,
     max_size=4,
 )
 verbose = st.booleans() | st.text(min_size=1, max_size=9)
-UNREADABLE = [b'{"r":0}', b"7", b'{"c":2,"r":"1"}', b'{"k":"x","a":"1","i":["2",3]}', b"{}", b'{"r":1,"i":2}', b'{"t":"a b","r":1}']
+UNREADABLE = [
+    b'{"r":0}',
+    b"7",
+    b'{"c":2,"r":"1"}',
+    b'{"k":"x","a":"1","i":["2",3]}',
+    b"{}",
+    b'{"r":1,"i":2}',
+    b'{"t":"a b","r":1}',
+]
 
 
 def errors(types: list[str], fatal: bool) -> st.SearchStrategy[Err]:
@@ -42,7 +53,10 @@ def messages() -> st.SearchStrategy[nq.Message]:
     system, farewell = errors(["sys"], fatal=False), errors(["sys"], fatal=True)
     maybe = st.none() | bodies
     # An element with or without the number of those that follow; an end without an element.
-    parts: list[tuple[Any, ...]] = [(bodies, numbers, st.none() | numbers | st.just(0)), (st.none(), numbers, st.just(0))]
+    parts: list[tuple[Any, ...]] = [
+        (bodies, numbers, st.none() | numbers | st.just(0)),
+        (st.none(), numbers, st.just(0)),
+    ]
     parts.append((st.none(), st.just(0), st.just(0)))
     kinds: list[st.SearchStrategy[nq.Message]] = [
         st.builds(nq.Request, targets, ids, maybe, verbose, texts, extras),
@@ -64,7 +78,9 @@ def messages() -> st.SearchStrategy[nq.Message]:
         st.builds(nq.SystemNote, fatal | harmless | system, extras),
         st.builds(nq.Farewell, farewell, extras),
         st.just(nq.Idle()),
-        st.sampled_from(UNREADABLE).map(lambda element: nq.decode(Packet(element), Limits())[0] if element != b"7" else bad()),
+        st.sampled_from(UNREADABLE).map(
+            lambda element: nq.decode(Packet(element), Limits())[0] if element != b"7" else bad()
+        ),
     ]
     return st.one_of(kinds)
 

@@ -265,7 +265,8 @@ def read_topic(meta: Meta, default: Topic) -> Topic:
 
 def event_meta(word: hub.Event) -> Meta:
     """Return the topic of an event, and what its subscriber missed before it."""
-    return {"topic": topics.spell(word.topic, topics.LRPM), **_given(missed=word.missed)}
+    topic = topics.spell(word.topic, topics.LRPM)
+    return {"topic": topic, "missed": word.missed} if word.missed else {"topic": topic}
 
 
 # Failures and partings.

@@ -16,7 +16,7 @@ from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.frames import Kind
 from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Incoming
-from fiveways.protocols.lrpm.link import NOTHING, Held, Names, Receiver, Sender, Words
+from fiveways.protocols.lrpm.link import NOTHING, Held, Line, Names, Receiver, Sender, Words
 from fiveways.wire.payload import NULL, Value
 
 LAST_ID: Final = (1 << 53) - 1
@@ -38,7 +38,7 @@ class Asking(msgspec.Struct, gc=False):
     kind: int
     word: type[hub.Word]
     following: Following | None = None
-    line: str = ""
+    line: Line | None = None
     held: Held | None = None
     """Not on the wire yet: it waits, in `line`, for its attachments."""
     cancelled: bool = False
@@ -68,8 +68,8 @@ class LrpmConversation(Incoming):
 
     def _ask(self, message: lrpm.Message, asking: Asking, attachments: Names = ()) -> None:
         number = self._next_id
-        if attachments or asking.line:
-            asking.line = asking.line or f"request {number}"
+        if attachments or asking.line is not None:
+            asking.line = asking.line or ("request", number)
             asking.held = self._say_with(asking.line, message, attachments, asks=number)
         else:
             self._outgoing.append(self._encode(message))
@@ -97,7 +97,7 @@ class LrpmConversation(Incoming):
         number = self._new_id(word.id)
         uri = topics.spell(word.topic, topics.LRPM)
         message = lrpm.Publish(number, uri, word.body, bridge.publish_meta(word))
-        self._ask(message, Asking(word.id, PUBLISH, hub.Publish, line=f"publish {uri}"), word.attachments)
+        self._ask(message, Asking(word.id, PUBLISH, hub.Publish, line=("publish", uri)), word.attachments)
 
     def _send_subscribe(self, word: hub.Subscribe) -> None:
         number = self._new_id(word.id)
@@ -123,7 +123,7 @@ class LrpmConversation(Incoming):
         if number is None:
             return  # the answer has come meanwhile
         asking = self._asking[number]
-        if asking.held is not None:
+        if asking.held is not None and asking.line is not None:
             self._close(number)
             self._let_go(self._holding.drop(asking.line, asking.held))
         elif not asking.cancelled:

@@ -22,8 +22,6 @@ from fiveways.wire.payload import NULL, Value
 
 FIRST_ID: Final = 256
 """LRPM-a09: a decoder in use takes smaller numbers for another type."""
-LAST_ID: Final = (1 << 53) - 1
-"""LRPM-a09: JavaScript counts no further."""
 CALL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE = map(int, (Kind.CALL, Kind.PUBLISH, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE))
 
 
@@ -45,6 +43,10 @@ class Asked(msgspec.Struct, gc=False):
     """The answer is there, but waits for its attachments."""
 
 
+def _asked(call: hub.Call, number: int) -> Asked:
+    return Asked(number, CALL, not (call.stream or call.progress), hub.Call, "", call.stream, call.progress)
+
+
 Request: TypeAlias = tuple[hub.Word, Asked]
 Reader: TypeAlias = Callable[[Any, str, Any, Names], Request]
 
@@ -63,16 +65,20 @@ class Incoming(LrpmLink):
     # Requests of the peer.
 
     def _on_call(self, message: lrpm.Call) -> Words:
-        """Take a plain call, as most are; whatever is not plain about it is left to `_on_request`."""
-        asked, hub_id = self._asked, str(message.request_id)
+        """Take an ordinary call, as most are; whatever is not ordinary about it is left to `_on_request`."""
+        asked, hub_id, meta = self._asked, str(message.request_id), message.meta
         try:
             aim = bridge.target(message.procedure)
-        except BadName:
+            if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending or "attachments" in meta:
+                return self._on_request(message)
+            if not meta:
+                asked[hub_id] = Asked(message.request_id)
+                return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
+            call = bridge.read_call(hub_id, message, aim, ())
+        except (BadName, Refused):
             return self._on_request(message)
-        if message.meta or aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending:
-            return self._on_request(message)
-        asked[hub_id] = Asked(message.request_id)
-        return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
+        asked[hub_id] = _asked(call, message.request_id)
+        return (call,)
 
     def _on_request(self, message: Any) -> Words:  # noqa: ANN401  one of the keys of REQUESTS
         kind, read = self.REQUESTS[type(message)]
@@ -112,8 +118,7 @@ class Incoming(LrpmLink):
             raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is None:
             call = bridge.read_call(hub_id, message, aim, attached)
-            plain = not (call.stream or call.progress)
-            return call, Asked(message.request_id, CALL, plain, stream=call.stream, progress=call.progress)
+            return call, _asked(call, message.request_id)
         bridge.check_offer(word)
         if isinstance(word, hub.Subscribe):
             self._served.add(word.subscription)
@@ -197,7 +202,7 @@ class Incoming(LrpmLink):
     def _answer(
         self, hub_id: str, asked: Asked, message: lrpm.Message, attachments: Names = (), *, last: bool = True
     ) -> None:
-        if self._say_with(f"answer {hub_id}", message, attachments, hub_id if last else "") is not None:
+        if self._say_with(("answer", hub_id), message, attachments, hub_id if last else "") is not None:
             asked.answered = last
         elif last:
             del self._asked[hub_id]
@@ -233,13 +238,13 @@ class Incoming(LrpmLink):
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
         body = builtins.wrapped(word, self._styles) if word.envelope else word.body
         message = lrpm.Event(word.publication, int(word.subscription), body, bridge.event_meta(word))
-        self._say_with(f"events {word.subscription}", message, word.attachments)
+        self._say_with(("event", word.subscription), message, word.attachments)
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""
         self._check_served(word.subscription)
         message = lrpm.Event(0, int(word.subscription), NULL, {"closed": True})
-        self._say_with(f"events {word.subscription}", message, ())
+        self._say_with(("event", word.subscription), message, ())
         self._served.remove(word.subscription)
 
     def _check_served(self, subscription: str) -> None:

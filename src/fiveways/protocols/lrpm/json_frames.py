@@ -40,7 +40,7 @@ _TYPES: Final[dict[Field, Any]] = {
     Field.KIND: Annotated[int, msgspec.Meta(ge=0, le=255)],
     Field.BODY: Raw,
 }
-_CALL, _RESULT = int(Kind.CALL), int(Kind.RESULT)
+_CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
 _EMPTY: Final = Raw(b"{}")
 
 
@@ -77,7 +77,7 @@ def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Fram
         raise malformed(str(exc), "LRPM-13") from None
     kind = _KINDS[type(found)]
     meta = NO_META if found.meta == _EMPTY else _meta(found.meta, limits)
-    # The two kinds that most messages are of need not be taken apart field by field.
+    # The kinds that most messages are of need not be taken apart field by field.
     if kind == _CALL:
         return kind, (found.id0, found.uri1, _body(found.body2, limits), meta)
     if kind == _RESULT:
@@ -165,6 +165,9 @@ def serialize_frame(frame: Frame) -> Packet:
     if kind == _RESULT:
         number, body, meta = fields
         return Packet(b"[41,%d,%b,%b]" % (number, body.json(), _write_meta(meta) if meta else b"{}"))
+    if kind == _EVENT:
+        number, subscription, body, meta = fields
+        return Packet(b"[60,%d,%d,%b,%b]" % (number, subscription, body.json(), _write_meta(meta)))
     if kind in APPLICATION:
         return Packet(b"[%d%b]" % (kind, b"".join(b",%b" % field.json() for field in fields)))
     *head, last, meta = fields

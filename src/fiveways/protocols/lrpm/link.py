@@ -22,6 +22,8 @@ from fiveways.wire.payload import Payload
 
 Words: TypeAlias = Sequence[hub.Word]
 Names: TypeAlias = tuple[str, ...]
+Line: TypeAlias = tuple[str, str | int]
+"""What must stay in order: the answers to one request, the events of one subscription, what we publish on one topic."""
 Receiver: TypeAlias = Callable[[Any, Any], Words]
 Sender: TypeAlias = Callable[[Any, Any], None]
 NOTHING: Final[tuple[hub.Word, ...]] = ()
@@ -50,22 +52,19 @@ class Holding:
     def __init__(self, limits: Limits, encoding: Encoding) -> None:
         self._limits = limits
         self._encoding = encoding
-        self._lines: dict[str, deque[Held]] = {}
-        self._awaited: dict[str, list[tuple[str, Held]]] = {}
+        self.lines: dict[Line, deque[Held]] = {}
+        self._awaited: dict[str, list[tuple[Line, Held]]] = {}
         self._unwanted: deque[str] = deque(maxlen=limits.max_expected_attachments)
         self._size = 0
 
-    def __contains__(self, line: str) -> bool:
-        return line in self._lines
-
-    def add(self, line: str, held: Held) -> None:
+    def add(self, line: Line, held: Held) -> None:
         """Let a message wait; LocalProtocolError if that would be too many."""
         limits, size = self._limits, len(held.names)
         if size > limits.max_attachments or len(self._awaited) + size > limits.max_expected_attachments:
             raise LocalProtocolError("too many attachments are waited for")
-        if sum(map(len, self._lines.values())) >= limits.max_pending:
+        if sum(map(len, self.lines.values())) >= limits.max_pending:
             raise LocalProtocolError("too many messages wait for attachments")
-        self._lines.setdefault(line, deque()).append(held)
+        self.lines.setdefault(line, deque()).append(held)
         for name in held.names:
             self._awaited.setdefault(name, []).append((line, held))
 
@@ -87,9 +86,9 @@ class Holding:
             ready += self._release(line)
         return ready
 
-    def drop(self, line: str, dropped: Held) -> list[Held]:
+    def drop(self, line: Line, dropped: Held) -> list[Held]:
         """Forget a message, whose attachments may still come; return those that waited only behind it."""
-        self._lines[line].remove(dropped)
+        self.lines[line].remove(dropped)
         self._size -= dropped.size
         for name in dropped.names:
             others = [each for each in self._awaited.pop(name, ()) if each[1] is not dropped]
@@ -110,8 +109,8 @@ class Holding:
         self._size += size
         return given
 
-    def _release(self, line: str) -> list[Held]:
-        waiting = self._lines.get(line)
+    def _release(self, line: Line) -> list[Held]:
+        waiting = self.lines.get(line)
         ready: list[Held] = []
         while waiting and waiting[0].found.keys() >= set(waiting[0].names):
             held = waiting.popleft()
@@ -122,7 +121,7 @@ class Holding:
                 held.message = msgspec.structs.replace(held.message, meta=meta)
             ready.append(held)
         if not waiting:
-            self._lines.pop(line, None)
+            self.lines.pop(line, None)
         return ready
 
 
@@ -205,11 +204,11 @@ class LrpmLink(ABC):
         self._enter(after)
 
     def _say_with(
-        self, line: str, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0
+        self, line: Line, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0
     ) -> Held | None:
         """Put a message out, or let it wait until its attachments, and all before it in its line, are there."""
         packet = self._encode(message)
-        if not names and line not in self._holding:
+        if not names and line not in self._holding.lines:
             self._outgoing.append(packet)
             return None
         held = Held(message, names, self._limits.max_text - len(packet.payload), answers, asks)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -130,7 +130,7 @@ def to_hub(
     if method.startswith("hub."):
         try:
             word = None if more else builtins.read(key, method, body, STYLES, attachments)
-        except (BadArguments, Malformed) as exc:
+        except BadArguments as exc:
             raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is not None:
             return word
@@ -169,19 +169,14 @@ def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
 
 def body_of(payload: Payload) -> Payload:
     """Return the payload as the JSON of the wire, so that what cannot be written is refused before it is said."""
-    if type(payload) is Json:
-        return payload
-    try:
-        return Json(payload.nq())
-    except Malformed as exc:
-        raise Unrepresentable(str(exc)) from exc
+    return payload if type(payload) is Json else Json(payload.nq())
 
 
 def value_of(body: Payload) -> object:
     """Return the value of a body; Refused if it holds a marker that makes no sense."""
     try:
         return body.value()
-    except Malformed as exc:
+    except Unrepresentable as exc:
         raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
@@ -244,8 +239,6 @@ def result_of(hub_id: str, word: type[hub.Word], answer: Answer, limits: Limits)
             found = builtins.read_description(hub_id, answer.d)
             return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
         attached = read_attachments(answer.a, answer.extra, limits)
-    except Malformed as exc:
-        return [hub.Failure(hub_id, Reason.RAISED, f"the answer is no description: {exc}")]
     except Refused as refused:
         return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {refused.text}")]
     return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached)), *attached]
@@ -272,7 +265,7 @@ def read_attachments(owner: str, free: Free | None, limits: Limits) -> tuple[hub
         return ()
     try:
         value = Json(written.encode()).value()
-    except Malformed as exc:
+    except Unrepresentable as exc:
         raise Refused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
     if not isinstance(value, list):
         raise Refused(Reason.BAD_ARGUMENTS, "attachments is no array")

@@ -99,6 +99,7 @@ class NqConversation:
         self._incoming = Incoming(self._common)
         self._outgoing = Outgoing(self._common)
         self._waiting = Waiting(setup.limits)
+        self._receivers = self._make_receivers()
         self._announce()
 
     # What the runtime sees.
@@ -117,7 +118,7 @@ class NqConversation:
             return ()
         for message in heard:
             self._state = advance(self._state, message)
-            self.RECEIVERS[type(message)](self, message, now)
+            self._receivers[type(message)](message, now)
             if self.closed:
                 break
         if self._common.thanks or self._common.heard:
@@ -218,10 +219,6 @@ class NqConversation:
         made.relink(now)
         return made
 
-    def _half(self, message: nq.Next | nq.Missing) -> Incoming | Outgoing:
-        """Return whose parts are meant: with a, those of a request of ours, else those of an answer of ours."""
-        return self._outgoing if message.a else self._incoming
-
     def _words(self) -> Sequence[hub.Word]:
         words = self._common.words
         if not words:
@@ -248,6 +245,8 @@ class NqConversation:
 
     def _say_carrier(self, word: Carrier, now: float) -> None:
         """Say a word, when its attachments are there."""
+        if len(self._waiting) and not isinstance(word, hub.Event) and word.id in self._waiting:
+            raise LocalProtocolError(f"{word.id} waits for its attachments already")
         if not word.attachments:
             self._say_now(word, now, None)
             return
@@ -260,9 +259,9 @@ class NqConversation:
         self._waiting.hold(word)
 
     def _say_now(self, word: Carrier, now: float, free: Free | None) -> None:
-        if isinstance(word, hub.Result):
+        if type(word) is hub.Result:
             self._incoming.say_result(word, now, free)
-        elif isinstance(word, hub.Event):
+        elif type(word) is hub.Event:
             self._outgoing.say_event(word, now, free)
         else:
             self._outgoing.say_request(word, now, free)
@@ -320,26 +319,35 @@ class NqConversation:
     def _drop(self, _said: object, now: float) -> None:
         """Nothing needs to be done."""
 
-    RECEIVERS: ClassVar[Mapping[type[nq.Message], Callable[[Any, Any, float], None]]] = {
-        nq.Request: lambda self, message, now: self._incoming.on_request(message, now),
-        nq.RequestPart: lambda self, message, now: self._incoming.on_part(message, now),
-        nq.Poll: lambda self, message, now: self._incoming.on_poll(message, now),
-        nq.Acceptance: lambda self, message, now: self._outgoing.on_acceptance(message, now),
-        nq.Answer: lambda self, message, now: self._outgoing.on_answer(message, now),
-        nq.AnswerPart: lambda self, message, now: self._outgoing.on_part(message, now),
-        nq.ErrorAnswer: lambda self, message, now: self._outgoing.on_error(message, now),
-        nq.Note: lambda self, message, now: self._outgoing.on_note(message, now),
-        nq.PollReply: lambda self, message, now: self._outgoing.on_poll_reply(message, now),
-        nq.Ack: lambda self, message, now: self._incoming.on_ack(message, now),
-        nq.Next: lambda self, message, now: self._half(message).on_next(message, now),
-        nq.Missing: lambda self, message, now: self._half(message).on_missing(message, now),
-        nq.BackMessage: lambda self, message, now: self._incoming.on_back_message(message, now),
-        nq.CancelRequest: lambda self, message, now: self._incoming.on_cancel(message, now),
-        nq.SystemNote: _on_system_note,
-        nq.Farewell: _on_farewell,
-        nq.Idle: _drop,
-        nq.Bad: _on_bad,
-    }
+    def _on_next(self, message: nq.Next, now: float) -> None:
+        """With a, parts of a request of ours are meant, else parts of an answer of ours."""
+        (self._outgoing if message.a else self._incoming).on_next(message, now)
+
+    def _on_missing(self, message: nq.Missing, now: float) -> None:
+        (self._outgoing if message.a else self._incoming).on_missing(message, now)
+
+    def _make_receivers(self) -> dict[type[nq.Message], Callable[[Any, float], None]]:
+        incoming, outgoing = self._incoming, self._outgoing
+        return {
+            nq.Request: incoming.on_request,
+            nq.RequestPart: incoming.on_part,
+            nq.Poll: incoming.on_poll,
+            nq.Acceptance: outgoing.on_acceptance,
+            nq.Answer: outgoing.on_answer,
+            nq.AnswerPart: outgoing.on_part,
+            nq.ErrorAnswer: outgoing.on_error,
+            nq.Note: outgoing.on_note,
+            nq.PollReply: outgoing.on_poll_reply,
+            nq.Ack: incoming.on_ack,
+            nq.Next: self._on_next,
+            nq.Missing: self._on_missing,
+            nq.BackMessage: incoming.on_back_message,
+            nq.CancelRequest: incoming.on_cancel,
+            nq.SystemNote: self._on_system_note,
+            nq.Farewell: self._on_farewell,
+            nq.Idle: self._drop,
+            nq.Bad: self._on_bad,
+        }
 
     SENDERS: ClassVar[Mapping[type[hub.Word], Callable[[Any, Any, float], None]]] = {
         **dict.fromkeys((hub.Call, hub.Result, hub.Publish, hub.Event, hub.SetVariable), _say_carrier),

@@ -28,30 +28,25 @@ _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
 class Asking(Repeated):
     """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
 
-    __slots__ = (
-        *("a", "common", "data", "expires_at", "fresh", "hub_id"),
-        *("r", "receiver", "sender", "state", "t", "topic", "word"),
-    )
+    a = ""
+    """The peer's backchannel, once known."""
+    data = b""
+    expires_at = 0.0
+    fresh = False
+    """A part has come since the last wait began, so there is no need to poll."""
+    receiver: Receiver[AnswerPart] | None = None
+    sender: Sender | None = None
+    state = Asked.SENT
+    topic = ""
+    """The subscription of ours that it asks for."""
 
     def __init__(self, common: "Common", r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
-        super().__init__()
         self.common = common
         self.r = r
         self.t = target
         self.word = word
         self.hub_id = hub_id
         """None if nobody waits for the answer."""
-        self.topic = ""
-        """The subscription of ours that it asks for."""
-        self.state = Asked.SENT
-        self.data = b""
-        self.a = ""
-        """The peer's backchannel, once known."""
-        self.fresh = False
-        """A part has come since the last wait began, so there is no need to poll."""
-        self.expires_at = 0.0
-        self.sender: Sender | None = None
-        self.receiver: Receiver[AnswerPart] | None = None
 
     def advance(self, step: Step) -> bool:
         """Go where the step leads; False if it leads nowhere from here."""
@@ -119,32 +114,27 @@ class Following(msgspec.Struct, frozen=True, gc=False):
 class Serving(Repeated):
     """A request of the peer. Once answered, its answer is said again until acknowledged."""
 
-    __slots__ = (
-        *("a", "accepted", "cancelled", "common", "data", "excuse", "expires_at", "key"),
-        *("r", "receiver", "repeats", "sender", "state", "topic", "v", "word"),
-    )
+    accepted = False
+    cancelled = False
+    data = b""
+    excuse: Err | None = None
+    """Why we ended it ourselves, where the hub only hears that it is cancelled."""
+    expires_at = 0.0
+    receiver: Receiver[RequestPart] | None = None
+    repeats = 0
+    sender: Sender | None = None
+    state = Taken.RECEIVED
+    topic = ""
+    """The subscription that lives once the request is granted."""
+    v: bool | str = False
 
     def __init__(self, common: "Common", a: str, key: str, r: str, word: type[hub.Word]) -> None:
-        super().__init__()
         self.common = common
+        self.a = a
         self.key = key
         """t + '#' + r, by which the hub knows it, too."""
         self.r = r
-        self.a = a
-        self.v: bool | str = False
         self.word = word
-        self.topic = ""
-        """The subscription that lives once the request is granted."""
-        self.state = Taken.RECEIVED
-        self.accepted = False
-        self.cancelled = False
-        self.repeats = 0
-        self.data = b""
-        self.excuse: Err | None = None
-        """Why we ended it ourselves, where the hub only hears that it is cancelled."""
-        self.expires_at = 0.0
-        self.sender: Sender | None = None
-        self.receiver: Receiver[RequestPart] | None = None
 
     def advance(self, step: Step) -> None:
         """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
@@ -289,7 +279,8 @@ class Tombstones:
 
     def get(self, key: str, now: float) -> Tomb | None:
         """Return what became of the request, None if nothing is known of it."""
-        self.expire(now)
+        if self._ages and self._ages[0][0] <= now:
+            self.expire(now)
         return self._tombs.get(key)
 
     def expire(self, now: float) -> None:

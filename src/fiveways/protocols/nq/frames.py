@@ -1,6 +1,6 @@
 """Packet <-> Frame: one JSON object, or an array of them, taken apart by its one-letter keys (NQ-02, NQ-03, NQ-04)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -20,7 +20,7 @@ VERSION: Final = b"1"
 
 
 class Frame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """The keys of one object: those that NQ 1 assigns, then the free ones to which the hub gives a meaning."""
+    """The keys of one object that NQ 1 assigns."""
 
     t: str | UnsetType = UNSET
     r: str | int | UnsetType = UNSET
@@ -34,6 +34,11 @@ class Frame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     o: int | list[int] | UnsetType = UNSET
     v: bool | str | UnsetType = UNSET
     s: str | UnsetType = UNSET
+
+
+class FreeFrame(Frame):
+    """The same with the free keys to which the hub gives a meaning."""
+
     topic: Raw | UnsetType = UNSET
     missed: Raw | UnsetType = UNSET
     attachments: Raw | UnsetType = UNSET
@@ -48,6 +53,8 @@ _FREE: Final = ("topic", "missed", "attachments", "traceparent")
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _one: Final = msgspec.json.Decoder(Frame).decode
 _many: Final = msgspec.json.Decoder(list[Frame]).decode
+_one_free: Final = msgspec.json.Decoder(FreeFrame).decode
+_many_free: Final = msgspec.json.Decoder(list[FreeFrame]).decode
 _keys: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _raws: Final = msgspec.json.Decoder(list[Raw]).decode
 
@@ -63,17 +70,21 @@ class BadElement(Exception):
         self.code = code or ("toolarge" if fault is Fault.TOO_LARGE else "malformed")
 
 
-def parse_frame(payload: bytes, limits: Limits) -> list[Frame] | None:
+def parse_frame(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
     """Return the elements of a checked packet if all have plain keys of plain types; None if they need a closer look.
 
     RemoteProtocolError if the packet is not JSON, or too large a batch.
     """
+    is_batch = payload[:1] == b"["
     try:
-        if payload[:1] == b"{":
-            return [_one(payload)]
-        frames = _many(payload)
+        if not is_batch:
+            return (_one(payload),)
+        frames: Sequence[Frame] = _many(payload)
     except msgspec.ValidationError:
-        return None
+        try:
+            frames = _many_free(payload) if is_batch else (_one_free(payload),)
+        except msgspec.ValidationError:
+            return None
     except _NOT_JSON as exc:
         raise _not_json(exc) from exc
     if len(frames) > limits.max_batch:
@@ -123,10 +134,10 @@ def serialize_frame(elements: list[bytes]) -> Packet:
 
 
 def free_of(frame: Frame) -> Free | None:
-    """Return the free keys to which the hub gives a meaning."""
-    if frame.topic is UNSET and frame.traceparent is UNSET and frame.attachments is UNSET and frame.missed is UNSET:
+    """Return the free keys of a frame."""
+    if type(frame) is Frame:
         return None
-    return {key: checked(raw).decode() for key in _FREE if (raw := getattr(frame, key)) is not UNSET}
+    return {key: checked(raw).decode() for key in _FREE if (raw := getattr(frame, key)) is not UNSET} or None
 
 
 def checked(raw: Raw) -> bytes:
@@ -303,7 +314,10 @@ def ids_of(given: str | int | list[str | int], limits: Limits) -> tuple[str, ...
 
 def target_of(frame: Frame, limits: Limits) -> str:
     """Return t if there is one: without it, the hub itself is meant (NQ-a07)."""
-    return "" if isinstance(frame.t, UnsetType) else name(frame.t, limits)
+    text = frame.t
+    if isinstance(text, UnsetType):
+        return ""
+    return text if len(text) <= limits.max_name and is_name(text) else name(text, limits)
 
 
 def error_of(frame: Frame) -> Err:

@@ -56,7 +56,8 @@ class Incoming:
             self._refuse(message.r, refused)
             return
         serving = self._open(key, message, word)
-        serving.topic = topic
+        if topic:
+            serving.topic = topic
         self._words.append(word)
         if attached and getattr(word, "attachments", ()):
             self._words += attached
@@ -100,7 +101,8 @@ class Incoming:
 
     def _open(self, key: str, message: Request | RequestPart, word: hub.Word) -> Serving:
         serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
-        serving.v = message.v
+        if message.v:
+            serving.v = message.v
         self.requests.add(serving)
         return serving
 
@@ -312,8 +314,7 @@ class Incoming:
         """`{a, i, e}`, fatal; in a stream it is the end of it."""
         serving = self.requests.unanswered(word.id)
         error = bridge.error_of(word, accepted=serving.state is not Taken.RECEIVED)
-        if serving.excuse is not None and word.reason is Reason.CANCELLED:
-            error = serving.excuse
+        error = serving.excuse or error if word.reason is Reason.CANCELLED else error
         self._end(serving, None if word.data is None else body_of(word.data), error, now)
 
     def say_progress(self, word: hub.Progress, now: float) -> None:

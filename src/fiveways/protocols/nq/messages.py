@@ -254,16 +254,18 @@ def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
 def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits) -> Message:
     if not (frame.a is UNSET and frame.i is UNSET and frame.p is UNSET and frame.e is UNSET and frame.o is UNSET):
         raise BadElement("a request that is something else too", "NQ-13")
+    if type(r) is not str or not 0 < len(r) <= limits.max_id:
+        r = identifier(r, limits, "r")
     target = frames.target_of(frame, limits)
     verbose = False if frame.v is UNSET else frame.v or False
     source = "" if frame.s is UNSET else frame.s
     body = None if frame.d is UNSET else Json(frames.checked(frame.d))
     if frame.n is UNSET and frame.f is UNSET:
-        return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
+        return Request(target, r, body, verbose, source, free)
     n, f = frames.place(frame)
     if n is None:
-        return Request(target, identifier(r, limits, "r"), body, verbose, source, free)
-    return RequestPart(target, identifier(r, limits, "r"), body, n, f, verbose, source, free)
+        return Request(target, r, body, verbose, source, free)
+    return RequestPart(target, r, body, n, f, verbose, source, free)
 
 
 def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None) -> Message:
@@ -336,15 +338,19 @@ def _written_ids(ids: Ids) -> bytes:
     return _json(ids[0]) if len(ids) == 1 else _json(ids)
 
 
+def _write_request(m: Request) -> bytes:
+    if m.t and m.d is not None and not m.v and not m.s:  # nearly all of them
+        return b'{"t":%b,"r":%b,"d":%b}' % (_json(m.t), _json(m.r), m.d.nq())
+    return _opening(m) + _tail(m) + b"}"
+
+
 def _tail(message: Request | RequestPart) -> bytes:
     verbose = b',"v":%b' % _json(message.v) if message.v else b""
     return verbose + b',"s":%b' % _json(message.s) if message.s else verbose
 
 
 def _opening(message: Request | RequestPart) -> bytes:
-    target = b'"t":%b,' % _json(message.t) if message.t else b""
-    body = b"" if message.d is None else b',"d":%b' % message.d.nq()
-    return b'{%b"r":%b%b' % (target, _json(message.r), body)
+    return b'{%b"r":%b%b' % (_targeted(message.t), _json(message.r), _body(message.d))
 
 
 def _numbers(n: int, f: int | None) -> bytes:
@@ -373,7 +379,7 @@ def _targeted(target: str) -> bytes:
 
 
 _WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
-    Request: lambda m: _opening(m) + _tail(m) + b"}",
+    Request: _write_request,
     RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
     Poll: lambda m: b'{%b"p":%b}' % (_targeted(m.t), _json(m.p)),
     Acceptance: lambda m: _back(m) + b"}",

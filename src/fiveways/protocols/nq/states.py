@@ -12,7 +12,13 @@ from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.nq.messages import MESSAGES, Farewell, Message
 
 
-class State(Enum):
+class _Plain(Enum):
+    """Members are compared by identity, so they may be hashed by it, which is much faster in the tables below."""
+
+    __hash__ = object.__hash__
+
+
+class State(_Plain):
     """Where a link stands. There is no handshake: it is open from the start."""
 
     OPEN = "open"
@@ -66,7 +72,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What our identifiers begin with; random if empty, as it must be wherever chance is real."""
 
 
-class Step(Enum):
+class Step(_Plain):
     """What can happen to a request, at either end of it."""
 
     ACCEPT = "accept"
@@ -85,7 +91,7 @@ class Step(Enum):
     """its time to live is over"""
 
 
-class Asked(Enum):
+class Asked(_Plain):
     """Where a request of ours stands."""
 
     SENT = "sent"
@@ -100,7 +106,7 @@ class Asked(Enum):
     """forgotten"""
 
 
-class Taken(Enum):
+class Taken(_Plain):
     """Where a request of the peer stands."""
 
     RECEIVED = "received"

@@ -23,12 +23,10 @@ LONGEST_LIST: Final = 64
 class Repeated:
     """Something that is said again, after a longer wait each time, until it is dropped."""
 
-    __slots__ = ("at", "queued", "step")
-
-    def __init__(self) -> None:
-        self.at: float | None = None
-        self.queued = False
-        self.step = 0
+    # Most of what is said never needs to be said again: what such a thing starts with costs it nothing.
+    at: float | None = None
+    queued = False
+    step = 0
 
     def write(self) -> Sequence[bytes]:
         """Return what there is to say now, maybe nothing."""
@@ -164,10 +162,7 @@ class Budget:
 class Sender(Repeated):
     """The parts of a stream on their way to the peer; no more than a window of them at once."""
 
-    __slots__ = ("again", "base", "common", "ended", "parts", "sent", "wanted")
-
     def __init__(self, common: "Common") -> None:
-        super().__init__()
         self.common = common
         self.parts: deque[bytes] = deque()
         """All that is not acknowledged, sent or not."""
@@ -261,10 +256,7 @@ class Sender(Repeated):
 class Receiver(Repeated, Generic[PartT]):
     """The parts of a stream from the peer: given on in order, once each, the missing ones asked for."""
 
-    __slots__ = ("a", "common", "ended", "held", "i", "next", "total", "waited")
-
     def __init__(self, common: "Common", a: str, i: str) -> None:
-        super().__init__()
         self.common = common
         self.a = a
         """Empty for an answer, whose backchannel is `i`; the backchannel of a streamed request, which is `i`."""
