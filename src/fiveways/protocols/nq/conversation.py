@@ -23,7 +23,7 @@ from fiveways.protocols.nq.frames import Free, serialize_frame
 from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.messages import decode, write
 from fiveways.protocols.nq.outbox import Outgoing
-from fiveways.protocols.nq.states import Options, State, advance
+from fiveways.protocols.nq.states import TRANSITIONS, Options, State, advance
 from fiveways.protocols.nq.streams import Budget, Line, Receiver, ladder
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -31,6 +31,7 @@ from fiveways.wire.packet import Packet
 SAVED_VERSION: Final = 1
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PREFIX_LENGTH: Final = 12
+_WHEN_OPEN: Final = TRANSITIONS[State.OPEN]
 
 
 class Common:
@@ -117,7 +118,7 @@ class NqConversation:
             self._line.say(write(nq.SystemNote(Err("local", True, code, "", "", text, args))))
             return ()
         for message in heard:
-            self._state = advance(self._state, message)
+            self._state = _WHEN_OPEN.get(type(message)) or advance(self._state, message)
             self._receivers[type(message)](message, now)
             if self.closed:
                 break
@@ -259,9 +260,9 @@ class NqConversation:
         self._waiting.hold(word)
 
     def _say_now(self, word: Carrier, now: float, free: Free | None) -> None:
-        if type(word) is hub.Result:
+        if isinstance(word, hub.Result):
             self._incoming.say_result(word, now, free)
-        elif type(word) is hub.Event:
+        elif isinstance(word, hub.Event):
             self._outgoing.say_event(word, now, free)
         else:
             self._outgoing.say_request(word, now, free)

@@ -210,7 +210,8 @@ class Requests:
 
     def is_full(self) -> bool:
         """Whether the peer must take some of its answers before it asks for more."""
-        return len(self._by_key) >= self._common.limits.max_pending or not self._common.kept.has(1)
+        common = self._common
+        return len(self._by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
 
     def add(self, serving: Serving) -> None:
         """Take a request that the hub has heard of, or will."""

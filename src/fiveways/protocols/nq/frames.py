@@ -70,25 +70,35 @@ class BadElement(Exception):
         self.code = code or ("toolarge" if fault is Fault.TOO_LARGE else "malformed")
 
 
-def parse_frame(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
-    """Return the elements of a checked packet if all have plain keys of plain types; None if they need a closer look.
+def parse_frame(payload: bytes) -> Frame | None:
+    """Return the object of a checked packet if it has plain keys of plain types; None if it needs a closer look.
 
-    RemoteProtocolError if the packet is not JSON, or too large a batch.
+    RemoteProtocolError if it is not JSON.
     """
-    is_batch = payload[:1] == b"["
     try:
-        if not is_batch:
-            return (_one(payload),)
+        return _one(payload)
+    except msgspec.ValidationError:
+        pass
+    except _NOT_JSON as exc:
+        raise _not_json(exc) from exc
+    try:
+        return _one_free(payload)
+    except msgspec.ValidationError:
+        return None
+
+
+def parse_batch(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
+    """Return the objects of a checked packet that is an array, as `parse_frame` does."""
+    try:
         frames: Sequence[Frame] = _many(payload)
     except msgspec.ValidationError:
         try:
-            frames = _many_free(payload) if is_batch else (_one_free(payload),)
+            frames = _many_free(payload)
         except msgspec.ValidationError:
             return None
     except _NOT_JSON as exc:
         raise _not_json(exc) from exc
-    if len(frames) > limits.max_batch:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a batch of {len(frames)} messages", "NQ-a10")
+    _check_batch(frames, limits)
     return frames
 
 
@@ -100,9 +110,13 @@ def split_frame(payload: bytes, limits: Limits) -> list[bytes]:
         elements = _raws(payload)
     except _NOT_JSON as exc:
         raise _not_json(exc) from exc
+    _check_batch(elements, limits)
+    return [bytes(element) for element in elements]
+
+
+def _check_batch(elements: Sequence[object], limits: Limits) -> None:
     if len(elements) > limits.max_batch:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"a batch of {len(elements)} messages", "NQ-a10")
-    return [bytes(element) for element in elements]
 
 
 def check_packet(packet: Packet, limits: Limits) -> bytes:
@@ -135,9 +149,8 @@ def serialize_frame(elements: list[bytes]) -> Packet:
 
 def free_of(frame: Frame) -> Free | None:
     """Return the free keys of a frame."""
-    if type(frame) is Frame:
-        return None
-    return {key: checked(raw).decode() for key in _FREE if (raw := getattr(frame, key)) is not UNSET} or None
+    found = ((key, getattr(frame, key, UNSET)) for key in _FREE)
+    return {key: checked(raw).decode() for key, raw in found if raw is not UNSET} or None
 
 
 def checked(raw: Raw) -> bytes:

@@ -4,7 +4,7 @@ Identifiers are texts whatever they were on the wire (NQ-a03); `i` may name seve
 not assign, each with its JSON as written, so that they come through untouched (NQ-a09).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -195,12 +195,19 @@ class Bad(Message, frozen=True):
 def decode(packet: Packet, limits: Limits) -> list[Message]:
     """Return the messages of a packet; RemoteProtocolError if it is neither an object nor an array."""
     payload = frames.check_packet(packet, limits)
-    parsed = frames.parse_frame(payload, limits)
-    if parsed is not None:
-        try:
+    parsed: Sequence[Frame] | None
+    try:
+        if payload[:1] == b"{":
+            frame = frames.parse_frame(payload)
+            if type(frame) is Frame:  # without free keys: nearly all of them
+                return [_read(frame, None, limits)]
+            parsed = None if frame is None else (frame,)
+        else:
+            parsed = frames.parse_batch(payload, limits)
+        if parsed is not None:
             return [_read(frame, frames.free_of(frame), limits) for frame in parsed] or [Idle()]
-        except BadElement:
-            pass  # the closer look below tells which one
+    except BadElement:
+        pass  # the closer look below tells which one
     return [_read_closely(raw, limits) for raw in frames.split_frame(payload, limits)]
 
 
