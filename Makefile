@@ -7,7 +7,7 @@ PROTOCOL ?=
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m
-TYPED := $(wildcard src tests fuzz benchmarks)
+TYPED := $(wildcard src tests fuzz benchmarks examples)
 COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 

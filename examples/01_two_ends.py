@@ -1,7 +1,7 @@
 """A call and its answer in any of the protocols, frame by frame, without a network.
 
-    python examples/01_two_ends.py            in all of them
-    python examples/01_two_ends.py lrpm-json  in one
+python examples/01_two_ends.py            in all of them
+python examples/01_two_ends.py lrpm-json  in one
 """
 
 import sys
