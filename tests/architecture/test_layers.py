@@ -175,7 +175,7 @@ def waits_and_clocks(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def protocol_folders(package: Path) -> list[Path]:
     """The folders below protocols/; one that holds only bytecode is what a deleted protocol left behind."""
     folders = (folder for folder in (package / "protocols").glob("*") if folder.is_dir() and content(folder))
-    return sorted(folder for folder in folders if folder.name not in SHARED)
+    return sorted(folder for folder in folders if folder.name not in {*SHARED, "__pycache__"})
 
 
 def content(folder: Path) -> set[str]:

@@ -95,6 +95,7 @@ def fold_offer(name: str, style: NameStyle) -> tuple[str, bool]:
     return folded, is_route
 
 
+@lru_cache(maxsize=_CACHED)
 def spell(folded: str, style: NameStyle) -> str:
     """Write a folded name in a protocol that registered no spelling of its own.
 

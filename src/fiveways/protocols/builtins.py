@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.errors import FivewaysError, Malformed, Unrepresentable
 from fiveways.model.messages import (
     CloseTopic,
     Description,
@@ -276,8 +276,8 @@ def read_description(call_id: str, body: Payload) -> Description | None:
     match _value(body):
         case {"doc": str(doc)}:
             return Description(call_id, doc=doc)
-        case {"methods": list(methods), "routes": list(routes)}:
-            return Description(call_id, tuple(map(str, methods)), tuple(map(str, routes)))
+        case {"methods": list(methods), "routes": list(routes)} if all(type(name) is str for name in methods + routes):
+            return Description(call_id, tuple(methods), tuple(routes))
         case _:
             return None
 
@@ -289,7 +289,13 @@ def wrapped(event: Event, styles: Styles) -> Payload:
     except BadTopic as exc:
         raise Unrepresentable(str(exc)) from exc
     missed = b',"missed":%d' % event.missed if event.missed else b""
-    return Json(b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed))
+    raw = b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed)
+    try:
+        # The envelope is a level more than the body, which may have been as deep as a body may be.
+        jsontext.check_trusted(raw)
+    except Malformed as exc:
+        raise Unrepresentable(str(exc)) from exc
+    return Json(raw)
 
 
 def unwrapped(event: Event, styles: Styles) -> Event:

@@ -170,15 +170,20 @@ def _moment(value: object) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _big(value: object) -> int:
-    """Tags 2 and 3: an integer of any size."""
+BIGGEST = 10**jsontext.MAX_DIGITS
+
+
+def _big(value: object, bound: int = BIGGEST) -> int:
+    """Tags 2 and 3: an integer of as many digits as JSON may have; Python itself does not print more."""
     if not isinstance(value, bytes):
         raise Malformed("a big integer that is no byte string")
-    return int.from_bytes(value, "big")
+    if (number := int.from_bytes(value, "big")) >= bound:
+        raise Malformed(f"an integer of more than {jsontext.MAX_DIGITS} digits")
+    return number
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TAGS: dict[int, Callable[[object], object]] = {0: _date_text, 1: _moment, 2: _big, 3: lambda value: ~_big(value)}
+TAGS: dict[int, Callable[[object], object]] = {0: _date_text, 1: _moment, 2: _big, 3: lambda value: ~_big(value, BIGGEST - 1)}
 
 
 def write(value: object) -> bytes:
@@ -233,6 +238,8 @@ def _integer(number: int, depth: int) -> bytes:
         return _head(major, size)
     if depth <= 0:
         raise Unrepresentable(f"nested deeper than {MAX_DEPTH}")
+    if abs(number) >= BIGGEST:
+        raise Unrepresentable(f"an integer of more than {jsontext.MAX_DIGITS} digits")
     digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
     return ONE_BYTES[0xC2 + major] + _head(BYTES, len(digits)) + digits
 

@@ -78,13 +78,12 @@ def messages() -> st.SearchStrategy[nq.Message]:
         st.builds(nq.SystemNote, fatal | harmless | system, extras),
         st.builds(nq.Farewell, farewell, extras),
         st.just(nq.Idle()),
-        st.sampled_from(UNREADABLE).map(
-            lambda element: nq.decode(Packet(element), Limits())[0] if element != b"7" else bad()
-        ),
+        st.sampled_from(UNREADABLE).map(bad),
     ]
     return st.one_of(kinds)
 
 
-def bad() -> nq.Message:
-    """What is no object can only come in a batch."""
-    return nq.decode(Packet(b"[7]"), Limits())[0]
+def bad(element: bytes) -> nq.Message:
+    """What becomes of it in a batch."""
+    (message,) = nq.decode(Packet(b"[%b]" % element), Limits())
+    return message

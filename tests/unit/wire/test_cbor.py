@@ -430,3 +430,13 @@ def test_uint_item_is_the_number_written(number: int) -> None:
 def test_number_that_is_no_u64_is_refused(number: int) -> None:
     with pytest.raises(Unrepresentable):
         cbor.uint_item(number)
+
+
+@pytest.mark.parametrize("number", [10**4300 - 1, 1 - 10**4300])
+def test_the_biggest_integers_that_json_can_hold_too(number: int) -> None:
+    assert cbor.parse(cbor.write(number)) == number
+    bigger = number + (1 if number > 0 else -1)
+    with pytest.raises(Unrepresentable, match="4300 digits"):
+        cbor.write(bigger)
+    with pytest.raises(Malformed, match="4300 digits"):
+        cbor.parse(cbor2.dumps(bigger))

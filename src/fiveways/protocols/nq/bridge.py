@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from fiveways.errors import FivewaysError, LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
@@ -50,6 +52,13 @@ VERBOSE_KINDS: Final = frozenset({"tmp", "debug"})
 
 Said = hub.Call | hub.Event | hub.TopicClosed | builtins.Builtin
 """The words that are said by requests of ours."""
+
+
+class Following(msgspec.Struct, frozen=True, gc=False):
+    """A subscription of ours at the peer."""
+
+    subscription: str
+    envelope: bool
 
 
 class Refused(FivewaysError):
@@ -188,13 +197,11 @@ def is_free_name(text: str) -> bool:
 # Events: requests to the subscriber, addressed to its subscription.
 
 
-def event_of(
-    subscription: str, body: Payload, free: Free | None, attachments: tuple[str, ...], *, envelope: bool
-) -> hub.Event:
+def event_of(following: Following, body: Payload, free: Free | None, attachments: tuple[str, ...]) -> hub.Event:
     """Return the event that a request to a subscription is."""
     topic, missed = ((), 0) if free is None else (_topic_of(free), _missed_of(free))
-    event = hub.Event(subscription, topic, body, attachments, 0, missed, envelope)
-    return builtins.unwrapped(event, STYLES) if envelope else event
+    event = hub.Event(following.subscription, topic, body, attachments, 0, missed, following.envelope)
+    return builtins.unwrapped(event, STYLES) if following.envelope else event
 
 
 def _free_of_event(word: hub.Event) -> Free | None:

@@ -17,7 +17,8 @@ from fiveways.model.failures import Reason
 from fiveways.protocols.base import Setup
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
-from fiveways.protocols.nq.dedup import Carrier, Following, Tomb, Waiting
+from fiveways.protocols.nq.bridge import Following
+from fiveways.protocols.nq.dedup import Carrier, Tomb, Waiting
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, serialize_frame
 from fiveways.protocols.nq.incoming import Incoming
@@ -29,6 +30,8 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 SAVED_VERSION: Final = 1
+MOST_COMPLAINTS: Final = 8
+"""About elements of one packet that cannot be answered otherwise."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PREFIX_LENGTH: Final = 12
 _WHEN_OPEN: Final = TRANSITIONS[State.OPEN]
@@ -95,6 +98,7 @@ class NqConversation:
             raise LocalProtocolError(f"options of nq: {exc}") from exc
         self._state: Enum = State.OPEN
         self._now = 0.0
+        self._complaints = 0
         self._common = Common(options, setup.limits, setup.random)
         self._line = self._common.line
         self._incoming = Incoming(self._common)
@@ -110,6 +114,7 @@ class NqConversation:
         if self.closed:
             return ()
         self._now = now
+        self._complaints = 0
         try:
             heard = decode(packet, self._common.limits)
         except RemoteProtocolError as error:
@@ -136,7 +141,10 @@ class NqConversation:
         if self.closed:
             raise LocalProtocolError("the link is closed")
         self._now = now
-        sender(self, word, now)
+        try:
+            sender(self, word, now)
+        except UnicodeEncodeError as exc:
+            raise Unrepresentable("half of a surrogate pair in a text") from exc
 
     def outgoing(self) -> list[Packet]:
         """Hand over what is to be said, in as few packets as the limits allow (NQ-14)."""
@@ -315,7 +323,10 @@ class NqConversation:
             return
         if bad.a and bad.i:
             self._outgoing.on_bad_answer(bad, now)
-        self._line.say(write(nq.SystemNote(error)))
+        # Who sends many such elements at once does not need to be told of each.
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            self._line.say(write(nq.SystemNote(error)))
 
     def _drop(self, _said: object, now: float) -> None:
         """Nothing needs to be done."""

@@ -104,13 +104,6 @@ class Asking(Repeated):
         return CancelRequest("", (self.a,), CANCELLED) if self.a else CancelRequest(self.t, (self.r,), CANCELLED)
 
 
-class Following(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of ours at the peer."""
-
-    subscription: str
-    envelope: bool
-
-
 class Serving(Repeated):
     """A request of the peer. Once answered, its answer is said again until acknowledged."""
 

@@ -129,12 +129,13 @@ class Incoming:
             self._words.append(self._word(serving.key, part, attached))
             self._words += attached
         except Refused as refused:
-            self._end(serving, None, bridge.error_of(hub.Failure("", refused.reason, refused.text)), now)
+            error = bridge.error_of(hub.Failure("", refused.reason, refused.text))
+            self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), None, error)), now)
 
     def _give_up(self, serving: Serving, error: Err, now: float) -> None:
         """End a request. If the hub has heard of it, it is the hub that has to say so."""
         if serving.receiver is not None and serving.receiver.next == 1:
-            self._end(serving, None, error, now)
+            self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), None, error)), now)
         elif not serving.cancelled:
             serving.cancelled = True
             serving.excuse = error
@@ -147,10 +148,8 @@ class Incoming:
             tomb = self.tombs.get(key, now)
             if tomb is None:
                 return False
-            if tomb is Tomb.EVENT:
-                self._line.say(write(nq.Answer(self._common.mint(), (r,), JSON_NULL)))
-            else:
-                self._line.say(write(self._gone(r, tomb)))
+            was_event = tomb is Tomb.EVENT
+            self._line.say(write(nq.Answer(self._common.mint(), (r,), JSON_NULL) if was_event else self._gone(r, tomb)))
             return True
         serving.repeats += 1
         if serving.state is Taken.ANSWERED:
@@ -204,9 +203,7 @@ class Incoming:
             following = self._common.following[message.t]
             attached = read_attachments(key, message.extra, self._common.limits)
             names = tuple(each.name for each in attached)
-            envelope = following.envelope
-            event = bridge.event_of(following.subscription, body, message.extra, names, envelope=envelope)
-            self._words.append(event)
+            self._words.append(bridge.event_of(following, body, message.extra, names))
             self._words += attached
         self.tombs.add(key, Tomb.EVENT, now)
         self._line.say(write(nq.Answer(self._common.mint(), (message.r,), JSON_NULL)))
@@ -301,8 +298,8 @@ class Incoming:
         elif serving.sender is not None:
             raise LocalProtocolError(f"request {word.id} is answered in parts")
         else:
-            answer = nq.Answer(serving.a, (serving.r,), JSON_NULL if body is None else body, free)
-            self._keep(serving, write(answer), now)
+            answer = nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free)
+            self._keep(serving, self._common.fitting(write(answer)), now)
         if serving.topic:
             self._common.published.add(serving.topic)
 
@@ -315,7 +312,12 @@ class Incoming:
         serving = self.requests.unanswered(word.id)
         error = bridge.error_of(word, accepted=serving.state is not Taken.RECEIVED)
         error = serving.excuse or error if word.reason is Reason.CANCELLED else error
-        self._end(serving, None if word.data is None else body_of(word.data), error, now)
+        body = None if word.data is None else body_of(word.data)
+        if serving.sender is None:
+            answer = nq.ErrorAnswer(serving.a, (serving.r,), body, error)
+            self._keep(serving, self._common.fitting(write(answer)), now)
+        else:
+            self._part(serving, body, error, None, now, end=True)
 
     def say_progress(self, word: hub.Progress, now: float) -> None:
         """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
@@ -329,15 +331,9 @@ class Incoming:
     def _say_acceptance(self, serving: Serving) -> None:
         self._line.say(write(nq.Acceptance(serving.a, (serving.r,))))
 
-    def _end(self, serving: Serving, body: Payload | None, error: Err, now: float) -> None:
-        if serving.sender is None:
-            self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)), now)
-        else:
-            self._part(serving, body, error, None, now, end=True)
-
     def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
-        serving.data = self._common.fitting(raw)
         serving.advance(Step.END)
+        serving.data = raw
         self.requests.keep(serving, now + self._common.options.answer_ttl)
         self._line.push(serving)
 
@@ -346,15 +342,12 @@ class Incoming:
     ) -> None:
         sender = serving.sender or Sender(self._common)
         number = sender.last + 1
-        raw = self._common.fitting(
-            write(nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free))
-        )
+        part = nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free)
+        raw = self._common.fitting(write(part))
         if not end and body is None:
             raise LocalProtocolError("only the end of a stream may carry nothing")
         if error is None and (number > self._common.limits.max_stream or sender.is_full(len(raw))):
-            raise LocalProtocolError(
-                f"the peer does not take the answer to {serving.key}: {number - 1} parts are enough"
-            )
+            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of the answer to {serving.key}")
         serving.advance(Step.END if end else Step.PART)
         serving.sender = sender
         sender.add(raw, end=end)

@@ -5,6 +5,7 @@ not assign, each with its JSON as written, so that they come through untouched (
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,8 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload
 
 Ids = tuple[str, ...]
+MOST_NUMBERS: Final = 1024
+"""Missing parts that a peer may ask for at once."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -205,7 +208,7 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
         else:
             parsed = frames.parse_batch(payload, limits)
         if parsed is not None:
-            return [_read(frame, frames.free_of(frame), limits) for frame in parsed] or [Idle()]
+            return [_read(frame, frames.free_of(frame, limits), limits) for frame in parsed] or [Idle()]
     except BadElement:
         pass  # the closer look below tells which one
     return [_read_closely(raw, limits) for raw in frames.split_frame(payload, limits)]
@@ -213,29 +216,22 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
 
 def _read_closely(raw: bytes, limits: Limits) -> Message:
     try:
-        frame, free = frames.parse_element(raw)
+        frame, free = frames.parse_element(raw, limits)
         return _read(frame, free, limits)
     except BadElement as bad:
-        ids = _readable_ids(raw, limits)
-        return Bad(raw, bad.fault, bad.code, bad.text, bad.rule, **ids)
+        return Bad(raw, bad.fault, bad.code, bad.text, bad.rule, **_readable_ids(raw, limits))
 
 
 def _readable_ids(raw: bytes, limits: Limits) -> dict[str, Any]:
     """Return r, a and i as far as they can be read, so that the right one hears of the error."""
     found: dict[str, Any] = {}
-    try:
+    with suppress(BadElement):
         keys = frames.keys_of(raw)
-    except BadElement:
-        return found
-    for key in ("r", "a", "i"):
-        if key not in keys:
-            continue
-        try:
-            frame, _ = frames.parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])))
-            given = getattr(frame, key)
-            found[key] = ids_of(given, limits) if key == "i" else identifier(given, limits, key)
-        except BadElement:
-            continue
+        for key in {"r", "a", "i"} & keys.keys():
+            with suppress(BadElement):
+                frame, _ = frames.parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])), limits)
+                given = getattr(frame, key)
+                found[key] = ids_of(given, limits) if key == "i" else identifier(given, limits, key)
     return found
 
 
@@ -249,7 +245,7 @@ def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
     if frame.a is not UNSET:
         if frame.i is UNSET:
             raise BadElement("an answer without i", "NQ-a01")
-        return _read_answer(frame, identifier(frame.a, limits, "a"), ids_of(frame.i, limits), free)
+        return _read_answer(frame, identifier(frame.a, limits, "a"), ids_of(frame.i, limits), free, limits)
     if frame.i is not UNSET:
         return _read_back(frame, ids_of(frame.i, limits), free, limits)
     if frame.e is not UNSET:
@@ -266,19 +262,18 @@ def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits)
     target = frames.target_of(frame, limits)
     verbose = False if frame.v is UNSET else frame.v or False
     source = "" if frame.s is UNSET else frame.s
-    body = None if frame.d is UNSET else Json(frames.checked(frame.d))
+    body = None if frame.d is UNSET else Json(frames.checked(frame.d, limits))
     if frame.n is UNSET and frame.f is UNSET:
         return Request(target, r, body, verbose, source, free)
     n, f = frames.place(frame)
-    if n is None:
-        return Request(target, r, body, verbose, source, free)
-    return RequestPart(target, r, body, n, f, verbose, source, free)
+    part = None if n is None else RequestPart(target, r, body, n, f, verbose, source, free)
+    return part or Request(target, r, body, verbose, source, free)
 
 
-def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None) -> Message:
+def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None, limits: Limits) -> Message:
     if frame.o is not UNSET:
         return _read_order(frame.o, a, ids, free)
-    body = None if frame.d is UNSET else Json(frames.checked(frame.d))
+    body = None if frame.d is UNSET else Json(frames.checked(frame.d, limits))
     if frame.e is not UNSET:
         error = frames.error_of(frame)
         if error.type == "sys":
@@ -306,15 +301,15 @@ def _read_back(frame: Frame, ids: Ids, free: Free | None, limits: Limits) -> Mes
         error = frames.error_of(frame)
         if error.fatal:
             return CancelRequest(frames.target_of(frame, limits), ids, error, free)
-        return BackMessage(ids, None if frame.d is UNSET else Json(frames.checked(frame.d)), error, free)
+        return BackMessage(ids, None if frame.d is UNSET else Json(frames.checked(frame.d, limits)), error, free)
     if frame.d is not UNSET:
-        return BackMessage(ids, Json(frames.checked(frame.d)), None, free)
+        return BackMessage(ids, Json(frames.checked(frame.d, limits)), None, free)
     return Ack(ids, free)
 
 
 def _read_order(order: int | list[int], a: str, ids: Ids, free: Free | None) -> Message:
     numbers = order if isinstance(order, list) else [order]
-    if not numbers or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
+    if not 0 < len(numbers) <= MOST_NUMBERS or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
         raise BadElement("o is neither a positive number nor an array of some", "NQ-a05")
     return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
 
@@ -357,7 +352,7 @@ def _tail(message: Request | RequestPart) -> bytes:
 
 
 def _opening(message: Request | RequestPart) -> bytes:
-    return b'{%b"r":%b%b' % (_targeted(message.t), _json(message.r), _body(message.d))
+    return b'{%b"r":%b%b' % (_named(b"t", message.t), _json(message.r), _body(message.d))
 
 
 def _numbers(n: int, f: int | None) -> bytes:
@@ -368,38 +363,34 @@ def _back(message: Acceptance | Answer | AnswerPart | ErrorAnswer | Note | PollR
     return b'{"a":%b,"i":%b' % (_json(message.a), _written_ids(message.i))
 
 
-def _body(body: Payload | None) -> bytes:
-    return b"" if body is None else b',"d":%b' % body.nq()
-
-
-def _fault(error: Err | None) -> bytes:
-    return b"" if error is None else b',"e":%b' % errors.write(error)
+def _body(body: Payload | None, error: Err | None = None) -> bytes:
+    data = b"" if body is None else b',"d":%b' % body.nq()
+    return data if error is None else data + b',"e":%b' % errors.write(error)
 
 
 def _order(message: Next | Missing) -> bytes:
-    answer = b'"a":%b,' % _json(message.a) if message.a else b""
-    return b'{%b"i":%b,"o":%b}' % (answer, _written_ids(message.i), _json(message.o))
+    return b'{%b"i":%b,"o":%b}' % (_named(b"a", message.a), _written_ids(message.i), _json(message.o))
 
 
-def _targeted(target: str) -> bytes:
-    return b'"t":%b,' % _json(target) if target else b""
+def _named(key: bytes, name: str) -> bytes:
+    return b'"%b":%b,' % (key, _json(name)) if name else b""
 
 
 _WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
     Request: _write_request,
     RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
-    Poll: lambda m: b'{%b"p":%b}' % (_targeted(m.t), _json(m.p)),
+    Poll: lambda m: b'{%b"p":%b}' % (_named(b"t", m.t), _json(m.p)),
     Acceptance: lambda m: _back(m) + b"}",
     Answer: lambda m: b'%b,"d":%b}' % (_back(m), m.d.nq()),
-    AnswerPart: lambda m: _back(m) + _body(m.d) + _fault(m.e) + _numbers(m.n, m.f) + b"}",
-    ErrorAnswer: lambda m: _back(m) + _body(m.d) + _fault(m.e) + b"}",
-    Note: lambda m: _back(m) + _body(m.d) + _fault(m.e) + b"}",
-    PollReply: lambda m: _back(m) + _fault(m.e) + b"}",
+    AnswerPart: lambda m: _back(m) + _body(m.d, m.e) + _numbers(m.n, m.f) + b"}",
+    ErrorAnswer: lambda m: _back(m) + _body(m.d, m.e) + b"}",
+    Note: lambda m: _back(m) + _body(m.d, m.e) + b"}",
+    PollReply: lambda m: _back(m) + _body(None, m.e) + b"}",
     Ack: lambda m: b'{"i":%b}' % _written_ids(m.i),
     Next: _order,
     Missing: _order,
-    BackMessage: lambda m: b'{"i":%b%b%b}' % (_written_ids(m.i), _body(m.d), _fault(m.e)),
-    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_targeted(m.t), _written_ids(m.i), _fault(m.e)),
+    BackMessage: lambda m: b'{"i":%b%b}' % (_written_ids(m.i), _body(m.d, m.e)),
+    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_named(b"t", m.t), _written_ids(m.i), _body(None, m.e)),
     SystemNote: lambda m: b'{"e":%b}' % errors.write(m.e),
     Farewell: lambda m: b'{"e":%b}' % errors.write(m.e),
     Bad: lambda m: m.element,

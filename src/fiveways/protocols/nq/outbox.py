@@ -7,7 +7,8 @@ from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
-from fiveways.protocols.nq.dedup import CANCELLED, Asking, Following
+from fiveways.protocols.nq.bridge import Following
+from fiveways.protocols.nq.dedup import CANCELLED, Asking
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import (
     Acceptance,
@@ -55,7 +56,7 @@ class Outgoing:
 
     def say_request(self, word: bridge.Said, now: float, extra: Free | None = None, topic: str = "") -> Asking:
         """`{t, r, d}`, or the first part of it."""
-        hub_id = None if isinstance(word, hub.Event | hub.TopicClosed) else word.id
+        hub_id: str | None = getattr(word, "id", None)  # events have none
         self._check_room(word, hub_id)
         target, body, free = bridge.from_hub(word, topic)
         if extra is not None:
@@ -90,7 +91,7 @@ class Outgoing:
         number, follow = sender.last + 1, 0 if word.last else None
         raw = common.fitting(write(RequestPart(asking.t, asking.r, body, number, follow, common.options.verbose)))
         if number > common.limits.max_stream or sender.is_full(len(raw)):
-            raise LocalProtocolError(f"the peer does not take request {word.id}: {number - 1} parts are enough")
+            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of request {word.id}")
         sender.add(raw, end=word.last)
         if sender.has_more():
             self._line.push(sender)
@@ -300,6 +301,7 @@ class Outgoing:
         """Tell the peer so again and again, for a while."""
         asking.advance(Step.CANCEL)
         asking.close()
+        self._common.following.pop(asking.topic, None)
         if asking.hub_id is not None:
             del self._by_id[asking.hub_id]
             asking.hub_id = None
@@ -310,7 +312,6 @@ class Outgoing:
     def _fail(self, asking: Asking, reason: Reason, text: str, now: float) -> None:
         """Tell the hub that no answer will come, and the peer that none is wanted."""
         hub_id = asking.hub_id
-        self._common.following.pop(asking.topic, None)
         self._cancel(asking, now)
         if hub_id is not None:
             self._words.append(hub.Failure(hub_id, reason, text))

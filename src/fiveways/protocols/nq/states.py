@@ -4,7 +4,7 @@ A conversation belongs to its peer, not to its link: `CLOSED` only lasts until t
 """
 
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -40,25 +40,27 @@ def advance(state: Enum, message: Message) -> Enum:
 
 
 DAY: Final = 24 * 3600.0
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The protocol's section of the configuration: how long the states below last. Times are seconds."""
 
-    first_wait: float = 1.0
+    first_wait: Seconds = 1.0
     """Before a request, an answer, a part is said again; then twice as long each time."""
-    first_poll: float = 5.0
+    first_poll: Seconds = 5.0
     """Before an accepted request is polled; then twice as long each time."""
-    first_ask: float = 0.5
+    first_ask: Seconds = 0.5
     """Before a missing part is asked for; then twice as long each time."""
-    longest_wait: float = 60.0
-    request_ttl: float = 7 * DAY
-    answer_ttl: float = DAY
-    duplicate_window: float = 3600.0
+    longest_wait: Seconds = 60.0
+    request_ttl: Seconds = 7 * DAY
+    answer_ttl: Seconds = DAY
+    duplicate_window: Seconds = 3600.0
     """How long the key of a finished request is remembered."""
-    window: int = 64
+    window: Count = 64
     """Parts of a stream that are on their way, or held for the sake of their order, at once."""
-    max_kept_bytes: int = 1 << 26
+    max_kept_bytes: Count = 1 << 26
     """Answers and parts that wait for their acknowledgement; as much again for parts that came out of order."""
     simplex: bool = False
     """The peer hears us only in answer to what it says: what is overdue goes with every answer."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.umq_family import messages as umq
@@ -130,7 +130,11 @@ class UmqLink(ABC):
             raise LocalProtocolError(f"{type(message).__name__} cannot be said in state '{self._state.value}'")
         if attachments and not self._owed.can_announce(attachments):
             raise LocalProtocolError("an attachment of that name is owed already")
-        self._outgoing.append(self.ENCODE(message))
+        packet = self.ENCODE(message)
+        if len(packet.payload) > self._limits.max_text:
+            # What we would not read ourselves may end the session of a peer that is like us.
+            raise Unrepresentable(f"{len(packet.payload)} bytes are too many for one frame")
+        self._outgoing.append(packet)
         if after is not self._state:
             self._enter(after)
         if attachments:
