@@ -183,7 +183,12 @@ def _big(value: object, bound: int = BIGGEST) -> int:
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TAGS: dict[int, Callable[[object], object]] = {0: _date_text, 1: _moment, 2: _big, 3: lambda value: ~_big(value, BIGGEST - 1)}
+TAGS: dict[int, Callable[[object], object]] = {
+    0: _date_text,
+    1: _moment,
+    2: _big,
+    3: lambda value: ~_big(value, BIGGEST - 1),
+}
 
 
 def write(value: object) -> bytes:
