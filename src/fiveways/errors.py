@@ -8,8 +8,6 @@ FivewaysError
     └── RemoteProtocolError  the peer broke the protocol; it is answered in its own language, then the link is closed
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 
 
@@ -55,12 +53,3 @@ class RemoteProtocolError(ProtocolError):
 
     def __str__(self) -> str:
         return f"{self.text} [{self.rule}]"
-
-
-@contextmanager
-def blame_peer(rule: str) -> Iterator[None]:
-    """Turn a `Malformed` from the tools of wire/ into the peer's breach of `rule`."""
-    try:
-        yield
-    except Malformed as exc:
-        raise RemoteProtocolError(Fault.MALFORMED, str(exc), rule) from exc

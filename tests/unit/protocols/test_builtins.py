@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Unrepresentable
 from fiveways.model.messages import Event
 from fiveways.protocols import builtins
 from fiveways.protocols.umq.bridge import STYLES
@@ -43,3 +44,11 @@ def test_what_is_no_description_is_not_taken_for_one(body: Value) -> None:
 def test_what_is_no_envelope_stays_as_it_is(body: Value) -> None:
     event = Event("s", (), body)
     assert builtins.unwrapped(event, STYLES) is event
+
+
+def test_an_envelope_may_not_make_a_body_too_deep() -> None:
+    deepest = Json(b"[" * 128 + b"]" * 128)
+    with pytest.raises(Unrepresentable, match="nested"):
+        builtins.wrapped(Event("s", ("a",), deepest), STYLES)
+    with pytest.raises(Unrepresentable, match="empty"):
+        builtins.wrapped(Event("s", (), deepest), STYLES)
