@@ -62,7 +62,8 @@ EXTRAS = {
     "lrpm": {
         "json_frames.py": "one protocol, two encodings: the first",
         "cbor_frames.py": "the second",
-        "link.py": "the lower half of the conversation: handshake, messages that wait for their attachments",
+        "link.py": "the lower half of the conversation: frames, handshake",
+        "holding.py": "messages that wait for their attachments",
         "incoming.py": "requests of the peer, and our answers",
     },
     "mqtt_rpc": {

@@ -1,13 +1,14 @@
 """Message <-> the hub's words: names, times, bodies and failures as RPC over MQTT has them."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import Malformed, Unrepresentable
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
@@ -113,6 +114,7 @@ _NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hu
 """Built-ins that a peer may not call: to subscribe is the broker's own business, and a broker has no variables."""
 _CALLBACKS: Final = "/callback"
 _LONGEST_TYPE: Final = 512
+_NOT_IN_TOPICS: Final = re.compile(r"[+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CACHED: Final = 4096
 
 
@@ -140,27 +142,45 @@ def method_of(topic: str, type_url: str) -> Method:
         raise names.BadName("a request without a type [MQRPC-03]")
     if len(type_url) > _LONGEST_TYPE:
         raise names.BadName("a type that is too long")
-    spelling = f"{topic}/{kind}"
-    folded = names.fold(spelling, names.MQTT)
+    folded = names.fold_mqtt(topic, kind)
     if folded in _NOT_HERE:
         raise names.BadName(f"{folded} is not for MQTT")
-    return Method(folded, spelling, kind, folded.partition(".")[0] not in names.RESERVED)
+    return Method(folded, f"{topic}/{kind}", kind, folded.partition(".")[0] not in names.RESERVED)
 
 
 @lru_cache(maxsize=_CACHED)
 def target_of(method: str, spelling: str) -> tuple[str, str]:
-    """The topic and the type of an outbound call."""
-    if not spelling:
-        return names.spell_mqtt(method)
+    """The topic and the type of an outbound call; Unrepresentable if a broker would not take them."""
     topic, slash, kind = spelling.rpartition("/")
-    if not kind or (slash and not topic):
-        raise LocalProtocolError(f"{spelling!r} is not a topic, '/' and a type")
+    # A topic with a wildcard can be subscribed to, but nothing can be published there, and NUL ends the link.
+    if len(spelling) > _LONGEST_TYPE or _NOT_IN_TOPICS.search(spelling) or (slash and not (topic and kind)):
+        raise Unrepresentable(f"{spelling[:_LONGEST_TYPE]!r} is not a topic, '/' and a type [MQRPC-a08]")
+    if not spelling or not _means(spelling, method):
+        # It was registered in another protocol, such as `Account:getBalance`, and a broker would not see its parts.
+        topic, kind = names.spell_mqtt(method)
+        return topic, _checked(topic, kind)
     return topic or f"/{names.HOME}", kind
 
 
 def callback_of(word: Call) -> tuple[str, str]:
-    """The topic and the type by which a callback is called."""
-    return _CALLBACKS, word.spelling or word.method
+    """The topic and the type by which a callback is called; Unrepresentable if the token cannot be a type."""
+    return _CALLBACKS, _checked(_CALLBACKS, word.spelling or word.method)
+
+
+def _means(spelling: str, method: str) -> bool:
+    try:
+        return names.fold(spelling, names.MQTT) == method
+    except names.BadName:
+        return False
+
+
+def _checked(topic: str, kind: str) -> str:
+    """The type itself, if with its topic it is a name."""
+    try:
+        names.fold_mqtt(topic, kind)
+    except names.BadName as exc:
+        raise Unrepresentable(str(exc)) from exc
+    return kind
 
 
 # Times.
@@ -177,10 +197,12 @@ _UINT32: Final = 0xFFFFFFFF
 
 
 def milliseconds(seconds: float | None) -> int:
-    """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10)."""
-    if seconds is None:
+    """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10), as is NaN."""
+    if seconds is None or math.isnan(seconds):
         return 0
-    # The comparison comes first, as infinity cannot be rounded; a nanosecond less, as 0.07 * 1000 is a little over 70.
+    # The comparisons come first, as infinity cannot be rounded; a nanosecond less, as 0.07 * 1000 is a little over 70.
+    if seconds <= 0:
+        return 1
     return _UINT32 if seconds >= _UINT32 / 1000 else max(1, math.ceil(seconds * 1000 - 1e-6))
 
 
@@ -202,36 +224,49 @@ ERRORS: Final = {
 }
 _REASONS: Final = {tag: reason for reason, (_, tag) in ERRORS.items() if tag}
 _LEAST_ERROR: Final = 400
-_BUSY_FOR: Final = 1.0
-"""How long to wait where the hub did not say: without a number, a caller may not try again at all (MQRPC-10)."""
+_SHORT: Final = 200
+_BUSY_FOR: Final = 1000
+"""How many milliseconds to wait where the hub did not say: 0 would forbid to try again at all (MQRPC-10)."""
 
 
 def failure_from_hub(word: Failure, topic: str, number: int) -> ErrorResponse:
     """Write a failure as the last Response."""
     code, tag = ERRORS[word.reason]
-    retry_after = word.retry_after
+    retry_after = milliseconds(word.retry_after)
     if word.reason is Reason.RAISED:
         if word.code >= _LEAST_ERROR:
             code = min(word.code, _UINT32)
         # What a method calls its own errors must not make the caller think that it never ran.
         tag = f"app.{word.name}" if word.name.startswith(_OWN) or word.name in _REASONS else word.name
-    elif word.reason is Reason.BUSY and retry_after is None:
+    elif word.reason is Reason.BUSY and not retry_after:
         retry_after = _BUSY_FOR
     value = None if word.data is None else _error_body(word.data)
     text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
-    return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), milliseconds(retry_after), True)
+    return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), retry_after, True)
+
+
+def shortened(message: ErrorResponse) -> ErrorResponse:
+    """The failure without its data and with short texts, where it is too large: what failed has to be heard of."""
+    tag, text = message.tag[:_SHORT], message.user_message[:_SHORT]
+    return ErrorResponse(
+        message.topic, message.correlation_id, "", None, message.code, tag, text, message.retry_after, message.eos
+    )
 
 
 def failure_to_hub(message: ErrorResponse, hub_id: str) -> Failure:
     """Read a Response with an error; only what a hub said of itself is believed not to have run."""
-    data = Binary(message.value) if message.value else None
+    value = message.value
     retry_after = message.retry_after / 1000 or None
     reason = _REASONS.get(message.tag)
     if reason is None and message.tag.startswith(_OWN):
         # A newer hub has more reasons than we know: it may have run, for all we can tell.
         reason = Reason.LOST
     if reason is not None:
+        data = JSON_TEXT.from_wire("", "", value, RESPONSE) if value else None
         return Failure(hub_id, reason, message.user_message, data, retry_after)
+    # No message of proto3 begins with `{` or `[`, which would begin a group: that is JSON as `_error_body` writes it.
+    codec: Codec = JSON_TEXT if value and value[0] in b"{[" else PLAIN_BYTES
+    data = codec.from_wire("", "", value, RESPONSE) if value else None
     # MQRPC-a09: that there is an error decides, not its code.
     code = message.code or 500
     return Failure(hub_id, Reason.RAISED, message.user_message, data, retry_after, message.tag, code)

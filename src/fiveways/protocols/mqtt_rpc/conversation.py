@@ -19,7 +19,7 @@ from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of
-from fiveways.protocols.mqtt_rpc.frames import BARE, Frame, outline, parse_frame
+from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, encode, read
 from fiveways.protocols.mqtt_rpc.states import State
 from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Recent, Requests, Served
@@ -66,7 +66,7 @@ class MqttConversation:
             return NOTHING
         try:
             frame = parse_frame(packet, self._limits)
-            message = read(frame, pending=frame.shape is BARE and self._is_pending(frame))
+            message = read(frame, pending=frame.shape is BARE and self._requests.is_pending(frame))
         except RemoteProtocolError as error:
             return self._refuse(packet, error, now)
         # As long as a conversation is open every message may come, so the table of states need not be asked.
@@ -149,7 +149,8 @@ class MqttConversation:
             word = served.read(message.value or b"", timeout)
         except (Malformed, builtins.BadArguments) as exc:
             return self._decline(key, Reason.BAD_ARGUMENTS, str(exc), now)
-        self._wake_at = min(self._wake_at, expires_at)
+        if timeout is not None:
+            self._wake_at = min(self._wake_at, expires_at)
         self._requests.serve(key, served)
         return (word,)
 
@@ -178,20 +179,28 @@ class MqttConversation:
             return self._break(served, Reason.BAD_ARGUMENTS, str(exc), now)
 
     def _refuse(self, packet: Packet, error: RemoteProtocolError, now: float) -> Words:
-        """Answer what could not be read, if its sender certainly waits for that, and report it."""
-        self.refused += 1
+        """Report what could not be read, and tell who certainly waits for it: its sender, or whom it answers."""
         number, is_request = (None, False) if packet.is_text else outline(packet.payload)
-        topic = packet.channel
-        hub_id = f"@{topic}" if number is None else f"{number}@{topic}"
-        words: list[hub.Word] = [hub.Stray(hub_id, str(error))]
-        if number is None or not is_request:
-            return words
-        reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
-        key, requests = (number, topic), self._requests
+        topic, requests = packet.channel, self._requests
+        longest = self._limits.max_name
+        if number is None or len(topic) > longest:
+            self.refused += 1
+            return (hub.Stray(f"@{topic[:longest]}", str(error)),)
+        key = number, topic
         request = requests.open.get(key)
-        if request is not None:
+        if not is_request and type(request) is not Asking and requests.expects(key, now):
+            # A failure of ours may be longer than what we take, see `_failed`.
+            return NOTHING
+        self.refused += 1
+        words: list[hub.Word] = [hub.Stray(f"{number}@{topic}", str(error))]
+        reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
+        if not is_request:
+            if type(request) is Asking:
+                requests.end_asking(request, UNWANTED, now)
+                words.append(hub.Failure(request.hub_id, Reason.LOST, f"the answer cannot be read: {error}"))
+        elif request is not None:
             # A stream with a hole in it is none; but a request that is complete is not harmed by what comes after it.
-            if isinstance(request, Served) and request.more:
+            if type(request) is Served and request.more:
                 words += self._break(request, reason, str(error), now)
         elif requests.recent.get(key, now) is None and self._serve(topic, "") is not None:
             self._decline(key, reason, str(error), now)
@@ -201,8 +210,7 @@ class MqttConversation:
 
     def _decline(self, key: Key, reason: Reason, text: str, now: float) -> Words:
         """Answer a request without bothering the hub."""
-        number, topic = key
-        self._outgoing.append(encode(bridge.failure_from_hub(hub.Failure("", reason, text), topic, number)))
+        self._outgoing.append(self._failed(hub.Failure("", reason, text), key))
         self._requests.recent.note(key, 1, now)
         return NOTHING
 
@@ -211,10 +219,24 @@ class MqttConversation:
         self._send_failure(hub.Failure(served.hub_id, reason, text), now)
         return (hub.Cancel(served.hub_id),)
 
-    def _answer(self, served: Served, message: Response | ErrorResponse, now: float) -> None:
-        self._outgoing.append(encode(message))
+    def _packed(self, message: Request | Response) -> Packet:
+        """MQRPC-03: what we would not read we do not write."""
+        packet = encode(message)
+        if len(packet.payload) > self._limits.max_text:
+            raise Unrepresentable(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
+        return packet
+
+    def _failed(self, word: hub.Failure, key: Key) -> Packet:
+        """A failure has to be heard of: one that is too large goes out shorter, and then whatever its size."""
+        number, topic = key
+        message = bridge.failure_from_hub(word, topic, number)
+        packet = encode(message)
+        return packet if len(packet.payload) <= self._limits.max_text else encode(bridge.shortened(message))
+
+    def _answer(self, served: Served, packet: Packet, last: bool, now: float) -> None:
+        self._outgoing.append(packet)
         served.echoes += 1
-        if message.eos:
+        if last:
             self._requests.end_served(served, now)
 
     def _open_request(self, hub_id: str) -> Served:
@@ -233,16 +255,18 @@ class MqttConversation:
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
         value = served.write(word.body)
-        self._answer(served, Response(served.topic, served.correlation_id, "", value, last), now)
+        packet = self._packed(Response(served.topic, served.correlation_id, "", value, last))
+        self._answer(served, packet, last, now)
 
     def _send_failure(self, word: hub.Failure, now: float) -> None:
         served = self._open_request(word.id)
-        self._answer(served, bridge.failure_from_hub(word, served.topic, served.correlation_id), now)
+        self._answer(served, self._failed(word, (served.correlation_id, served.topic)), True, now)
 
     def _send_description(self, word: hub.Description, now: float) -> None:
         served = self._open_request(word.id)
-        value = served.write(builtins.described(word))
-        self._answer(served, Response(served.topic, served.correlation_id, "", value, True), now)
+        if served.method.folded != "hub.discover":
+            raise LocalProtocolError(f"{served.method.spelling} does not ask for a description")
+        self._send_result(hub.Result(word.id, builtins.described(word)), now)
 
     # Requests of ours.
 
@@ -255,48 +279,39 @@ class MqttConversation:
         else:
             topic, kind = bridge.target_of(method, word.spelling)
             codec = codec_of(method, codec)
-        timeout = word.timeout
-        expires_at = inf if timeout is None else now + timeout
         number = self._new_number(word.id, topic)
-        self._ask(
-            Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more, expires_at),
-            word.body,
-            timeout,
-        )
+        asking = Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
+        self._ask(asking, word.body, word.timeout, now)
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
         method, body = builtins.write(word, bridge.STYLES)
         topic, kind = bridge.target_of(method, "")
-        timeout = self._default_timeout
-        expires_at = inf if timeout is None else now + timeout
         number = self._new_number(word.id, topic)
-        self._ask(Asking(word.id, topic, number, kind, JSON_TEXT, type(word), False, False, expires_at), body, timeout)
+        self._ask(Asking(word.id, topic, number, kind, JSON_TEXT, type(word)), body, self._default_timeout, now)
 
     def _new_number(self, hub_id: str, topic: str) -> int:
-        """MQRPC-a02: 64 random bits, never 0, and unique among what is open."""
         requests = self._requests
+        if len(topic) > self._limits.max_name:
+            raise Unrepresentable(f"a topic of {len(topic)} characters [MQRPC-a08]")
         if hub_id in requests.asking:
             raise LocalProtocolError(f"request {hub_id} is open already")
         if len(requests.asking) >= self._limits.max_pending:
             raise LocalProtocolError("too many requests on this broker are open")
-        number = 0
-        while not number or (number, topic) in requests.open:
-            number = self._random.getrandbits(64)
-        return number
+        return requests.new_number(topic, self._random)
 
-    def _ask(self, asking: Asking, body: Payload, timeout: float | None) -> None:
-        milliseconds, unit = (0, 0) if timeout is None else (bridge.milliseconds(timeout), bridge.MILLISECOND)
+    def _ask(self, asking: Asking, body: Payload, timeout: float | None, now: float) -> None:
+        milliseconds = unit = 0
+        if timeout is not None and (milliseconds := bridge.milliseconds(timeout)):
+            unit = bridge.MILLISECOND
+            # We wait as long as we tell the other side to.
+            asking.expires_at = now + milliseconds / 1000
         number, kind, value = asking.correlation_id, asking.kind, asking.write(body)
-        self._publish(Request(asking.topic, number, kind, value, not asking.more, milliseconds, unit))
+        message = Request(asking.topic, number, kind, value, not asking.more, milliseconds, unit)
+        self._outgoing.append(self._packed(message))
         self._requests.ask(asking)
-        self._wake_at = min(self._wake_at, asking.expires_at)
-
-    def _publish(self, message: Request) -> None:
-        try:
-            self._outgoing.append(encode(message))
-        except UnicodeEncodeError as exc:
-            raise Unrepresentable(f"the type {message.type_url!r} holds half of a surrogate pair") from exc
+        if unit:
+            self._wake_at = min(self._wake_at, asking.expires_at)
 
     def _send_part(self, word: hub.Part, _now: float) -> None:
         asking = self._requests.asking.get(word.id)
@@ -306,7 +321,7 @@ class MqttConversation:
             raise LocalProtocolError("only the end of a stream may lack a body")
         value = asking.write(word.body)
         kind = "" if value is None else asking.kind
-        self._publish(Request(asking.topic, asking.correlation_id, kind, value, word.last))
+        self._outgoing.append(self._packed(Request(asking.topic, asking.correlation_id, kind, value, word.last)))
         asking.more = not word.last
 
     def _send_cancel(self, word: hub.Cancel, now: float) -> None:
@@ -317,14 +332,11 @@ class MqttConversation:
 
     # The answers to them.
 
-    def _is_pending(self, frame: Frame) -> bool:
-        return type(self._requests.open.get((frame.content.correlation_id, frame.topic))) is Asking
-
     def _on_response(self, message: Response, now: float) -> Words:
-        requests = self._requests
-        asking = requests.open.get((message.correlation_id, message.topic))
+        key, requests = (message.correlation_id, message.topic), self._requests
+        asking = requests.open.get(key)
         if type(asking) is not Asking:
-            return self._on_stray(message, now)
+            return self._on_stray(key, now)
         asking.parts += 1
         if asking.parts > self._limits.max_stream:
             requests.end_asking(asking, UNWANTED, now)
@@ -342,24 +354,16 @@ class MqttConversation:
         return (word,)
 
     def _on_error(self, message: ErrorResponse, now: float) -> Words:
-        asking = self._requests.open.get((message.correlation_id, message.topic))
+        key = message.correlation_id, message.topic
+        asking = self._requests.open.get(key)
         if type(asking) is not Asking:
-            return self._on_stray(message, now)
+            return self._on_stray(key, now)
         self._requests.end_asking(asking, LATE, now)
         return (bridge.failure_to_hub(message, asking.hub_id),)
 
-    def _on_stray(self, message: Response | ErrorResponse, now: float) -> Words:
-        """MQRPC-06: an answer that is not ours to hear, unless we said it ourselves and the broker sent it back."""
-        key, requests = (message.correlation_id, message.topic), self._requests
-        served = requests.open.get(key)
-        if isinstance(served, Served) and served.echoes:
-            served.echoes -= 1
-            return NOTHING
-        note = requests.recent.get(key, now)
-        if note == UNWANTED:
-            return NOTHING
-        if note is not None and note > 0:
-            requests.recent.note(key, note - 1, now)
+    def _on_stray(self, key: Key, now: float) -> Words:
+        """MQRPC-06: an answer that is not ours to hear."""
+        if self._requests.expects(key, now):
             return NOTHING
         self.strays += 1
         return (hub.Stray(f"{key[0]}@{key[1]}", "nobody waits for this answer [MQRPC-06]"),)

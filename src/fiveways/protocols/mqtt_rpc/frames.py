@@ -46,6 +46,8 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
     data = packet.payload
     if len(data) > limits.max_text:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"a message of {len(data)} bytes", "MQRPC-03")
+    if len(packet.channel) > limits.max_name:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a topic of {len(packet.channel)} characters", "MQRPC-a08")
     if packet.is_text:
         raise RemoteProtocolError(Fault.MALFORMED, "text, where protobuf is spoken", "MQRPC-03")
     try:
@@ -64,37 +66,39 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
     return Frame(BARE, packet.channel, asked)
 
 
-def serialize_frame(frame: Frame) -> Packet:
-    """Write a message."""
-    return Packet(frame.content.SerializeToString(), False, frame.topic)
+def serialize_frame(topic: str, content: rpc_pb2.Request | rpc_pb2.Response) -> Packet:
+    """Write a message. Its shape is in its fields, so there need not be a Frame, which takes a while to make."""
+    return Packet(content.SerializeToString(), False, topic)
 
 
 def outline(data: bytes) -> tuple[int | None, bool]:
     """Tell the id of a message that cannot be parsed, if it shows, and whether it is surely a Request.
 
-    Without this its sender would wait in vain; but an answer to what may be a Response would be an answer to nobody.
+    Without this its sender, or whom it answers, would wait in vain; but an answer to what may be a Response would be
+    an answer to nobody.
     """
     number: int | None = None
-    is_request = False
+    is_request = is_response = False
     at = fields = 0
     while at < len(data) and fields < _TOLD:
         fields += 1
         tag, at = _number(data, at)
         content, at = _number(data, at)
         match tag & 7, tag >> 3:
-            case (0, 4) | (2, 3):
-                return number, False
+            case 0, 4:
+                is_response = True
             case 0, 1 if at <= len(data):
                 number = content & 0xFFFFFFFFFFFFFFFF
             case 0, 3 | 5 | 6:
                 is_request = is_request or at <= len(data)
             case 0, _:
                 pass
-            case 2, _:
+            case 2, told:
+                is_response = is_response or told == 3
                 at += content
             case _:
                 break
-    return number, is_request
+    return number, is_request and not is_response
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fiveways.protocols.mqtt_rpc import rpc_pb2
-from fiveways.protocols.mqtt_rpc.frames import BARE, REQUEST, RESPONSE, Frame, parse_frame, serialize_frame
+from fiveways.protocols.mqtt_rpc.frames import BARE, Frame, parse_frame, serialize_frame
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -93,7 +93,7 @@ def _write_request(message: Request) -> Packet:
         content.timeout = message.timeout
     if message.timeout_unit:
         content.timeout_unit = message.timeout_unit  # type: ignore[assignment]  # proto3 takes numbers without a name
-    return serialize_frame(Frame(REQUEST, message.topic, content))
+    return serialize_frame(message.topic, content)
 
 
 def _write_response(message: Response | ErrorResponse) -> Packet:
@@ -110,7 +110,7 @@ def _write_response(message: Response | ErrorResponse) -> Packet:
         error.tag = message.tag
         error.user_message = message.user_message
         error.retry_after = message.retry_after
-    return serialize_frame(Frame(RESPONSE, message.topic, content))
+    return serialize_frame(message.topic, content)
 
 
 _WRITERS: Final[dict[type, Callable[[Any], Packet]]] = {

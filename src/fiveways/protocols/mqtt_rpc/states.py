@@ -1,10 +1,12 @@
-"""The states of a conversation: without a handshake there are two."""
+"""The states of a conversation: without a handshake there are two.
+
+No message of a peer leads from one to the other, and none is out of place, so unlike elsewhere there is no `advance`.
+"""
 
 from enum import Enum
 from typing import Final
 
-from fiveways.errors import Fault, RemoteProtocolError
-from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response
 
 
 class State(Enum):
@@ -13,18 +15,8 @@ class State(Enum):
     OPEN = "open"
     CLOSED = "closed"
 
-    __hash__ = object.__hash__  # that of Enum is written in Python, and one is asked for with every message
-
 
 TRANSITIONS: Final[dict[Enum, dict[type, Enum]]] = {
     State.OPEN: dict.fromkeys((Request, Response, ErrorResponse), State.OPEN),
     State.CLOSED: {},
 }
-
-
-def advance(state: Enum, message: Message) -> Enum:
-    """The state after the peer's `message`; RemoteProtocolError if it may not come now."""
-    after = TRANSITIONS[state].get(type(message))
-    if after is None:
-        raise RemoteProtocolError(Fault.UNEXPECTED, f"{type(message).__name__} in state '{state.value}'", "MQRPC-01")
-    return after

@@ -1,6 +1,7 @@
 """What is remembered of requests: those open in either direction, part by part, and for a while those that are over."""
 
 from math import inf
+from random import Random
 
 import msgspec
 
@@ -8,6 +9,7 @@ from fiveways.errors import Malformed
 from fiveways.model.messages import Call, Discover, Part, Result, Word
 from fiveways.protocols import builtins
 from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec, Method
+from fiveways.protocols.mqtt_rpc.frames import Frame
 from fiveways.wire.payload import NULL, Payload
 
 Key = tuple[int, str]
@@ -67,9 +69,9 @@ class Asking(msgspec.Struct, gc=False):
     codec: Codec
     word: type[Word]
     """What it says: Call, or a word for which there is a built-in method."""
-    streams: bool
-    more: bool
-    expires_at: float
+    streams: bool = False
+    more: bool = False
+    expires_at: float = inf
     parts: int = 0
 
     def write(self, body: Payload | None) -> bytes | None:
@@ -119,6 +121,13 @@ class Requests:
         del self.served[served.hub_id]
         self.recent.note(key, served.echoes, now)
 
+    def new_number(self, topic: str, random: Random) -> int:
+        """MQRPC-a02: 64 random bits, never 0, and unique among what is open."""
+        number = random.getrandbits(64)
+        while not number or (number, topic) in self.open:
+            number = random.getrandbits(64)
+        return number
+
     def ask(self, asking: Asking) -> None:
         """Open a request of ours."""
         self.open[asking.correlation_id, asking.topic] = asking
@@ -130,6 +139,26 @@ class Requests:
         del self.open[key]
         del self.asking[asking.hub_id]
         self.recent.note(key, note, now)
+
+    def is_pending(self, frame: Frame) -> bool:
+        """Whether a message has the id of an open request of ours."""
+        return type(self.open.get((frame.content.correlation_id, frame.topic))) is Asking
+
+    def expects(self, key: Key, now: float) -> bool:
+        """Whether an answer to none of our open requests is no surprise.
+
+        Either it is an answer of ours that the broker sends back, of which one less is to come then (MQRPC-a01), or one
+        that we no longer want.
+        """
+        request = self.open.get(key)
+        if type(request) is Served and request.echoes:
+            request.echoes -= 1
+            return True
+        note = self.recent.get(key, now)
+        if note is not None and note > 0:
+            self.recent.note(key, note - 1, now)
+            return True
+        return note == UNWANTED
 
     def next_expiry(self) -> float:
         """When the first of the open ones runs out of time."""

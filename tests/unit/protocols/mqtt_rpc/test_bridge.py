@@ -1,6 +1,6 @@
 """The MQTT column of the table of failures, times, and bodies without a schema."""
 
-from math import inf
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -59,6 +59,19 @@ def test_an_error_of_a_callee_is_passed_on_unchanged(
         assert goes == ErrorResponse("/t", 7, "", value, code if code >= 400 else 500, tag, text, retry_after, True)
 
 
+def test_a_time_to_wait_that_is_no_number_is_none() -> None:
+    assert over_the_wire(Failure("h", Reason.BUSY, retry_after=nan)).retry_after == 1.0
+    assert over_the_wire(Failure("h", Reason.DENIED, retry_after=nan)).retry_after is None
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("data", [Json(b'{"a":1}'), Json(b"[1, 2]"), Binary(b"\x08\x01"), Value({"a": 1}), Value([])])
+def test_error_data_come_back_as_what_they_were(reason: Reason, data: Payload) -> None:
+    came = over_the_wire(Failure("h", reason, "x", data)).data
+    assert came is not None
+    assert came.value() == data.value()
+
+
 def test_half_a_surrogate_pair_does_not_keep_a_failure_from_its_caller() -> None:
     assert over_the_wire(Failure("h", Reason.DENIED, "a\ud800b")).text == "a?b"
 
@@ -84,6 +97,8 @@ def test_error_data_that_json_cannot_hold_is_left_out() -> None:
         (4294967.295, 4294967295),
         (4294967.3, 4294967295),
         (inf, 4294967295),
+        (-inf, 1),
+        (nan, 0),
     ],
 )
 def test_seconds_become_milliseconds(seconds: float | None, expected: int) -> None:

@@ -1,18 +1,18 @@
 """Conversations on a broker that sends everything to everybody, the sender too, and what no vector can say."""
 
+from math import inf, nan
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, decode, encode
-from fiveways.protocols.mqtt_rpc.states import State, advance
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Binary, Json, Payload
@@ -127,13 +127,6 @@ def test_the_time_to_wake_up_is_never_too_late() -> None:
     talk.send(hub.Goodbye(), 150.0)
     assert talk.deadline() is None
     assert list(talk.wake(200.0)) == []
-
-
-def test_everything_may_come_until_the_end_and_nothing_after_it() -> None:
-    for message in (Request("/math", 1), Response("/math", 1), ErrorResponse("/math", 1)):
-        assert advance(State.OPEN, message) is State.OPEN
-    with pytest.raises(RemoteProtocolError, match=r"Request in state 'closed' \[MQRPC-01\]"):
-        advance(State.CLOSED, Request("/math", 1))
 
 
 def test_what_was_odd_is_counted() -> None:
@@ -308,3 +301,26 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
     for call_id in list(talk._requests.served):
         talk.send(hub.Result(call_id), 0.0)
     assert talk._requests.served == {}
+
+
+@pytest.mark.parametrize("timeout", [nan, -inf, -1.0, 0.0, inf])
+def test_a_timeout_may_be_any_number(timeout: float) -> None:
+    """NaN is none, as on the wire 0 is; what is over already gets the least time that can be said."""
+    talk = make(Role.CLIENT)
+    talk.send(hub.Call("h", "math.add", timeout=timeout), 100.0)
+    (asked,) = answers(talk)
+    assert isinstance(asked, Request)
+    expected = {nan: 0, inf: 2**32 - 1}.get(timeout, 1)
+    assert (asked.timeout, asked.timeout_unit) == (expected, 4 if expected else 0)
+    assert talk.deadline() == (100.0 + expected / 1000 if expected else None)
+
+
+def test_topics_of_strangers_take_no_room() -> None:
+    talk = make(serve=True)
+    for number in range(1, 200):
+        (word,) = talk.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
+        assert isinstance(word, hub.Stray)
+        assert len(word.id) < 300
+    assert talk.outgoing() == []
+    assert talk._requests.recent._younger == {}
+    assert talk.refused == 199
