@@ -1,7 +1,7 @@
 """Message <-> the hub's words: uris, the keys of meta that we understand, the table of failures, attachments."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ AUTH_ERROR: Final = ".err.auth"
 CANCELLED: Final = ".err.cancelled"
 NORMAL: Final = ".bye.normal"
 RAISED: Final = "app.err.failed"
+HUB_ERRORS: Final = "hub.err."
 
 URIS: Final = {
     Reason.NO_METHOD: "hub.err.no_such_procedure",
@@ -42,6 +43,7 @@ _LONGEST_SHOWN: Final = 64
 _CACHED: Final = 4096
 _MILLI: Final = 1000
 _FOR_EVER: Final = 1e12
+_RETRY_AFTER: Final = 1.0
 _URI: Final = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
 
 
@@ -52,9 +54,14 @@ class Refused(FivewaysError):
         super().__init__(text)
         self.reason = reason
         self.text = text
+        self.retry_after = _RETRY_AFTER if reason is Reason.BUSY else None
 
 
 # Names. A uri is a folded name already, so what is left is to tell the hub's own names from the others.
+
+
+def _too_long(name: str, max_name: int) -> str:
+    return f"the name is too long: {len(name.encode())} of at most {max_name} bytes"
 
 
 class Target(NamedTuple):
@@ -77,6 +84,17 @@ def target(procedure: str) -> Target:
     return Target(method, builtin=first == "hub")
 
 
+def targets_within(max_name: int) -> Callable[[str], Target]:
+    """Return `target`, and where names are to be shorter than they may be anyway, with a look at their length first."""
+
+    def bounded(procedure: str) -> Target:
+        if len(procedure) > max_name:
+            raise BadName(_too_long(procedure, max_name))
+        return target(procedure)
+
+    return target if max_name >= names.MAX_BYTES else bounded
+
+
 @lru_cache(_CACHED)
 def procedure(method: str, spelling: str, callback: bool) -> str:
     """Return the uri by which we call a method of the peer; Unrepresentable if it has none."""
@@ -92,10 +110,22 @@ def procedure(method: str, spelling: str, callback: bool) -> str:
     return uri
 
 
-def check_offer(word: hub.Word) -> None:
-    """Refuse an offer of a name that we could not call back under (LRPM-05)."""
-    if isinstance(word, hub.Register | hub.Unregister) and _URI.fullmatch(word.spelling.removesuffix(".")) is None:
-        raise Refused(Reason.BAD_ARGUMENTS, f"{word.spelling[:_LONGEST_SHOWN]!r} is no uri")
+def check_names(word: hub.Word, max_name: int) -> None:
+    """Refuse a name or topic that is too long, and an offer of one that we could not call back under (LRPM-05)."""
+    match word:
+        case hub.Register(spelling=name) | hub.Unregister(spelling=name):
+            if _URI.fullmatch(name.removesuffix(".")) is None:
+                raise Refused(Reason.BAD_ARGUMENTS, f"{name[:_LONGEST_SHOWN]!r} is no uri")
+        case hub.SetVariable(name=name) | hub.UnsetVariable(name=name) | hub.Discover(name=name):
+            pass
+        case hub.Publish(topic=topic) | hub.CloseTopic(topic=topic):
+            name = ".".join(topic)
+        case hub.Subscribe(pattern=pattern):
+            name = ".".join("*".join(level) for level in pattern.levels)
+        case _:
+            return
+    if len(name.encode()) > max_name:
+        raise Refused(Reason.BAD_ARGUMENTS, _too_long(name, max_name))
 
 
 # Meta. A wrong type of a key that we understand is an ERROR for a request, and no key at all elsewhere.
@@ -131,7 +161,7 @@ def read_attachments(
     if len(items) > limits.max_attachments:
         text = f"{len(items)} attachments are too many"
         raise Refused(Reason.TOO_LARGE, text) if strict else RemoteProtocolError(Fault.TOO_LARGE, text, "LRPM-08")
-    errors = option(meta, "attachment_errors", dict[str, object]())
+    errors = option(meta, "attachment_errors", dict[str, object](), strict=strict)
     found = []
     for index, item in enumerate(items):
         data, error = b"", None
@@ -142,7 +172,8 @@ def read_attachments(
                 raise Refused(Reason.BAD_ARGUMENTS, f"meta.attachments[{index}]: {exc}") from None
             error = str(exc)
         if item is None:
-            error = str(errors.get(str(index), "failed"))
+            why = errors.get(str(index))
+            error = why if isinstance(why, str) else "failed"
         elif len(data) > limits.max_attachment:
             data, error = b"", f"larger than {limits.max_attachment} bytes"
         found.append(hub.Attachment(next(free_names), data, error))
@@ -163,14 +194,19 @@ _CALL_OPTIONS: Final[dict[str, Any]] = {"timeout": 0, "stream": False, "progress
 
 def read_call(hub_id: str, message: lrpm.Call, aim: Target, attached: tuple[str, ...]) -> hub.Call:
     """Return the call that the peer makes; Refused for what its meta says wrongly."""
-    options = dict(_CALL_OPTIONS)
-    for key in message.meta:
-        if key in options:
-            options[key] = option(message.meta, key, options[key], strict=True)
-    wait, stream, progress, trace = options.values()
+    wait, stream, progress, trace = call_options(message.meta)
     timeout = wait / _MILLI if wait else None
     name, body = message.procedure, message.body
     return hub.Call(hub_id, aim.method, body, name, attached, aim.callback, timeout, False, stream, progress, trace)
+
+
+def call_options(meta: Meta) -> Iterable[Any]:
+    """Return what the meta of a call says, in the order of `_CALL_OPTIONS`; Refused for a wrong type."""
+    options = dict(_CALL_OPTIONS)
+    for key in meta:
+        if key in options:
+            options[key] = option(meta, key, options[key], strict=True)
+    return options.values()
 
 
 def call_meta(word: hub.Call) -> Meta:
@@ -185,9 +221,10 @@ def read_result(hub_id: str, message: lrpm.Result, attached: tuple[str, ...]) ->
     """Return the result, one element of it, or the progress that a RESULT stands for."""
     meta, body = message.meta, message.body
     if option(meta, "progress", False):
-        args = tuple(map(str, option(meta, "args", list[object]())))
+        given = option(meta, "args", list[object]())
+        args = tuple(each for each in given if isinstance(each, str))
         kind, code, text = option(meta, "kind", "note"), option(meta, "code", ""), option(meta, "text", "")
-        return hub.Progress(hub_id, body, kind, code, text, args)
+        return hub.Progress(hub_id, body, kind, code, text, args if len(args) == len(given) else ())
     if not option(meta, "part", 0):
         return hub.Result(hub_id, body, attached)
     last = option(meta, "last", False)
@@ -201,9 +238,9 @@ def progress_meta(word: hub.Progress) -> Meta:
     return {"progress": True, **_given(kind=kind, code=word.code, text=word.text, args=list(word.args))}
 
 
-def part_meta(word: hub.Result, number: int) -> Meta:
+def part_meta(word: hub.Result, number: int, *, last: bool) -> Meta:
     """Return the meta of the `number`-th part of a streamed answer. An end without an element says that it is empty."""
-    return {"part": number, **_given(last=word.last, empty=word.last and word.body is None)}
+    return {"part": number, **_given(last=last, empty=last and word.body is None)}
 
 
 def publication(body: Payload | None) -> int:
@@ -272,16 +309,34 @@ def event_meta(word: hub.Event) -> Meta:
 # Failures and partings.
 
 
-def error_of(kind: int, request_id: int, failure: hub.Failure) -> lrpm.Error:
-    """Return the ERROR that says why. What the method itself gave as data is the body, else the text is."""
+def cleaned(text: str) -> str:
+    """Return a text that can be written: halves of surrogate pairs become question marks."""
+    return text.encode(errors="replace").decode()
+
+
+def errors_of(kind: int, request_id: int, failure: hub.Failure) -> Iterator[lrpm.Error]:
+    """Give the ERROR that says why, and if that cannot be written, those that say ever less: a failure must arrive."""
+    error = _error_of(kind, request_id, failure)
+    yield error
+    wait = {key: value for key, value in error.meta.items() if key != "text"}
+    if failure.data is not None:
+        text = cleaned(failure.text)
+        yield lrpm.Error(kind, request_id, error.error, Value(text) if text else NULL, wait)
+    yield lrpm.Error(kind, request_id, URIS[failure.reason], NULL)
+
+
+def _error_of(kind: int, request_id: int, failure: hub.Failure) -> lrpm.Error:
+    """What the method itself gave as data is the body, else the text is."""
     uri = URIS[failure.reason]
     # Only the hub says hub.err: a method that ran must not pass for one that did not.
     if failure.reason is Reason.RAISED and _URI.fullmatch(failure.name) and not failure.name.startswith("hub."):
         uri = failure.name
-    text = failure.text
+    text = cleaned(failure.text)
     wait = {} if failure.retry_after is None else {"retry_after": _millis(failure.retry_after)}
     if failure.data is not None:
-        return lrpm.Error(kind, request_id, uri, failure.data, {**wait, **_given(text=text)})
+        # A text beside it, even an empty one, tells that a string is data.
+        told = {"text": text} if text or isinstance(_value(failure.data), str) else NO_META
+        return lrpm.Error(kind, request_id, uri, failure.data, {**wait, **told})
     return lrpm.Error(kind, request_id, uri, Value(text) if text else NULL, wait)
 
 
@@ -291,26 +346,32 @@ def read_error(hub_id: str, message: lrpm.Error, *, from_hub: bool) -> hub.Failu
     Only a hub knows that a method was not run. A callee that says `hub.err.unavailable` may just pass on how a call of
     its own ended, after it ran; so from a callee every uri but `.err.cancelled` is an exception of its own.
     """
-    uri = message.error
+    uri, meta = message.error, message.meta
     reason = REASONS.get(uri) if from_hub or uri == CANCELLED else None
-    text, data = option(message.meta, "text", ""), None
-    try:
-        value = message.body.value()
-    except Unrepresentable:
-        value = message.body
-    if isinstance(value, str):
+    text, data, value = option(meta, "text", ""), None, _value(message.body)
+    if isinstance(value, str) and not isinstance(meta.get("text"), str):
         text = value
     elif value is not None:
         data = message.body
-    wait = option(message.meta, "retry_after", -1)
+    if from_hub and reason is None and uri.startswith(HUB_ERRORS):
+        # A reason of the hub that we do not know does not tell whether the method was run.
+        reason, text = Reason.LOST, text or uri[:_LONGEST_SHOWN]
+    wait = option(meta, "retry_after", -1)
     retry_after = wait / _MILLI if wait >= 0 else None
     name = "" if reason is not None or uri == RAISED else uri
     return hub.Failure(hub_id, reason or Reason.RAISED, text, data, retry_after, name)
 
 
+def _value(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable:
+        return body
+
+
 def goodbye_of(word: hub.Goodbye) -> lrpm.Goodbye:
     """Return our farewell."""
-    return lrpm.Goodbye(AUTH_ERROR if word.denied else NORMAL, _given(text=word.text))
+    return lrpm.Goodbye(AUTH_ERROR if word.denied else NORMAL, _given(text=cleaned(word.text)))
 
 
 def read_goodbye(message: lrpm.Goodbye) -> hub.Goodbye:

@@ -7,6 +7,7 @@ from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
     NO_META,
     NO_NAMES,
+    NO_VALUE,
     SHAPES,
     Encoding,
     Field,
@@ -14,6 +15,7 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
+    check_fields,
     kind_number,
     malformed,
     read_kind,
@@ -56,7 +58,7 @@ def _parse(raw: bytes, limits: Limits, names: Names) -> Frame:
     readers = _READERS.get(kind)
     if readers is None:
         kind = kind_number(kind, names)
-        readers = _READERS.get(kind) or (_body,) * (count - 1)
+        readers = _READERS.get(kind) or _bodies(count - 1)
     surplus = count - 1 - len(readers)
     fields: list[Any] = []
     for read in readers if surplus >= 0 else readers[:surplus]:
@@ -67,6 +69,11 @@ def _parse(raw: bytes, limits: Limits, names: Names) -> Frame:
     if at != end:
         raise malformed("bytes behind the array", "LRPM-13")
     return kind, fields
+
+
+def _bodies(fields: int) -> tuple[Any, ...]:
+    check_fields(fields)
+    return (_body,) * fields
 
 
 def _open(raw: bytes, limits: Limits) -> tuple[int, int, int]:
@@ -179,7 +186,10 @@ def _value(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
     if code in _FLAGS:
         return code == _TRUE, at + 1
     end = skip(raw, at, limits.max_depth - 1)
-    return parse(raw[at:end]), end
+    try:
+        return parse(raw[at:end]), end
+    except Malformed:
+        return NO_VALUE, end
 
 
 _Reader: TypeAlias = Callable[[bytes, int, Limits], tuple[Any, int]]
@@ -249,4 +259,4 @@ def _read_attachment(item: object) -> bytes:
     return item
 
 
-CBOR: Final = Encoding("CBOR", parse_frame, serialize_frame, lambda data: data, _read_attachment)
+CBOR: Final = Encoding(parse_frame, serialize_frame, lambda data: data, _read_attachment)

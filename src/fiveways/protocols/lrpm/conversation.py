@@ -14,9 +14,10 @@ from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import Kind
+from fiveways.protocols.lrpm.frames import NO_META, Kind, Meta
+from fiveways.protocols.lrpm.holding import Held, Line, Names
 from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Incoming
-from fiveways.protocols.lrpm.link import NOTHING, Held, Line, Names, Receiver, Sender, Words
+from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
 from fiveways.wire.payload import NULL, Value
 
 LAST_ID: Final = (1 << 53) - 1
@@ -37,10 +38,13 @@ class Asking(msgspec.Struct, gc=False):
     hub_id: str | None
     kind: int
     word: type[hub.Word]
+    meta: Meta = NO_META
+    """What we asked for beside: an answer in parts, progress."""
     following: Following | None = None
     line: Line | None = None
     held: Held | None = None
     """Not on the wire yet: it waits, in `line`, for its attachments."""
+    parts: int = 0
     cancelled: bool = False
 
 
@@ -83,8 +87,8 @@ class LrpmConversation(Incoming):
             raise LocalProtocolError("LRPM takes a streamed request as one array")
         number = self._new_id(word.id)
         uri = bridge.procedure(word.method, word.spelling, word.callback)
-        message = lrpm.Call(number, uri, word.body, bridge.call_meta(word))
-        self._ask(message, Asking(word.id, CALL, hub.Call), word.attachments)
+        meta = bridge.call_meta(word)
+        self._ask(lrpm.Call(number, uri, word.body, meta), Asking(word.id, CALL, hub.Call, meta), word.attachments)
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
@@ -107,7 +111,7 @@ class LrpmConversation(Incoming):
         topic = () if word.pattern.is_wildcard else topics.parse(uri, topics.LRPM)
         following = Following(word.subscription, topic, word.envelope)
         message = lrpm.Subscribe(number, uri, bridge.subscribe_meta(word))
-        self._ask(message, Asking(word.id, SUBSCRIBE, hub.Subscribe, following))
+        self._ask(message, Asking(word.id, SUBSCRIBE, hub.Subscribe, following=following))
         self._followed[word.subscription] = None
 
     def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
@@ -123,9 +127,10 @@ class LrpmConversation(Incoming):
         if number is None:
             return  # the answer has come meanwhile
         asking = self._asking[number]
-        if asking.held is not None and asking.line is not None:
+        if asking.held is not None:
             self._close(number)
-            self._let_go(self._holding.drop(asking.line, asking.held))
+            self._holding.drop(asking.held)
+            self._let_go(asking.held.line)
         elif not asking.cancelled:
             self._say(lrpm.Cancel(number))
             asking.cancelled = True
@@ -134,6 +139,15 @@ class LrpmConversation(Incoming):
         super()._gone(held)
         if held.asks:
             self._asking[held.asks].held = None
+
+    def _give_up(self, held: Held) -> None:
+        if not held.asks:
+            super()._give_up(held)
+            return
+        hub_id = self._asking[held.asks].hub_id
+        self._close(held.asks)
+        if hub_id is not None:
+            self._upward.append(hub.Failure(hub_id, Reason.TOO_LARGE, "the request is too large for LRPM"))
 
     # The peer's answers.
 
@@ -163,11 +177,27 @@ class LrpmConversation(Incoming):
             return (hub.Result(hub_id, message.body),)
         attachments = self._attachments(message)
         word = bridge.read_result(hub_id or "", message, tuple(each.name for each in attachments))
+        if isinstance(word, hub.Progress):
+            return (word,) if "progress" in asking.meta else NOTHING
+        if isinstance(word, hub.Result) and word.stream:
+            asking.parts += 1
+            if "stream" not in asking.meta:
+                text = f"a part of the answer to {number}, which was not to come in parts"
+                raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-11")
+            if asking.parts > self._limits.max_stream:
+                return self._cut_off(number, asking)
         if isinstance(word, hub.Result) and word.last:
             self._close(number)
-            if asking.word is hub.Discover:
-                word = builtins.read_description(word.id, word.body or NULL) or word
+            if asking.word is hub.Discover and (told := builtins.read_description(word.id, word.body or NULL)):
+                return (told,)
         return NOTHING if hub_id is None else (word, *attachments)
+
+    def _cut_off(self, number: int, asking: Asking) -> Words:
+        """Take no more parts of an answer; what comes after all is ignored (LRPM-04)."""
+        if not asking.cancelled:
+            self._say(lrpm.Cancel(number))
+        self._close(number)
+        return NOTHING if asking.hub_id is None else (hub.Failure(asking.hub_id, Reason.TOO_LARGE, "too many parts"),)
 
     def _on_error(self, message: lrpm.Error) -> Words:
         asking = self._answered(message.request_id, message.request_kind)

@@ -36,6 +36,8 @@ class Kind(IntEnum):
 
 APPLICATION: Final = range(127, 256)
 RESERVED: Final = (0, *range(80, 127))
+MAX_FIELDS: Final = 256
+"""Fields of an application's message: small ones take many times their bytes when they are read."""
 
 
 class Field(Enum):
@@ -71,6 +73,8 @@ SHAPES: Final[dict[int, tuple[Field, ...]]] = {
 
 Meta: TypeAlias = Mapping[str, object]
 NO_META: Final[Meta] = {}
+NO_VALUE: Final = object()
+"""In a meta: what is well-formed but means nothing, such as a CBOR map with two equal keys. No key takes it."""
 Names: TypeAlias = Mapping[str, int]
 NO_NAMES: Final[Names] = {}
 
@@ -85,7 +89,6 @@ A plain tuple, for one is made per message. The fields of an application's kind 
 class Encoding:
     """What JSON and CBOR do each in its own way."""
 
-    label: str
     parse_frame: Callable[[Packet, Limits, Names], Frame]
     serialize_frame: Callable[[Frame], Packet]
     """Unrepresentable if a body cannot go in this encoding."""
@@ -106,6 +109,12 @@ def refuse_packet(packet: Packet, label: str) -> NoReturn:
 def malformed(text: str, rule: str) -> RemoteProtocolError:
     """Blame the peer for what is not as `rule` says."""
     return RemoteProtocolError(Fault.MALFORMED, text, rule)
+
+
+def check_fields(fields: int) -> None:
+    """Refuse an application's message with more fields than we hold."""
+    if fields > MAX_FIELDS:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"{fields} fields", "LRPM-11")
 
 
 _NAME: Final = re.compile("[A-Z_]+")

@@ -1,12 +1,14 @@
 """The middle of a conversation: requests of the peer, and our answers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -17,7 +19,8 @@ from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.bridge import Refused
 from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Kind
-from fiveways.protocols.lrpm.link import NOTHING, Held, LrpmLink, Names, Receiver, Sender, Words
+from fiveways.protocols.lrpm.holding import Held, Names
+from fiveways.protocols.lrpm.link import NOTHING, LrpmLink, Receiver, Sender, Words
 from fiveways.wire.payload import NULL, Value
 
 FIRST_ID: Final = 256
@@ -43,6 +46,14 @@ class Asked(msgspec.Struct, gc=False):
     """The answer is there, but waits for its attachments."""
 
 
+class Served(msgspec.Struct, gc=False):
+    """A subscription of the peer; `topic` is empty where a wildcard leaves it open."""
+
+    topic: str
+    missed: int = 0
+    """Events that were too large for us, until the next one tells."""
+
+
 def _asked(call: hub.Call, number: int) -> Asked:
     return Asked(number, CALL, not (call.stream or call.progress), hub.Call, "", call.stream, call.progress)
 
@@ -57,7 +68,8 @@ class Incoming(LrpmLink):
     def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
         super().__init__(setup, codec)
         self._asked: dict[str, Asked] = {}
-        self._served: set[str] = set()
+        self._served: dict[str, Served] = {}
+        self._target = bridge.targets_within(setup.limits.max_name)
         self._next_subscription = count(FIRST_ID)
         self._attachment_names = map(str, count(1))
         self._styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
@@ -68,7 +80,7 @@ class Incoming(LrpmLink):
         """Take an ordinary call, as most are; whatever is not ordinary about it is left to `_on_request`."""
         asked, hub_id, meta = self._asked, str(message.request_id), message.meta
         try:
-            aim = bridge.target(message.procedure)
+            aim = self._target(message.procedure)
             if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending or "attachments" in meta:
                 return self._on_request(message)
             if not meta:
@@ -90,11 +102,21 @@ class Incoming(LrpmLink):
             attachments = self._attachments(message, strict=True)
             word, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
         except Refused as refused:
-            failure = hub.Failure(hub_id, refused.reason, refused.text)
-            self._say(bridge.error_of(kind, message.request_id, failure))
+            failure = hub.Failure(hub_id, refused.reason, refused.text, retry_after=refused.retry_after)
+            self._refuse(kind, message.request_id, failure)
             return NOTHING
         self._asked[hub_id] = asked
         return (word, *attachments) if attachments and getattr(word, "attachments", ()) else (word,)
+
+    def _refuse(self, kind: int, number: int, failure: hub.Failure) -> None:
+        self._say_any(bridge.errors_of(kind, number, failure), self._say)
+
+    def _say_any(self, errors: Iterable[lrpm.Error], say: Callable[[lrpm.Error], None]) -> None:
+        """Say the first that can be written; the last of them always can."""
+        for error in errors:
+            with suppress(Unrepresentable):
+                say(error)
+                break
 
     def _check_room(self) -> None:
         if len(self._asked) >= self._limits.max_pending:
@@ -103,13 +125,12 @@ class Incoming(LrpmLink):
     def _attachments(self, message: Any, *, strict: bool = False) -> Sequence[hub.Attachment]:  # noqa: ANN401  any with a meta
         if "attachments" not in message.meta:
             return ()
-        return bridge.read_attachments(
-            message.meta, self._encoding, self._limits, self._attachment_names, strict=strict
-        )
+        encoding = self._holding.encoding
+        return bridge.read_attachments(message.meta, encoding, self._limits, self._attachment_names, strict=strict)
 
     def _read_call(self, hub_id: str, message: lrpm.Call, attached: Names) -> Request:
         try:
-            aim = bridge.target(message.procedure)
+            aim = self._target(message.procedure)
         except BadName as exc:
             raise Refused(Reason.NO_METHOD, str(exc)) from exc
         try:
@@ -119,18 +140,21 @@ class Incoming(LrpmLink):
         if word is None:
             call = bridge.read_call(hub_id, message, aim, attached)
             return call, _asked(call, message.request_id)
-        bridge.check_offer(word)
+        bridge.call_options(message.meta)
+        bridge.check_names(word, self._limits.max_name)
         if isinstance(word, hub.Subscribe):
-            self._served.add(word.subscription)
+            self._serve(word)
         return word, Asked(message.request_id, CALL, False, type(word), getattr(word, "subscription", ""))
 
     def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: Names) -> Request:
         word = bridge.read_publish(hub_id, message, attached)
+        bridge.check_names(word, self._limits.max_name)
         return word, Asked(message.request_id, PUBLISH, False, hub.Publish)
 
     def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: Names) -> Request:
         word = bridge.read_subscribe(hub_id, message, self._new_subscription)
-        self._served.add(word.subscription)
+        bridge.check_names(word, self._limits.max_name)
+        self._serve(word)
         return word, Asked(message.request_id, SUBSCRIBE, False, hub.Subscribe, word.subscription)
 
     def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: Names) -> Request:
@@ -147,9 +171,22 @@ class Incoming(LrpmLink):
             if given is not None:
                 raise builtins.BadArguments("takes no id: the answer tells the subscription's number")
             return self._new_subscription()
-        if str(given) not in self._served:
-            raise builtins.BadArguments(f"there is no subscription {str(given)[:32]}")
-        return str(given)
+        if type(given) is int and 0 <= given <= MAX_U64:
+            given = str(given)
+        if not isinstance(given, str):
+            raise builtins.BadArguments("needs id as an unsigned integer")
+        if given not in self._served:
+            raise builtins.BadArguments(f"there is no subscription {given[:32]}")
+        return given
+
+    def _serve(self, word: hub.Subscribe) -> None:
+        literal = word.pattern.literal
+        self._served[word.subscription] = Served(topics.spell(literal, topics.LRPM) if literal else "")
+
+    def _unserve(self, subscription: str) -> None:
+        """Forget a subscription, and its events that still wait: none goes out behind the answer that ends it."""
+        self._holding.drop_line(("event", subscription))
+        self._served.pop(subscription, None)
 
     def _new_subscription(self) -> str:
         """Return a number that no other subscription of this session has or had (LRPM-a18)."""
@@ -179,14 +216,23 @@ class Incoming(LrpmLink):
             self._outgoing.append(self._encode(lrpm.Result(asked.request_id, body, NO_META)))
             del self._asked[word.id]
             return
-        if word.stream and not asked.stream:
-            raise LocalProtocolError("the caller did not ask for parts")
-        self._answer(word.id, asked, self._result(word, asked), word.attachments, last=word.last)
+        last = word.last or not word.stream
+        if word.stream:
+            self._check_part(word, asked)
+        self._answer(word.id, asked, self._result(word, asked, last=last), word.attachments, last=last)
         asked.parts += 1
         if asked.word is hub.Unsubscribe:
-            self._served.discard(asked.subscription)
+            self._unserve(asked.subscription)
 
-    def _result(self, word: hub.Result, asked: Asked) -> lrpm.Message:
+    def _check_part(self, word: hub.Result, asked: Asked) -> None:
+        if not asked.stream:
+            raise LocalProtocolError("the caller did not ask for parts")
+        if asked.parts >= self._limits.max_stream:
+            raise LocalProtocolError("too many parts")
+        if word.body is None and not word.last:
+            raise LocalProtocolError("only the end of a stream may carry no element")
+
+    def _result(self, word: hub.Result, asked: Asked, *, last: bool) -> lrpm.Message:
         number = asked.request_id
         if asked.kind == PUBLISH:
             return lrpm.Published(number, bridge.publication(word.body))
@@ -197,7 +243,8 @@ class Incoming(LrpmLink):
         if asked.word is hub.Subscribe:
             return lrpm.Result(number, Value({"id": int(asked.subscription)}))
         in_parts = word.stream or asked.parts
-        return lrpm.Result(number, word.body or NULL, bridge.part_meta(word, asked.parts + 1) if in_parts else NO_META)
+        meta = bridge.part_meta(word, asked.parts + 1, last=last) if in_parts else NO_META
+        return lrpm.Result(number, word.body or NULL, meta)
 
     def _answer(
         self, hub_id: str, asked: Asked, message: lrpm.Message, attachments: Names = (), *, last: bool = True
@@ -216,9 +263,10 @@ class Incoming(LrpmLink):
 
     def _send_failure(self, word: hub.Failure) -> None:
         asked = self._open_request(word.id)
-        self._answer(word.id, asked, bridge.error_of(asked.kind, asked.request_id, word))
+        errors = bridge.errors_of(asked.kind, asked.request_id, word)
+        self._say_any(errors, partial(self._answer, word.id, asked))
         if asked.word is hub.Subscribe:
-            self._served.discard(asked.subscription)
+            self._unserve(asked.subscription)
 
     def _send_description(self, word: hub.Description) -> None:
         asked = self._open_request(word.id)
@@ -230,26 +278,44 @@ class Incoming(LrpmLink):
         if held.answers:
             del self._asked[held.answers]
 
+    def _give_up(self, held: Held) -> None:
+        sort, key = held.line[0], str(held.line[1])
+        if sort == "event":
+            if key in self._served:
+                self._served[key].missed += 1
+        else:
+            # An answer, or a part of one: whatever stands behind it is not said either.
+            asked = self._asked.pop(key)
+            self._holding.drop_line(held.line)
+            if asked.word is hub.Subscribe:
+                self._unserve(asked.subscription)
+            self._refuse(asked.kind, asked.request_id, hub.Failure("", Reason.TOO_LARGE, "the answer is too large"))
+
     # What the peer has subscribed to.
 
     def _send_event(self, word: hub.Event) -> None:
-        self._check_served(word.subscription)
+        served = self._subscription(word.subscription)
         if not 0 <= word.publication <= MAX_U64:
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
+        if served.missed:
+            word = msgspec.structs.replace(word, missed=word.missed + served.missed)
         body = builtins.wrapped(word, self._styles) if word.envelope else word.body
         message = lrpm.Event(word.publication, int(word.subscription), body, bridge.event_meta(word))
         self._say_with(("event", word.subscription), message, word.attachments)
+        served.missed = 0
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""
-        self._check_served(word.subscription)
-        message = lrpm.Event(0, int(word.subscription), NULL, {"closed": True})
-        self._say_with(("event", word.subscription), message, ())
-        self._served.remove(word.subscription)
+        topic = self._subscription(word.subscription).topic
+        meta = {"topic": topic, "closed": True} if topic else {"closed": True}
+        self._say_with(("event", word.subscription), lrpm.Event(0, int(word.subscription), NULL, meta), ())
+        del self._served[word.subscription]
 
-    def _check_served(self, subscription: str) -> None:
-        if subscription not in self._served:
-            raise LocalProtocolError(f"the peer has no subscription {subscription}")
+    def _subscription(self, name: str) -> Served:
+        served = self._served.get(name)
+        if served is None:
+            raise LocalProtocolError(f"the peer has no subscription {name}")
+        return served
 
     REQUESTS: ClassVar[Mapping[type, tuple[int, Reader]]] = {
         lrpm.Call: (CALL, _read_call),

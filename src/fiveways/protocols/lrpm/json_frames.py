@@ -1,5 +1,6 @@
 """Packet <-> Frame in JSON: one array in a text frame. The body stays raw, but has been found well-formed."""
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from functools import reduce
@@ -21,6 +22,7 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
+    check_fields,
     check_id,
     kind_number,
     malformed,
@@ -58,6 +60,8 @@ _value: Final = msgspec.json.Decoder().decode
 _write: Final = msgspec.json.Encoder().encode
 _write_meta: Final = jsontext.write
 _fields: Final = msgspec.structs.astuple
+_count: Final[Callable[[str], int]] = json.JSONDecoder(object_pairs_hook=len, parse_int=str).decode
+"""How many keys an object has, and not how many different ones."""
 
 
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
@@ -98,6 +102,7 @@ def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
         raise malformed("an empty array", "LRPM-13")
     kind = kind_number(_scalar(items[0]), names)
     if kind in APPLICATION:
+        check_fields(len(items) - 1)
         return kind, [_body(item, limits) for item in items[1:]]
     shape = SHAPES[kind]
     if len(items) < len(shape):  # the kind makes up for the meta, which may be absent (LRPM-a08)
@@ -150,10 +155,13 @@ def _meta(item: Raw, limits: Limits) -> Meta:
         null = raw == b"null"
         raise malformed("null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08")
     try:
-        meta = jsontext.parse(raw, limits.max_depth)
+        meta = cast(Meta, jsontext.parse(raw, limits.max_depth))
     except Malformed as exc:
         raise malformed(str(exc), "LRPM-13") from None
-    return cast(Meta, meta)
+    # Each key has a colon of its own. Only where there are more of them a slower reader has to count the keys.
+    if raw.count(b":") != len(meta) and _count(raw.decode()) != len(meta):
+        raise malformed("two equal keys in meta", "LRPM-13")
+    return meta
 
 
 def serialize_frame(frame: Frame) -> Packet:
@@ -181,4 +189,4 @@ def _read_attachment(item: object) -> bytes:
     return b64decode(item, validate=True)
 
 
-JSON: Final = Encoding("JSON", parse_frame, serialize_frame, lambda data: b64encode(data).decode(), _read_attachment)
+JSON: Final = Encoding(parse_frame, serialize_frame, lambda data: b64encode(data).decode(), _read_attachment)

@@ -6,127 +6,59 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias
 
-import msgspec
-
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.topics import BadTopic
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import Encoding, application_kinds
+from fiveways.protocols.lrpm.frames import application_kinds
+from fiveways.protocols.lrpm.holding import Held, Holding, Line, Names, finished
 from fiveways.protocols.lrpm.states import OWN_TRANSITIONS, TRANSITIONS, State, advance
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
 Words: TypeAlias = Sequence[hub.Word]
-Names: TypeAlias = tuple[str, ...]
-Line: TypeAlias = tuple[str, str | int]
-"""What must stay in order: the answers to one request, the events of one subscription, what we publish on one topic."""
 Receiver: TypeAlias = Callable[[Any, Any], Words]
 Sender: TypeAlias = Callable[[Any, Any], None]
 NOTHING: Final[tuple[hub.Word, ...]] = ()
 MAX_ROUNDS: Final = 16
 """LRPM-a03: PROVE and PROOF may be repeated, but not for ever."""
+SMALLEST: Final = 72
+"""What any limit leaves room for: a GOODBYE, and an ERROR without a text."""
+FIELD_COST: Final = 128
+"""What a field of an application's message takes beside its bytes."""
 
 
-class Held(msgspec.Struct, gc=False):
-    """A message that waits for attachments, or behind one that does."""
+class Applications:
+    """The messages of application kinds that nobody has taken yet."""
 
-    message: Any
-    names: Names
-    room: int
-    """Bytes left for attachments: what we would not read ourselves we do not write."""
-    answers: str = ""
-    """The request of the peer that is answered when this goes out."""
-    asks: int = 0
-    """The request of ours that is made when this goes out."""
-    found: dict[str, hub.Attachment] = msgspec.field(default_factory=dict)
-    size: int = 0
-
-
-class Holding:
-    """LRPM carries attachments inside the message, so that it waits for them. Messages of one line stay in order."""
-
-    def __init__(self, limits: Limits, encoding: Encoding) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._encoding = encoding
-        self.lines: dict[Line, deque[Held]] = {}
-        self._awaited: dict[str, list[tuple[Line, Held]]] = {}
-        self._unwanted: deque[str] = deque(maxlen=limits.max_expected_attachments)
+        self.waiting: deque[lrpm.Application] = deque()
         self._size = 0
 
-    def add(self, line: Line, held: Held) -> None:
-        """Let a message wait; LocalProtocolError if that would be too many."""
-        limits, size = self._limits, len(held.names)
-        if size > limits.max_attachments or len(self._awaited) + size > limits.max_expected_attachments:
-            raise LocalProtocolError("too many attachments are waited for")
-        if sum(map(len, self.lines.values())) >= limits.max_pending:
-            raise LocalProtocolError("too many messages wait for attachments")
-        self.lines.setdefault(line, deque()).append(held)
-        for name in held.names:
-            self._awaited.setdefault(name, []).append((line, held))
+    def add(self, message: lrpm.Application) -> None:
+        """Keep a message; the oldest make room for it."""
+        waiting, limits = self.waiting, self._limits
+        waiting.append(message)
+        self._size += _size(message)
+        while len(waiting) > limits.max_pending or self._size > limits.max_attachment:
+            self._size -= _size(waiting.popleft())
 
-    def offer(self, given: hub.Attachment) -> list[Held]:
-        """Return the messages that can go out now that this attachment is there, or has failed.
 
-        Raises:
-            LocalProtocolError: nobody waits for it.
-        """
-        ready: list[Held] = []
-        waiting = self._awaited.pop(given.name, None)
-        if waiting is None:
-            if given.name not in self._unwanted:
-                raise LocalProtocolError(f"no message waits for attachment {given.name}")
-            self._unwanted.remove(given.name)
-            return ready
-        for line, held in waiting:
-            held.found[given.name] = self._fitting(given, held)
-            ready += self._release(line)
-        return ready
-
-    def drop(self, line: Line, dropped: Held) -> list[Held]:
-        """Forget a message, whose attachments may still come; return those that waited only behind it."""
-        self.lines[line].remove(dropped)
-        self._size -= dropped.size
-        for name in dropped.names:
-            others = [each for each in self._awaited.pop(name, ()) if each[1] is not dropped]
-            if others:
-                self._awaited[name] = others
-            elif name not in dropped.found:
-                self._unwanted.append(name)
-        return self._release(line)
-
-    def _fitting(self, given: hub.Attachment, held: Held) -> hub.Attachment:
-        size = len(given.data) * 4 // 3 + 16  # in base64, with what stands around it
-        if given.error is not None:
-            return given
-        if size > held.room or self._size + size > self._limits.max_attachment:
-            return hub.Attachment(given.name, error=f"too large for LRPM: {len(given.data)} bytes")
-        held.room -= size
-        held.size += size
-        self._size += size
-        return given
-
-    def _release(self, line: Line) -> list[Held]:
-        waiting = self.lines.get(line)
-        ready: list[Held] = []
-        while waiting and waiting[0].found.keys() >= set(waiting[0].names):
-            held = waiting.popleft()
-            self._size -= held.size
-            if held.names:
-                found = [held.found[name] for name in held.names]
-                meta = bridge.with_attachments(held.message.meta, found, self._encoding)
-                held.message = msgspec.structs.replace(held.message, meta=meta)
-            ready.append(held)
-        if not waiting:
-            self.lines.pop(line, None)
-        return ready
+def _size(message: lrpm.Application) -> int:
+    """Return what a message holds: its fields came as Json or Cbor, so that these bytes are theirs."""
+    return sum((FIELD_COST + len(getattr(field, "raw", b"")) for field in message.fields), FIELD_COST)
 
 
 class LrpmLink(ABC):
-    """One LRPM peer and its frames; `LrpmConversation` adds what they mean."""
+    """One LRPM peer and its frames; `LrpmConversation` adds what they mean.
+
+    The conversation has fewer than 30 attributes, those of all its classes together: beyond that Python reads each of
+    them more slowly.
+    """
 
     def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
         self.peer = setup.peer
@@ -134,16 +66,18 @@ class LrpmLink(ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
-        self._encoding = codec.encoding
         self._decode = codec.decode
-        self._encode = codec.encode
+        # What we would not read ourselves we do not write.
+        self._encode = lrpm.Codec(codec.encoding, max(setup.limits.max_text, SMALLEST)).encode
         self._outgoing: list[Packet] = []
         self._enter(State.INIT if setup.role is Role.SERVER else State.SILENT)
         self._rounds = 0
         self._holding = Holding(setup.limits, codec.encoding)
+        self._upward: list[hub.Word] = []
+        """What the hub will hear when it asks next: the ends of requests that could not go out after all."""
+        self._now = 0.0
         self._kinds, self._kind_names = application_kinds((setup.options or {}).get("application_kinds"))
-        self._applications: deque[lrpm.Application] = deque()
-        self._applications_size = 0
+        self._applications = Applications(setup.limits)
 
     def _enter(self, state: Enum) -> None:
         # The rows are kept at hand: an Enum is hashed in Python, which takes as long as reading a small frame.
@@ -162,11 +96,12 @@ class LrpmLink(ABC):
             kind = type(message)
             if self._theirs.get(kind) is not self._state:
                 self._enter(advance(self._state, message))
-            return self.RECEIVERS[kind](self, message)
+            words = self.RECEIVERS[kind](self, message)
         except RemoteProtocolError as error:
             self.error = error
             self._end(lrpm.Goodbye(bridge.PROTOCOL_ERROR, {"text": str(error)}))
             return NOTHING
+        return (*self._heard(), *words) if self._upward else words
 
     def send(self, word: hub.Word, now: float) -> None:
         """Say a word to the peer."""
@@ -179,6 +114,8 @@ class LrpmLink(ABC):
             sender(self, word)
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
+        if self._upward:
+            self._now = now
 
     def outgoing(self) -> list[Packet]:
         """Hand over the frames to be written."""
@@ -186,12 +123,16 @@ class LrpmLink(ABC):
         return packets
 
     def deadline(self) -> float | None:
-        """LRPM has no timers of its own."""
-        return None
+        """LRPM has no timers of its own; but what the hub should hear need not wait for the peer."""
+        return self._now if self._upward else None
 
     def wake(self, now: float) -> Words:
-        """LRPM has no timers of its own."""
-        return NOTHING
+        """Give what the hub should hear, if there is anything."""
+        return self._heard()
+
+    def _heard(self) -> Words:
+        words, self._upward = self._upward, []
+        return words
 
     # Saying, waiting, and parting.
 
@@ -211,27 +152,45 @@ class LrpmLink(ABC):
         if not names and line not in self._holding.lines:
             self._outgoing.append(packet)
             return None
-        held = Held(message, names, self._limits.max_text - len(packet.payload), answers, asks)
-        self._holding.add(line, held)
+        held = Held(message, line, names, answers, asks)
+        self._holding.add(held)
         return held
 
     def _send_attachment(self, word: hub.Attachment) -> None:
-        self._let_go(self._holding.offer(word))
+        if word.error is not None:
+            word = hub.Attachment(word.name, error=bridge.cleaned(word.error))
+        for line in self._holding.offer(word):
+            self._let_go(line)
 
-    def _let_go(self, ready: list[Held]) -> None:
-        for held in ready:
-            self._outgoing.append(self._encode(held.message))
-            self._gone(held)
+    def _let_go(self, line: Line) -> None:
+        """Put out what need not wait any longer."""
+        while (held := self._holding.pop(line)) is not None:
+            try:
+                packet = finished(held, self._encode, self._holding.encoding)
+            except Unrepresentable:
+                self._give_up(held)
+            else:
+                self._outgoing.append(packet)
+                self._gone(held)
 
     @abstractmethod
     def _gone(self, held: Held) -> None:
         """A message that waited has gone out."""
 
+    @abstractmethod
+    def _give_up(self, held: Held) -> None:
+        """A message that waited is too large, whatever becomes of its attachments."""
+
     def _end(self, farewell: lrpm.Goodbye) -> None:
-        self._outgoing.append(self._encode(farewell))
+        try:
+            packet = self._encode(farewell)
+        except Unrepresentable:  # too long a text
+            packet = self._encode(lrpm.Goodbye(farewell.reason))
+        self._outgoing.append(packet)
         self._enter(State.CLOSED)
         self.closed = True
-        self._holding = Holding(self._limits, self._encoding)
+        self._holding = Holding(self._limits, self._holding.encoding)
+        self._upward = []
 
     def _send_goodbye(self, word: hub.Goodbye) -> None:
         if self.closed:
@@ -277,10 +236,8 @@ class LrpmLink(ABC):
 
     def take_applications(self) -> list[lrpm.Application]:
         """Hand over the messages of registered application kinds. Where nobody takes them, the oldest are dropped."""
-        taken = list(self._applications)
-        self._applications.clear()
-        self._applications_size = 0
-        return taken
+        taken, self._applications = self._applications, Applications(self._limits)
+        return list(taken.waiting)
 
     def send_application(self, kind: int, fields: Sequence[Payload]) -> None:
         """Say a message of a registered application kind."""
@@ -291,11 +248,7 @@ class LrpmLink(ABC):
     def _on_application(self, message: lrpm.Application) -> Words:
         if message.kind not in self._kinds:
             raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {message.kind} is not registered", "LRPM-a10")
-        waiting = self._applications
-        waiting.append(message)
-        self._applications_size += _size(message)
-        while len(waiting) > self._limits.max_pending or self._applications_size > self._limits.max_attachment:
-            self._applications_size -= _size(waiting.popleft())
+        self._applications.add(message)
         return NOTHING
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
@@ -314,8 +267,3 @@ class LrpmLink(ABC):
         hub.Goodbye: _send_goodbye,
         hub.Attachment: _send_attachment,
     }
-
-
-def _size(message: lrpm.Application) -> int:
-    """Return what the fields hold: they came as Json or Cbor, so that these bytes are theirs."""
-    return sum(len(getattr(field, "raw", b"")) for field in message.fields)

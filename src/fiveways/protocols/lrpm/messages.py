@@ -1,11 +1,12 @@
 """Frame <-> Message: the fifteen messages of the document, and those of applications."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.protocols.lrpm.cbor_frames import CBOR
 from fiveways.protocols.lrpm.frames import NO_META, NO_NAMES, Encoding, Kind, Meta, Names
 from fiveways.protocols.lrpm.json_frames import JSON
@@ -170,10 +171,11 @@ _fields: Final[Callable[[Any], tuple[Any, ...]]] = msgspec.structs.astuple
 
 
 class Codec:
-    """Packets to messages and back, in one of the two encodings."""
+    """Packets to messages and back, in one of the two encodings; `longest` bounds the frames that are written."""
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: Encoding, longest: int = sys.maxsize) -> None:
         self.encoding = encoding
+        self._longest = longest
         self._parse = encoding.parse_frame
         self._serialize = encoding.serialize_frame
 
@@ -187,13 +189,17 @@ class Codec:
         return Application(kind, tuple(fields)) if make is None else make(*fields)
 
     def encode(self, message: object) -> Packet:
-        """Write a message; Unrepresentable if its body cannot go in this encoding."""
+        """Write a message; Unrepresentable if its body cannot go in this encoding, or the frame would be too long."""
         number = _NUMBERS.get(type(message))
         if number is not None:
-            return self._serialize((number, _fields(message)))
-        if isinstance(message, Application):
-            return self._serialize((message.kind, message.fields))
-        raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
+            packet = self._serialize((number, _fields(message)))
+        elif isinstance(message, Application):
+            packet = self._serialize((message.kind, message.fields))
+        else:
+            raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
+        if len(packet.payload) > self._longest:
+            raise Unrepresentable(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
+        return packet
 
 
 JSON_CODEC: Final = Codec(JSON)

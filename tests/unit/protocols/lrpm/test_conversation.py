@@ -11,6 +11,7 @@ from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.conversation import LAST_ID, LrpmConversation
+from fiveways.protocols.lrpm.link import FIELD_COST
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
@@ -52,14 +53,14 @@ def test_what_no_application_takes_is_bounded_in_number_and_size() -> None:
     for number in range(9):
         talk.receive(Packet(b"[200,%d]" % number), 0.0)
     assert [message.fields for message in talk.take_applications()] == [(Json(b"%d" % n),) for n in (6, 7, 8)]
-    talk = server(Limits(max_attachment=10), kinds=[200])
+    talk = server(Limits(max_attachment=2 * (2 * FIELD_COST + 4)), kinds=[200])
     for number in range(9):
         talk.receive(Packet(b"[200,%d]" % (1000 + number)), 0.0)
     assert [message.fields for message in talk.take_applications()] == [(Json(b"1007"),), (Json(b"1008"),)]
 
 
 def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
-    talk = server(Limits(max_attachment=200))
+    talk = server(Limits(max_attachment=199))
     for number in (1, 2):
         talk.send(hub.Call(f"h{number}", "upload", attachments=(f"a{number}", f"b{number}")), 0.0)
     talk.send(hub.Attachment("a1", bytes(100)), 0.0)
@@ -102,10 +103,38 @@ def test_ids_end_where_javascript_counts_no_further() -> None:
         talk.send(hub.Call("h2", "a"), 0.0)
 
 
-def test_it_needs_no_waking() -> None:
-    talk = server()
+def test_it_needs_waking_only_when_a_request_could_not_go_out_after_all() -> None:
+    talk = server(Limits(max_text=90))
     assert talk.deadline() is None
     assert not talk.wake(1.0)
+    talk.send(hub.Call("h1", "a", Value("y" * 60), attachments=("x",)), 2.0)
+    talk.send(hub.Attachment("x", bytes(60)), 3.0)
+    assert talk.deadline() == 3.0
+    (word,) = talk.wake(3.0)
+    assert isinstance(word, hub.Failure)
+    assert word.reason is Reason.TOO_LARGE
+    assert talk.deadline() is None
+
+
+@pytest.mark.parametrize("size", range(40, 80))
+def test_no_frame_is_longer_than_we_would_read(size: int) -> None:
+    talk = server(Limits(max_text=110))
+    talk.send(hub.Call("h1", "upload", attachments=("a", "b", "c")), 0.0)
+    talk.send(hub.Attachment("a", bytes(size)), 0.0)
+    talk.send(hub.Attachment("b", error="lost"), 0.0)
+    talk.send(hub.Attachment("c", b"x"), 0.0)
+    assert [len(packet) for packet in payloads(talk) if len(packet) > 110] == []
+
+
+@pytest.mark.parametrize("limit", [0, 16, 60])
+def test_however_small_the_limit_a_refusal_is_said(limit: int) -> None:
+    talk = server(Limits(max_text=60, max_name=limit // 8))
+    talk.receive(Packet(b'[40,13,"abcdefgh",1]'), 0.0)
+    assert payloads(talk) == [b'[20,40,13,"hub.err.no_such_procedure",null,{}]']
+    talk._limits = Limits(max_text=limit)
+    talk.receive(Packet(b"x" * 70), 0.0)
+    assert payloads(talk) == [b'[1,".err.protocol",{"text":"a frame of 70 bytes [LRPM-a19]"}]']
+    assert talk.closed
 
 
 def test_the_table_of_failures_is_total_and_can_be_read_back() -> None:
@@ -116,3 +145,7 @@ def test_the_table_of_failures_is_total_and_can_be_read_back() -> None:
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.0, 1), (-1.0, 1), (0.0004, 1), (1.5, 1500), (1e300, 10**12)])
 def test_a_timeout_is_some_milliseconds_at_least_and_some_decades_at_most(seconds: float, milliseconds: int) -> None:
     assert bridge.call_meta(hub.Call("h1", "a", timeout=seconds)) == {"timeout": milliseconds}
+
+
+def test_a_conversation_has_few_enough_attributes_to_be_fast() -> None:
+    assert len(vars(server())) < 30
