@@ -197,7 +197,7 @@ class LrpmConversation(Incoming):
         if not asking.cancelled:
             self._say(lrpm.Cancel(number))
         self._close(number)
-        return NOTHING if asking.hub_id is None else (hub.Failure(asking.hub_id, Reason.TOO_LARGE, "too many parts"),)
+        return NOTHING if asking.hub_id is None else (hub.Failure(asking.hub_id, Reason.RAISED, "too many parts"),)
 
     def _on_error(self, message: lrpm.Error) -> Words:
         asking = self._answered(message.request_id, message.request_kind)

@@ -289,7 +289,8 @@ class Incoming(LrpmLink):
             self._holding.drop_line(held.line)
             if asked.word is hub.Subscribe:
                 self._unserve(asked.subscription)
-            self._refuse(asked.kind, asked.request_id, hub.Failure("", Reason.TOO_LARGE, "the answer is too large"))
+            # Not "too large", which would say that nothing was run.
+            self._refuse(asked.kind, asked.request_id, hub.Failure("", Reason.RAISED, "the answer is too large"))
 
     # What the peer has subscribed to.
 

@@ -166,7 +166,8 @@ class MqttConversation:
             return NOTHING
         served.parts += 1
         if served.parts > self._limits.max_stream:
-            return self._break(served, Reason.TOO_LARGE, "too many parts", now)
+            # Not "too large", which would say that nothing was run.
+            return self._break(served, Reason.CANCELLED, "too many parts", now)
         if message.type_url and bridge.kind_of(message.type_url) != served.method.kind:
             return self._break(served, Reason.BAD_ARGUMENTS, "a part of another type [MQRPC-04]", now)
         served.more = not message.eos
@@ -340,7 +341,7 @@ class MqttConversation:
         asking.parts += 1
         if asking.parts > self._limits.max_stream:
             requests.end_asking(asking, UNWANTED, now)
-            return (hub.Failure(asking.hub_id, Reason.TOO_LARGE, "too many parts"),)
+            return (hub.Failure(asking.hub_id, Reason.RAISED, "too many parts"),)
         last = message.eos or not asking.streams
         if message.value is None and not last:
             return NOTHING

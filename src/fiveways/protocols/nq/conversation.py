@@ -284,10 +284,11 @@ class NqConversation:
                 raise Unrepresentable("the attachments are too large for one packet")
             self._say_now(held.word, now, {"attachments": bridge.write_attachments(held.attachments())})
         except LocalProtocolError as exc:
-            reason = Reason.TOO_LARGE if isinstance(exc, Unrepresentable) else Reason.BUSY
             if isinstance(held.word, hub.Result):
-                self._incoming.say_failure(hub.Failure(held.word.id, reason, str(exc)), now)
+                # The method has run, whatever became of its answer.
+                self._incoming.say_failure(hub.Failure(held.word.id, Reason.RAISED, str(exc)), now)
             elif not isinstance(held.word, hub.Event) and held.word.id is not None:
+                reason = Reason.TOO_LARGE if isinstance(exc, Unrepresentable) else Reason.BUSY
                 self._common.words.append(hub.Failure(held.word.id, reason, str(exc)))
             held.word = None
 

@@ -191,7 +191,7 @@ class Outgoing:
     def _hear_part(self, asking: Asking, receiver: Receiver[AnswerPart], message: AnswerPart, now: float) -> None:
         limits, hub_id = self._common.limits, asking.hub_id
         if message.n + (message.f or 0) > limits.max_stream:
-            self._fail(asking, Reason.TOO_LARGE, "the stream is too long", now)
+            self._fail(asking, Reason.RAISED, "the stream is too long", now)
             return
         asking.fresh = True
         asking.advance(Step.PART)
