@@ -6,6 +6,8 @@ Attachments are named by whoever sends the message, and follow it one by one, wh
 A name means something within one conversation and one direction only: who relays a message renames its attachments.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fiveways.model.failures import Reason
@@ -74,6 +76,10 @@ class Call(Word, frozen=True):
     progress: bool = False
     """The caller wants `Progress`."""
     traceparent: str = ""
+    redelivered: bool = False
+    """It was given to somebody before, who may have run it."""
+    extras: Mapping[str, Payload] | None = None
+    """Keys of the caller's own, for callees whose protocol has room for them."""
 
 
 class Part(Word, frozen=True):
@@ -110,6 +116,8 @@ class Result(Word, frozen=True):
     attachments: tuple[str, ...] = ()
     stream: bool = False
     last: bool = True
+    extras: Mapping[str, Payload] | None = None
+    """Keys of the callee's own, for callers whose protocol has room for them."""
 
 
 class Failure(Word, frozen=True):
