@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import RemoteProtocolError
+from fiveways.model import messages as words
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
@@ -119,3 +120,30 @@ def test_a_flood_of_requests_is_bounded(spec: ProtocolSpec) -> None:
             talk.outgoing()
         held = max(held, talks.held(talk))
     assert held < 2000
+
+
+BOMBS = [
+    pytest.param("umq36", b'C1:["m",', b"]", id="umq36"),
+    pytest.param("umq36", b'C1:["hub.publish","a",', b"]", id="umq36-built-in"),
+    pytest.param("umq", b"M1\nhub:publish\n", b"", id="umq-built-in"),
+    pytest.param("lrpm-json", b'[40,1,"a",', b",{}]", id="lrpm-json"),
+    pytest.param("lrpm-json", b'[40,1,"a",1,{"x":', b"}]", id="lrpm-json-meta"),
+    pytest.param("lrpm-cbor", b"\x85\x18\x28\x01\x61a", b"\xa0", id="lrpm-cbor"),
+    pytest.param("nq", b'{"r":"1","d":', b"}", id="nq"),
+    pytest.param("nq", b'{"r":"1","q":', b"}", id="nq-free-key"),
+    pytest.param("nq", b'{"a":', b"}", id="nq-id"),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), BOMBS)
+def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes, after: bytes) -> None:
+    """Above all not the depths at which Python's own limit of recursion is near: where it lies depends on the caller."""
+    spec = registry.load(name)
+    pieces = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
+    for opening, core, closing in pieces:
+        for depth in (127, 128, 129, 200, *range(880, 1010), 5000, 50_000):
+            bomb = before + opening * depth + core + closing * depth + after
+            talk = talks.converse(spec, Role.SERVER)
+            talks.open_up(talk, spec, Role.SERVER)
+            for word in talk.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
+                assert depth <= 128 or not isinstance(word, words.Call | words.Publish) or name in {"umq", "umq36"}
