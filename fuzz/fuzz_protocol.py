@@ -58,6 +58,8 @@ def plain(spec: ProtocolSpec, inputs: int, seconds: int, seed: int) -> bool:
     while time.monotonic() < stop_at and (not inputs or tried < inputs) and found < 10:
         data = mutated(random, seeds(spec))
         tried += 1
+        if tried % 100_000 == 0:
+            print(f"{spec.name}: {tried} inputs so far, {found} finds", file=sys.stderr, flush=True)
         try:
             try_input(spec, data)
         except Exception as exc:  # noqa: BLE001  any exception is a find
@@ -78,6 +80,7 @@ def keep(spec: ProtocolSpec, data: bytes) -> Path:
 def guided(name: str, inputs: int, seconds: int) -> bool:
     """Guided by coverage, in a process of its own since the engine ends its process; True if something was found."""
     FINDS.mkdir(exist_ok=True)
+    print(f"{name}: guided by coverage, for at most {seconds} s", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as corpus:
         for number, seed in enumerate(seeds(registry.load(name))):
             (Path(corpus) / f"{number:05}").write_bytes(seed)
