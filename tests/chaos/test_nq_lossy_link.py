@@ -124,7 +124,7 @@ class End:
         self.flush()
 
     def restart(self) -> None:
-        saved = json.loads(json.dumps(self.talk.export()))
+        saved = json.loads(json.dumps(self.talk.export(unaccepted=True)))
         self.talk = NqConversation.restore(self.setup, saved, self.world.now)
         self.flush()
 
@@ -326,6 +326,7 @@ def check_nothing_is_kept(end: End, now: float) -> None:
         0
     ] * 4
     assert [len(talk._incoming.tombs), len(talk._line), talk._common.kept.used, talk._common.held.used] == [0] * 4
+    assert talk._common.asked.used == 0
     assert talk.outgoing() == []
 
 

@@ -26,7 +26,7 @@ numbers = st.integers(1, 2**53)
 reserved = set("acdefiknoprstv")
 extras = st.none() | st.dictionaries(
     texts.filter(lambda key: key not in reserved)
-    | st.sampled_from(["topic", "missed", "attachments", "traceparent", "q"]),
+    | st.sampled_from(["topic", "missed", "attachments", "traceparent", "redelivered", "q"]),
     values.map(lambda value: jsontext.write(value).decode()),
     min_size=1,
     max_size=4,

@@ -1,12 +1,12 @@
 """Message <-> the hub's words: targets, events, attachments, and NQ's column of the table of failures."""
 
-import re
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from fiveways.errors import FivewaysError, LocalProtocolError, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -25,7 +25,11 @@ CLOSED: Final = "hub-closed"
 """The target under which a subscriber hears that its topic has ended."""
 CALLBACK: Final = "callback"
 JSON_NULL: Final = Json(b"null")
-_FREE_NAME: Final = re.compile(r"(?!(?:hub|callback)-)[A-Za-z0-9_-]+")
+Extras = Mapping[str, Payload]
+_MEANT: Final = frozenset({"attachments", "traceparent", "redelivered", "missed", "topic"})
+"""Free keys to which the hub gives a meaning."""
+_ASSIGNED: Final = frozenset("acdefiknoprstv")
+_LONGEST_WAIT: Final = 604800.0
 
 # The table of failures, NQ's column. `app` errors carry the callee's own code; what NQ cannot say is None.
 CODES: Final[dict[Reason, str | None]] = {
@@ -82,8 +86,8 @@ def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
         text, args = plain(failure.text)
         return Err("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
     args = ()
-    if failure.reason is Reason.BUSY and failure.retry_after is not None:
-        args = (str(max(0, round(failure.retry_after * 1000))),)
+    if failure.reason is Reason.BUSY and failure.retry_after is not None and not math.isnan(failure.retry_after):
+        args = (str(round(min(max(0.0, failure.retry_after), _LONGEST_WAIT) * 1000)),)
     elif failure.reason is Reason.BUSY and "{" in failure.text:
         args = ("",)  # the first place is for the milliseconds, known or not
     text, args = plain(failure.text, args)
@@ -102,6 +106,11 @@ def failure_of(hub_id: str, received: Err, data: Payload | None = None) -> hub.F
     if code.isascii() and code.isdigit() and len(code) <= len("65535"):
         return hub.Failure(hub_id, Reason.RAISED, error.format(), data, code=int(code))
     return hub.Failure(hub_id, Reason.RAISED, error.format(), data, name=code)
+
+
+def is_unknown_target(error: Err) -> bool:
+    """Whether NQ itself, not the application there, says that there is no such target."""
+    return error.type in ("local", "remote") and error.err == CODES[Reason.NO_METHOD]
 
 
 def error_of_bad(bad: Bad) -> Err:
@@ -135,7 +144,9 @@ def to_hub(
         method = fold(target, names.NQ)
     except BadName as exc:
         raise Refused(Reason.NO_METHOD, str(exc)) from exc
-    traceparent = "" if free is None else _text_of(free, "traceparent")
+    traceparent, again, extras = "", False, None
+    if free is not None:
+        traceparent, again, extras = _text_of(free, "traceparent"), free.get("redelivered") == "true", extras_of(free)
     if method.startswith("hub."):
         try:
             word = None if more else builtins.read(key, method, body, STYLES, attachments)
@@ -145,8 +156,8 @@ def to_hub(
             return word
     elif method.startswith("callback."):
         token = target[len(CALLBACK) + 1 :]
-        return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent)
-    return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent)
+        return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent, again, extras)
+    return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent, again, extras)
 
 
 def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
@@ -159,8 +170,12 @@ def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
     if isinstance(word, hub.Call):
         target = f"{CALLBACK}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
         body = word.body
-        if word.traceparent:
-            free = {"traceparent": jsontext.write(word.traceparent).decode()}
+        if word.traceparent or word.redelivered or word.extras:
+            free = free_of(word.extras) or {}
+            if word.traceparent:
+                free["traceparent"] = jsontext.write(word.traceparent).decode()
+            if word.redelivered:
+                free["redelivered"] = "true"
     elif isinstance(word, hub.Event):
         target, free = word.subscription, _free_of_event(word)
         body = builtins.wrapped(word, STYLES) if word.envelope else word.body
@@ -181,17 +196,31 @@ def body_of(payload: Payload) -> Payload:
     return payload if type(payload) is Json else Json(payload.nq())
 
 
+def extras_of(free: Free | None) -> Extras | None:
+    """Return the keys that are the users' own, or not assigned yet: they come through untouched (NQ-a09)."""
+    if free is None:
+        return None
+    return {key: Json(value.encode()) for key, value in free.items() if key not in _MEANT} or None
+
+
+def free_of(extras: Extras | None) -> Free | None:
+    """Return the keys of the other end as free keys; one that NQ or the hub has a use for cannot be among them."""
+    if not extras:
+        return None
+    return {key: body.nq().decode() for key, body in extras.items() if key not in _MEANT | _ASSIGNED}
+
+
+def key_of(target: str, r: str) -> str:
+    """Return what names a request among all: `t#r`, and where t holds a `#`, what no other t and r can look like."""
+    return f"{target}#{r}" if "#" not in target else f" {target} {r}"
+
+
 def value_of(body: Payload) -> object:
     """Return the value of a body; Refused if it holds a marker that makes no sense."""
     try:
         return body.value()
     except Unrepresentable as exc:
         raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-
-
-def is_free_name(text: str) -> bool:
-    """Whether we may mint such a target: in NQ's own alphabet (NQ-a11), and not one of the hub's."""
-    return _FREE_NAME.fullmatch(text) is not None
 
 
 # Events: requests to the subscriber, addressed to its subscription.
@@ -232,23 +261,42 @@ def _missed_of(free: Free) -> int:
 def _text_of(free: Free, key: str) -> str:
     """Return a free key that should hold a text; whatever else it holds is left alone."""
     written = free.get(key)
-    value = jsontext.parse_text(written) if written is not None else ""
+    try:
+        value = jsontext.parse_text(written) if written is not None else ""
+    except Malformed:
+        return ""
     return value if isinstance(value, str) else ""
 
 
 # Answers to requests of ours.
 
 
-def result_of(hub_id: str, word: type[hub.Word], answer: Answer, limits: Limits) -> list[hub.Word]:
-    """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
+Attached = tuple[hub.Attachment, ...] | Refused | None
+
+
+def attached_to(answer: Answer, limits: Limits) -> Attached:
+    """Return the attachments of an answer, or why it has none; they are read once, however many it answers."""
     try:
-        if word is hub.Discover:
-            found = builtins.read_description(hub_id, answer.d)
-            return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
         attached = read_attachments(answer.a, answer.extra, limits)
     except Refused as refused:
-        return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {refused.text}")]
-    return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached)), *attached]
+        return refused
+    if attached and len(answer.i) > 1:
+        return Refused(Reason.BAD_ARGUMENTS, "they belong to several requests at once")
+    return attached
+
+
+def result_of(
+    hub_id: str, word: type[hub.Word], answer: Answer, attached: Attached, extras: Extras | None
+) -> list[hub.Word]:
+    """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
+    if word is hub.Discover:
+        found = builtins.read_description(hub_id, answer.d)
+        return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
+    if isinstance(attached, Refused):
+        return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {attached.text}")]
+    if not attached:
+        return [hub.Result(hub_id, answer.d, (), False, True, extras)]
+    return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached), False, True, extras), *attached]
 
 
 def element_of(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> list[hub.Word]:
@@ -259,7 +307,8 @@ def element_of(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> 
         attached = read_attachments(f"{part.a}.{part.n}", part.extra, limits)
     except Refused as refused:
         attached = (hub.Attachment(f"{part.a}.{part.n}/1", error=refused.text),)
-    return [hub.Result(hub_id, part.d, tuple(each.name for each in attached), stream=True, last=last), *attached]
+    names_of = tuple(each.name for each in attached)
+    return [hub.Result(hub_id, part.d, names_of, True, last, extras_of(part.extra)), *attached]
 
 
 # Attachments: the free key `attachments`, a list of markers.
@@ -272,7 +321,7 @@ def read_attachments(owner: str, free: Free | None, limits: Limits) -> tuple[hub
         return ()
     try:
         value = Json(written.encode()).value()
-    except Unrepresentable as exc:
+    except (Malformed, Unrepresentable) as exc:
         raise Refused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
     if not isinstance(value, list):
         raise Refused(Reason.BAD_ARGUMENTS, "attachments is no array")

@@ -6,7 +6,6 @@ cannot be read is answered by an error object, and the conversation goes on (NQ-
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from random import Random
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -18,68 +17,21 @@ from fiveways.protocols.base import Setup
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
-from fiveways.protocols.nq.dedup import Carrier, Tomb, Waiting
+from fiveways.protocols.nq.dedup import Carrier, Waiting
 from fiveways.protocols.nq.errors import Err, plain
-from fiveways.protocols.nq.frames import Free, serialize_frame
+from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
 from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.messages import decode, write
 from fiveways.protocols.nq.outbox import Outgoing
-from fiveways.protocols.nq.states import TRANSITIONS, Options, State, advance
-from fiveways.protocols.nq.streams import Budget, Line, Receiver, ladder
-from fiveways.wire.limits import Limits
+from fiveways.protocols.nq.states import TRANSITIONS, Common, Options, State, Tomb, advance
 from fiveways.wire.packet import Packet
 
 SAVED_VERSION: Final = 1
 MOST_COMPLAINTS: Final = 8
 """About elements of one packet that cannot be answered otherwise."""
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PREFIX_LENGTH: Final = 12
 _WHEN_OPEN: Final = TRANSITIONS[State.OPEN]
-
-
-class Common:
-    """What both halves of a conversation, the asking and the answering one, have in common."""
-
-    def __init__(self, options: Options, limits: Limits, random: Random) -> None:
-        self.options = options
-        self.limits = limits
-        self.line = Line(limits.max_pending)
-        self.words: list[hub.Word] = []
-        """For the hub to hear."""
-        self.prefix = options.id_prefix or "".join(random.choices(_DIGITS, k=_PREFIX_LENGTH))
-        self.minted = 0
-        self.kept = Budget(options.max_kept_bytes)
-        self.held = Budget(options.max_kept_bytes)
-        self.repeats = ladder(options.first_wait, options.longest_wait)
-        self.polls = ladder(options.first_poll, options.longest_wait)
-        self.asks = ladder(options.first_ask, options.longest_wait)
-        self.heard: dict[Receiver[Any], None] = {}
-        """Streams of which a part has come in this packet."""
-        self.thanks: list[str] = []
-        """Backchannels whose single answer has come in this packet."""
-        self.following: dict[str, Following] = {}
-        """Our subscriptions, by the target of their events."""
-        self.published: set[str] = set()
-        """The peer's subscriptions."""
-
-    def mint(self) -> str:
-        """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
-        self.minted += 1
-        return f"{self.prefix}-{self.minted:x}"
-
-    def is_ours(self, identifier: str) -> bool:
-        """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""
-        prefix, _, digits = identifier.rpartition("-")
-        try:
-            return prefix == self.prefix and 0 < int(digits, 16) <= self.minted
-        except ValueError:
-            return False
-
-    def fitting(self, raw: bytes) -> bytes:
-        """Return a message that fits into a packet; Unrepresentable if it does not."""
-        if len(raw) > self.limits.max_text:
-            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
-        return raw
+_KEPT: Final = frozenset({hub.Accepted, hub.Result, hub.Failure, hub.Description, hub.Progress, hub.Attachment})
+"""Words that may be said while there is no link, since the peer, who has a right to them, may come back."""
 
 
 class NqConversation:
@@ -102,8 +54,10 @@ class NqConversation:
         self._common = Common(options, setup.limits, setup.random)
         self._line = self._common.line
         self._incoming = Incoming(self._common)
-        self._outgoing = Outgoing(self._common)
         self._waiting = Waiting(setup.limits)
+        self._outgoing = Outgoing(self._common, self._waiting)
+        self._parting: list[Packet] = []
+        """What is still to be said before the link is closed."""
         self._receivers = self._make_receivers()
         self._announce()
 
@@ -131,6 +85,8 @@ class NqConversation:
             self._give_thanks()
         if self._common.options.simplex:
             self._line.wake(now)
+        if self.closed:
+            self._parting = self._packets()
         return self._words()
 
     def send(self, word: hub.Word, now: float) -> None:
@@ -138,7 +94,7 @@ class NqConversation:
         sender = self.SENDERS.get(type(word))
         if sender is None:
             raise LocalProtocolError(f"NQ has no way to say {type(word).__name__}")
-        if self.closed:
+        if self.closed and type(word) not in _KEPT:
             raise LocalProtocolError("the link is closed")
         self._now = now
         try:
@@ -147,7 +103,14 @@ class NqConversation:
             raise Unrepresentable("half of a surrogate pair in a text") from exc
 
     def outgoing(self) -> list[Packet]:
-        """Hand over what is to be said, in as few packets as the limits allow (NQ-14)."""
+        """Hand over what is to be said; what comes after the end of a link waits for the next one."""
+        if not self.closed:
+            return self._packets()
+        parting, self._parting = self._parting, []
+        return parting
+
+    def _packets(self) -> list[Packet]:
+        """Return what is to be said in as few packets as the limits allow (NQ-14)."""
         said = self._line.take(self._now)
         if len(said) <= 1:
             return [Packet(raw) for raw in said]
@@ -186,29 +149,33 @@ class NqConversation:
 
     def relink(self, now: float) -> None:
         """Go on over another link: all that the peer has not reacted to is said again at once."""
+        self._announce()
+        self._go_on(now)
+
+    def _go_on(self, now: float) -> None:
         self.closed = False
         self._state = State.OPEN
         self._now = now
-        self._announce()
+        self._parting = []
         self._incoming.renew()
         self._outgoing.renew()
 
-    def export(self) -> dict[str, object]:
+    def export(self, *, unaccepted: bool = False) -> dict[str, object]:
         """Return, as plain JSON, all that another conversation needs to go on in this one's place.
 
-        What waits for its attachments is not on its way yet, and so not part of it.
+        What waits for its attachments is not on its way yet, and so not part of it. Requests that the hub has not
+        accepted are part of it only for a hub that still knows of them: to another one the peer will repeat them.
         """
         now, common = self._now, self._common
         return {
             "version": SAVED_VERSION,
             "named": self.named,
-            "prefix": common.prefix,
-            "minted": common.minted,
+            "prefixes": [*common.past, common.prefix],
             "asking": self._outgoing.export(now),
-            "serving": self._incoming.export(now),
+            "serving": self._incoming.export(now, unaccepted=unaccepted),
             "tombs": [[key, tomb.name, until - now] for key, tomb, until in self._incoming.tombs.all()],
             "following": [[target, each.subscription, each.envelope] for target, each in common.following.items()],
-            "published": sorted(common.published),
+            "published": sorted([name, grant] for name, grant in common.published.grants.items() if grant),
         }
 
     @classmethod
@@ -218,14 +185,15 @@ class NqConversation:
             raise LocalProtocolError(f"a saved conversation of version {saved.get('version')}, not {SAVED_VERSION}")
         made = cls(setup)
         common = made._common
-        made.named, common.prefix, common.minted = saved["named"], saved["prefix"], saved["minted"]
+        made.named = saved["named"]
+        common.succeed(saved["prefixes"])
         common.following.update({target: Following(*rest) for target, *rest in saved["following"]})
-        common.published.update(saved["published"])
+        common.published.grants.update(saved["published"])
         for key, tomb, left in saved["tombs"]:
             made._incoming.tombs.restore(key, Tomb[tomb], now + left)
         made._incoming.restore(saved["serving"], now)
         made._outgoing.restore(saved["asking"], now)
-        made.relink(now)
+        made._go_on(now)
         return made
 
     def _words(self) -> Sequence[hub.Word]:
@@ -248,7 +216,7 @@ class NqConversation:
 
     def _announce(self) -> None:
         if self._common.options.announce:
-            self._line.say(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
+            self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
 
     # Words with attachments.
 
@@ -303,9 +271,15 @@ class NqConversation:
     # About the link.
 
     def _say_goodbye(self, word: hub.Goodbye, now: float) -> None:
-        text, args = plain(word.text)
-        note = "denied" if word.denied else "goodbye"
-        self._line.say(write(nq.Farewell(Err("sys", True, "", "", note, text, args))))
+        said, note = word.text, "denied" if word.denied else "goodbye"
+        while True:
+            text, args = plain(said)
+            raw = write(nq.Farewell(Err("sys", True, "", "", note, text, args)))
+            if len(raw) <= self._common.limits.max_text or not said:
+                break
+            said = said[: len(said) // 2]
+        self._line.insist(raw)
+        self._parting = self._packets()
         self._state, self.closed = State.CLOSED, True
 
     def _on_farewell(self, message: nq.Farewell, now: float) -> None:
@@ -322,7 +296,7 @@ class NqConversation:
         if bad.r:
             self._line.say(write(nq.ErrorAnswer(self._common.mint(), (bad.r,), None, error)))
             return
-        if bad.a and bad.i:
+        if bad.a and bad.i and is_answer(bad.element):
             self._outgoing.on_bad_answer(bad, now)
         # Who sends many such elements at once does not need to be told of each.
         self._complaints += 1

@@ -3,35 +3,40 @@
 At the end: words that are no requests yet, since their attachments are not there.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.nq.bridge import JSON_NULL, Refused, error_of
 from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart, write
-from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Step, Taken
+from fiveways.protocols.nq.messages import Answer, AnswerPart, CancelRequest, ErrorAnswer, Poll, RequestPart, write
+from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Common, Step, Taken, Tomb, Tombstones
 from fiveways.protocols.nq.streams import Receiver, Repeated, Sender
 from fiveways.wire.limits import Limits
 
-if TYPE_CHECKING:
-    from fiveways.protocols.nq.conversation import Common
-
 CANCELLED: Final = Err("local", True, "cancelled")
+_MOST_REFUSED: Final = 1024
+_LONGEST_REASON: Final = 512
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
 
 
 class Asking(Repeated):
     """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
 
+    _FIELDS = ("r", "t", "hub_id", "topic", "a", "accepted", "grant")
     a = ""
     """The peer's backchannel, once known."""
+    accepted = False
+    """The hub has heard so."""
     data = b""
     expires_at = 0.0
+    grant = ""
+    """Of an event: which subscription it is for, among several of the same name that follow each other."""
     fresh = False
     """A part has come since the last wait began, so there is no need to poll."""
     receiver: Receiver[AnswerPart] | None = None
@@ -40,7 +45,7 @@ class Asking(Repeated):
     topic = ""
     """The subscription of ours that it asks for."""
 
-    def __init__(self, common: "Common", r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
+    def __init__(self, common: Common, r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
         self.common = common
         self.r = r
         self.t = target
@@ -75,6 +80,7 @@ class Asking(Repeated):
     def close(self) -> None:
         """Let go what is kept for it, except what a cancellation needs."""
         self.common.line.drop(self)
+        self.common.asked.used -= len(self.data)
         self.data = b""
         if self.sender is not None:
             self.sender.close()
@@ -83,21 +89,14 @@ class Asking(Repeated):
 
     def export(self, now: float) -> dict[str, object]:
         """Return all that is needed to go on elsewhere."""
-        saved = {field: getattr(self, field) for field in ("r", "t", "hub_id", "topic", "a")}
-        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
-        saved |= {"ttl": self.expires_at - now}
-        saved |= {"sender": None if self.sender is None else self.sender.export()}
-        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
+        return _export(self, self._FIELDS, now) | {"word": self.word.__name__}
 
     @classmethod
-    def restore(cls, common: "Common", saved: dict[str, Any], now: float) -> Self:
+    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
         """Go on where another has stopped."""
         asking = cls(common, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
-        asking.topic, asking.a, asking.data = saved["topic"], saved["a"], saved["data"].encode()
         asking.state = Asked[saved["state"]]
-        asking.expires_at = now + saved["ttl"]
-        asking.sender = None if saved["sender"] is None else Sender.restore(common, saved["sender"])
-        asking.receiver = None if saved["receiver"] is None else Receiver.restore(common, saved["receiver"])
+        _restore(asking, cls._FIELDS, saved, now)
         return asking
 
     def _cancellation(self) -> CancelRequest:
@@ -107,27 +106,33 @@ class Asking(Repeated):
 class Serving(Repeated):
     """A request of the peer. Once answered, its answer is said again until acknowledged."""
 
+    _FIELDS = ("a", "key", "r", "v", "topic", "grant", "accepted", "cancelled", "said", "unheard")
     accepted = False
     cancelled = False
     data = b""
     excuse: Err | None = None
     """Why we ended it ourselves, where the hub only hears that it is cancelled."""
     expires_at = 0.0
+    grant = ""
+    """What an unsubscription ends, see `topic`."""
     receiver: Receiver[RequestPart] | None = None
     repeats = 0
+    said = False
+    """The answer has gone out, so that it may be acknowledged."""
     sender: Sender | None = None
     state = Taken.RECEIVED
     topic = ""
-    """The subscription that lives once the request is granted."""
+    """The subscription that lives, or lives no more, once the request is granted."""
+    unheard = False
+    """The hub never heard of it."""
     v: bool | str = False
 
-    def __init__(self, common: "Common", a: str, key: str, r: str, word: type[hub.Word]) -> None:
+    def __init__(self, common: Common, a: str, key: str, r: str) -> None:
         self.common = common
         self.a = a
         self.key = key
-        """t + '#' + r, by which the hub knows it, too."""
+        """From t and r; the hub knows it by this, too."""
         self.r = r
-        self.word = word
 
     def advance(self, step: Step) -> None:
         """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
@@ -138,6 +143,7 @@ class Serving(Repeated):
 
     def write(self) -> Sequence[bytes]:
         """Return the answer; one in parts is repeated by its own stream."""
+        self.said = True
         return (self.data,) if self.data else ()
 
     def waits(self) -> Sequence[float]:
@@ -146,34 +152,42 @@ class Serving(Repeated):
 
     def export(self, now: float) -> dict[str, object]:
         """Return all that is needed to go on elsewhere."""
-        saved = {field: getattr(self, field) for field in ("a", "key", "r", "v", "topic", "accepted", "cancelled")}
-        saved |= {"word": self.word.__name__, "state": self.state.name, "data": self.data.decode()}
-        saved |= {
-            "ttl": self.expires_at - now,
-            "excuse": None if self.excuse is None else msgspec.to_builtins(self.excuse),
-        }
-        saved |= {"sender": None if self.sender is None else self.sender.export()}
-        return saved | {"receiver": None if self.receiver is None else self.receiver.export()}
+        excuse = None if self.excuse is None else msgspec.to_builtins(self.excuse)
+        return _export(self, self._FIELDS, now) | {"excuse": excuse}
 
     @classmethod
-    def restore(cls, common: "Common", saved: dict[str, Any], now: float) -> Self:
+    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
         """Go on where another has stopped."""
-        serving = cls(common, saved["a"], saved["key"], saved["r"], getattr(hub, saved["word"]))
-        for field in ("v", "topic", "accepted", "cancelled"):
-            setattr(serving, field, saved[field])
+        serving = cls(common, saved["a"], saved["key"], saved["r"])
         serving.state = Taken[saved["state"]]
-        serving.data = saved["data"].encode()
-        serving.expires_at = now + saved["ttl"]
         serving.excuse = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], Err)
-        serving.sender = None if saved["sender"] is None else Sender.restore(common, saved["sender"])
-        serving.receiver = None if saved["receiver"] is None else Receiver.restore(common, saved["receiver"])
+        _restore(serving, cls._FIELDS, saved, now)
         return serving
+
+
+def _export(request: Asking | Serving, fields: tuple[str, ...], now: float) -> dict[str, object]:
+    sender, receiver = request.sender, request.receiver
+    saved: dict[str, object] = {field: getattr(request, field) for field in fields}
+    saved |= {"state": request.state.name, "data": request.data.decode()}
+    saved |= {"ttl": request.expires_at - now, "sender": None if sender is None else sender.export()}
+    return saved | {"receiver": None if receiver is None else receiver.export()}
+
+
+def _restore(request: Asking | Serving, fields: tuple[str, ...], saved: dict[str, Any], now: float) -> None:
+    for field in fields:
+        setattr(request, field, saved[field])
+    request.data = saved["data"].encode()
+    request.expires_at = now + saved["ttl"]
+    if saved["sender"] is not None:
+        request.sender = Sender.restore(request.common, saved["sender"])
+    if saved["receiver"] is not None:
+        request.receiver = Receiver.restore(request.common, saved["receiver"])
 
 
 class Requests:
     """The requests of the peer that are not finished: by key, by backchannel, and the answered ones by age."""
 
-    def __init__(self, common: "Common") -> None:
+    def __init__(self, common: Common) -> None:
         self._common = common
         self._by_key: dict[str, Serving] = {}
         self._by_backchannel: dict[str, Serving] = {}
@@ -226,6 +240,7 @@ class Requests:
         del self._by_backchannel[serving.a]
         if self._answered.pop(serving.a, None) is not None:
             self._common.kept.used -= len(serving.data)
+        serving.data = b""
         self._common.line.drop(serving)
         if serving.sender is not None:
             serving.sender.close()
@@ -237,58 +252,31 @@ class Requests:
         return next(iter(self._answered.values()), None)
 
 
-class Tomb(Enum):
-    """What is left of a finished request."""
+class Finished:
+    """What is left of the peer's requests that are over: enough to tell a repeat from a new one."""
 
-    ACKNOWLEDGED = "acknowledged"
-    EXPIRED = "expired"
-    """The peer never took its answer."""
-    EVENT = "event"
-    """It was an event, which we answer ourselves, and always alike."""
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self.tombs: Tombstones[Tomb] = Tombstones(common.options.duplicate_window, common.options.max_tombs)
+        self.refused: Tombstones[bytes] = Tombstones(common.options.refusal_window, _MOST_REFUSED)
 
+    def refuse(self, key: str, r: str, refused: Refused, now: float) -> bytes:
+        """Return the answer; for a while a repeat hears the same, since the peer may have heard it already (NQ-11)."""
+        wait = self._common.options.first_wait if refused.reason is Reason.BUSY else None
+        error = error_of(hub.Failure("", refused.reason, refused.text[:_LONGEST_REASON], None, wait))
+        raw = write(ErrorAnswer(self._common.mint(), (r,), None, error))
+        self.refused.add(key, raw, now)
+        return raw
 
-class Tombstones:
-    """The keys of finished requests, for as long as a copy of one may still be under way."""
-
-    def __init__(self, window: float, room: int) -> None:
-        self._window = window
-        self._room = room
-        self._tombs: dict[str, Tomb] = {}
-        self._ages: deque[tuple[float, str]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._tombs)
-
-    def add(self, key: str, tomb: Tomb, now: float) -> None:
-        """Remember a key; the oldest makes room, so that the memory has its bound."""
-        self.restore(key, tomb, now + self._window)
-        if len(self._ages) > self._room:
-            self._remove_oldest()
-
-    def restore(self, key: str, tomb: Tomb, until: float) -> None:
-        """Remember a key until then."""
-        if key not in self._tombs:
-            self._ages.append((until, key))
-        self._tombs[key] = tomb
-
-    def get(self, key: str, now: float) -> Tomb | None:
-        """Return what became of the request, None if nothing is known of it."""
-        if self._ages and self._ages[0][0] <= now:
-            self.expire(now)
-        return self._tombs.get(key)
-
-    def expire(self, now: float) -> None:
-        """Forget what is old enough."""
-        while self._ages and self._ages[0][0] <= now:
-            self._remove_oldest()
-
-    def all(self) -> list[tuple[str, Tomb, float]]:
-        """Return them all, the oldest first, each with its end."""
-        return [(key, self._tombs[key], until) for until, key in self._ages]
-
-    def _remove_oldest(self) -> None:
-        _, key = self._ages.popleft()
-        del self._tombs[key]
+    def answer(self, key: str, r: str, now: float) -> bytes | None:
+        """Return what a repeat of a request hears; None if it is none."""
+        tomb = self.tombs.get(key, now)
+        if tomb is None:
+            return self.refused.get(key, now)
+        if tomb is Tomb.EVENT:
+            return write(Answer(self._common.mint(), (r,), JSON_NULL))
+        text = f"it was answered before; the answer is {tomb.value} and no longer kept"
+        return write(ErrorAnswer(self._common.mint(), (r,), None, Err("local", True, "expired", text=text)))
 
 
 Carrier = hub.Call | hub.Result | hub.Publish | hub.Event | hub.SetVariable

@@ -13,6 +13,8 @@ TYPES: Final = frozenset({"", "local", "remote", "app", "tmp", "warn", "note", "
 
 _PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
 _LONGEST_NUMBER: Final = 9
+LONGEST_FILLED: Final = 1 << 16
+"""Characters of a filled text that repeats its arguments; one that says each once may be longer."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -45,7 +47,19 @@ class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             number = int(name) if len(name) <= _LONGEST_NUMBER else len(values) + 1
             return values[number - 1] if number <= len(values) else ""
 
-        return _PLACEHOLDER.sub(fill, self.text if text is None else text)
+        given = self.text if text is None else text
+        room = max(LONGEST_FILLED, len(given) + sum(map(len, values)))
+        pieces: list[str] = []
+        behind = 0
+        for found in _PLACEHOLDER.finditer(given):
+            # A short text can stand for gigabytes: it is cut before they are made.
+            for piece in (given[behind : found.start()], fill(found)):
+                pieces.append(piece[:room])
+                room -= len(pieces[-1])
+            behind = found.end()
+            if not room:
+                break
+        return "".join(pieces) + given[behind : behind + room]
 
     def delivered(self) -> "Err":
         """Return it as the receiver sees it: what the sender's own library made is `remote` here (NQ-08)."""

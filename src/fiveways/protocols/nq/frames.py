@@ -17,6 +17,8 @@ from fiveways.wire.packet import Packet
 MAX_NUMBER: Final = 1 << 53
 """Above it, numbers are prone to rounding in other languages (NQ-a03)."""
 VERSION: Final = b"1"
+_LONGEST_REMEMBERED: Final = 255
+"""Longer names are looked at anew each time, so that nobody can fill the memory with them."""
 
 T = TypeVar("T")
 
@@ -45,12 +47,13 @@ class FreeFrame(Frame):
     missed: Raw | UnsetType = UNSET
     attachments: Raw | UnsetType = UNSET
     traceparent: Raw | UnsetType = UNSET
+    redelivered: Raw | UnsetType = UNSET
 
 
 Free = dict[str, str]
 """Keys that NQ does not assign, each with its JSON as it was written."""
 
-_FREE: Final = ("topic", "missed", "attachments", "traceparent")
+_FREE: Final = ("topic", "missed", "attachments", "traceparent", "redelivered")
 
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _one: Final = msgspec.json.Decoder(Frame).decode
@@ -188,6 +191,18 @@ def keys_of(raw: bytes) -> dict[str, Raw]:
         return _keys(raw)
     except msgspec.ValidationError:
         raise BadElement("a message is an object", "NQ-02") from None
+    except _NOT_JSON as exc:
+        raise BadElement(f"not JSON: {exc}", "NQ-05") from None
+
+
+def is_answer(raw: bytes) -> bool:
+    """Whether an element that breaks a rule was to be the end of its request: a fatal error, or data without one."""
+    try:
+        keys = keys_of(raw)
+        error = _value(keys["e"]) if "e" in keys else None
+    except BadElement:
+        return False
+    return error.get("fatal") is True if isinstance(error, dict) else "d" in keys
 
 
 def _value(raw: Raw) -> object:
@@ -290,10 +305,16 @@ def name(given: str, limits: Limits) -> str:
     return given
 
 
-@lru_cache(maxsize=4096)
 def is_name(text: str) -> bool:
     """Whether the text may name a target: more than the letters that we use ourselves are tolerated (NQ-a11)."""
+    return _is_short_name(text) if len(text) <= _LONGEST_REMEMBERED else _is_name(text)
+
+
+def _is_name(text: str) -> bool:
     return bool(text) and text.isprintable() and " " not in text
+
+
+_is_short_name: Final = lru_cache(maxsize=4096)(_is_name)
 
 
 def place(frame: Frame) -> tuple[int | None, int | None]:

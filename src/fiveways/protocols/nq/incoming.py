@@ -1,6 +1,6 @@
 """The answering half of a conversation: requests of the peer, and what the hub says to them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
@@ -8,36 +8,37 @@ from fiveways.model.failures import Reason
 from fiveways.protocols import builtins
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
-from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, read_attachments, to_hub
-from fiveways.protocols.nq.dedup import CANCELLED, Requests, Serving, Tomb, Tombstones
+from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, key_of, read_attachments, to_hub
+from fiveways.protocols.nq.dedup import CANCELLED, Finished, Requests, Serving
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import Request, RequestPart, write
-from fiveways.protocols.nq.states import Step, Taken
-from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
+from fiveways.protocols.nq.states import Common, Step, Taken, Tomb
+from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL, Payload
 
-if TYPE_CHECKING:
-    from fiveways.protocols.nq.conversation import Common
-
-_TOMBS_PER_REQUEST = 4
+_LONGEST_REASON = 512
+_LONGEST_CODE = 64
+_SMALL = 1024  # bytes of an answer that is always kept
+WAITING = Err("tmp", False, note="waiting")
 
 
 class Incoming:
     """What the peer asks, and what it is answered."""
 
-    def __init__(self, common: "Common") -> None:
+    def __init__(self, common: Common) -> None:
         self._common = common
         self._line = common.line
         self._words = common.words
         self.requests = Requests(common)
-        self.tombs = Tombstones(common.options.duplicate_window, _TOMBS_PER_REQUEST * common.limits.max_pending)
+        self.finished = Finished(common)
+        self.tombs = self.finished.tombs
 
     # Requests.
 
     def on_request(self, message: Request, now: float) -> None:
         """Take a request, or recognise one that was taken before."""
-        key = f"{message.t}#{message.r}"
+        key = key_of(message.t, message.r)
         if self._is_known(key, message.r, now):
             return
         try:
@@ -51,20 +52,20 @@ class Incoming:
             else:
                 attached = read_attachments(key, message.extra, self._common.limits)
                 word = self._word(key, message, attached)
-            topic = "" if type(word) is hub.Call else self._check_topic(word)
+            topic = None if type(word) is hub.Call else self._common.published.ask(word)
         except Refused as refused:
-            self._refuse(message.r, refused)
+            self._line.say(self.finished.refuse(key, message.r, refused, now))
             return
-        serving = self._open(key, message, word)
-        if topic:
-            serving.topic = topic
+        serving = self._open(key, message)
+        if topic is not None:
+            serving.topic, serving.grant = topic
         self._words.append(word)
         if attached and getattr(word, "attachments", ()):
             self._words += attached
 
     def on_part(self, message: RequestPart, now: float) -> None:
         """Take one part of a streamed request; the hub hears them in order."""
-        key = f"{message.t}#{message.r}"
+        key = key_of(message.t, message.r)
         serving = self.requests.get(key)
         if serving is None or serving.receiver is None:
             if self._is_known(key, message.r, now):
@@ -72,7 +73,7 @@ class Incoming:
             try:
                 serving = self._open_stream(key, message)
             except Refused as refused:
-                self._refuse(message.r, refused)
+                self._line.say(self.finished.refuse(key, message.r, refused, now))
                 return
         receiver = serving.receiver
         assert receiver is not None  # noqa: S101  a streamed request that is not answered has one
@@ -80,7 +81,12 @@ class Incoming:
             self._give_up(serving, Err("local", True, "toolarge", text="the stream is too long"), now)
             return
         before = receiver.next
-        for part in receiver.take(message):
+        try:
+            turn = receiver.take(message)
+        except Contradiction:
+            self._give_up(serving, Err("local", True, "malformed", text="the parts contradict each other"), now)
+            return
+        for part in turn:
             self._hear_part(serving, part, receiver.total, now)
         if serving.state is Taken.ANSWERED:
             return  # the first part was refused
@@ -95,12 +101,13 @@ class Incoming:
         self._check_room()
         if message.d is None and message.n <= 1:
             raise Refused(Reason.BAD_ARGUMENTS, "a streamed request needs an element")
-        serving = self._open(key, message, self._word(key, message, ()))
+        self._word(key, message, ())  # Refused now, if it will be
+        serving = self._open(key, message)
         serving.receiver = Receiver(self._common, serving.a, serving.r)
         return serving
 
-    def _open(self, key: str, message: Request | RequestPart, word: hub.Word) -> Serving:
-        serving = Serving(self._common, self._common.mint(), key, message.r, type(word))
+    def _open(self, key: str, message: Request | RequestPart) -> Serving:
+        serving = Serving(self._common, self._common.mint(), key, message.r)
         if message.v:
             serving.v = message.v
         self.requests.add(serving)
@@ -109,8 +116,7 @@ class Incoming:
     def _word(self, key: str, message: Request | RequestPart, attached: tuple[hub.Attachment, ...]) -> hub.Word:
         target = message.t or self._common.options.default_method
         names = tuple(each.name for each in attached)
-        more = isinstance(message, RequestPart)
-        return to_hub(key, target, message.d or NULL, message.extra, names, more=more)
+        return to_hub(key, target, message.d or NULL, message.extra, names, more=isinstance(message, RequestPart))
 
     def _check_room(self) -> None:
         if self.requests.is_full():
@@ -129,12 +135,14 @@ class Incoming:
             self._words.append(self._word(serving.key, part, attached))
             self._words += attached
         except Refused as refused:
-            error = bridge.error_of(hub.Failure("", refused.reason, refused.text))
+            error = bridge.error_of(hub.Failure("", refused.reason, refused.text[:_LONGEST_REASON]))
+            serving.unheard = True
             self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), None, error)), now)
 
     def _give_up(self, serving: Serving, error: Err, now: float) -> None:
         """End a request. If the hub has heard of it, it is the hub that has to say so."""
         if serving.receiver is not None and serving.receiver.next == 1:
+            serving.unheard = True
             self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), None, error)), now)
         elif not serving.cancelled:
             serving.cancelled = True
@@ -145,19 +153,19 @@ class Incoming:
         """Whether the request has come before; if so, say again what was said then."""
         serving = self.requests.get(key)
         if serving is None:
-            tomb = self.tombs.get(key, now)
-            if tomb is None:
-                return False
-            was_event = tomb is Tomb.EVENT
-            self._line.say(write(nq.Answer(self._common.mint(), (r,), JSON_NULL) if was_event else self._gone(r, tomb)))
-            return True
+            answer = self.finished.answer(key, r, now)
+            if answer is not None:
+                self._line.say(answer)
+            return answer is not None
         serving.repeats += 1
         if serving.state is Taken.ANSWERED:
             self._say_again(serving)
             return True
         if serving.accepted:
             self._say_acceptance(serving)
-        if serving.v and isinstance(serving.v, str):
+        if serving.v:
+            self._line.say(write(nq.Note(serving.a, (r,), None, WAITING)))
+        if isinstance(serving.v, str):
             # Only who asks for it by a text hears NQ talk about itself (NQ-10).
             error = Err("debug", False, "", "", "repeat", "came again, {1} so far", (str(serving.repeats),))
             self._line.say(write(nq.Note(serving.a, (r,), None, error)))
@@ -169,30 +177,6 @@ class Incoming:
         else:
             serving.sender.late()
             self._line.push(serving.sender)
-
-    def _gone(self, r: str, tomb: Tomb) -> nq.ErrorAnswer:
-        text = f"it was answered before; the answer is {tomb.value} and no longer kept"
-        return nq.ErrorAnswer(self._common.mint(), (r,), None, Err("local", True, "expired", text=text))
-
-    def _check_topic(self, word: hub.Word) -> str:
-        """Return the subscription that lives once the word is granted."""
-        if isinstance(word, hub.Subscribe):
-            if word.subscription in self._common.published:
-                raise Refused(Reason.BAD_ARGUMENTS, f"the id {word.subscription} is in use")
-            if len(self._common.published) >= self._common.limits.max_subscriptions:
-                raise Refused(Reason.BUSY, "too many subscriptions")
-            return word.subscription
-        if isinstance(word, hub.Unsubscribe):
-            if word.subscription not in self._common.published:
-                raise Refused(Reason.BAD_ARGUMENTS, f"there is no subscription {word.subscription}")
-            self._common.published.remove(word.subscription)
-        return ""
-
-    def _refuse(self, r: str, refused: Refused) -> None:
-        """Answer at once and keep nothing: a repeat is judged anew (NQ-11)."""
-        wait = self._common.options.first_wait if refused.reason is Reason.BUSY else None
-        error = bridge.error_of(hub.Failure("", refused.reason, refused.text, None, wait))
-        self._line.say(write(nq.ErrorAnswer(self._common.mint(), (r,), None, error)))
 
     def _event(self, key: str, message: Request, now: float) -> None:
         """Hear an event of a subscription of ours, or its end; the answer needs nobody above."""
@@ -221,24 +205,25 @@ class Incoming:
 
     def on_poll(self, message: nq.Poll, now: float) -> None:
         """Tell what became of a request; an answer that is there follows (NQ-a06)."""
-        key = f"{message.t}#{message.p}"
+        key = key_of(message.t, message.p)
         serving = self.requests.get(key)
-        tomb = None if serving is not None else self.tombs.get(key, now)
-        if serving is None:
-            a, note = self._common.mint(), "unknown" if tomb is None else "done"
-        else:
-            a, note = serving.a, "done" if serving.state is Taken.ANSWERED else "pending"
+        if serving is not None:
+            note = "done" if serving.state is Taken.ANSWERED else "pending"
+            self._line.say(write(nq.PollReply(serving.a, (message.p,), Err("sys", False, note=note))))
+            if serving.state is Taken.ANSWERED:
+                self._say_again(serving)
+            return
+        a, answer = self._common.mint(), self.finished.answer(key, message.p, now)
+        note = "unknown" if answer is None else "done"
         self._line.say(write(nq.PollReply(a, (message.p,), Err("sys", False, note=note))))
-        if serving is not None and serving.state is Taken.ANSWERED:
-            self._say_again(serving)
-        elif tomb is not None and tomb is not Tomb.EVENT:
-            self._line.say(write(self._gone(message.p, tomb)))
+        if answer is not None:
+            self._line.say(answer)
 
     def on_ack(self, message: nq.Ack, now: float) -> None:
         """Let a single answer go. On a stream, or before the answer, a bare `{i}` means nothing (NQ-a02)."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
-            if serving is not None and serving.sender is None and serving.state is Taken.ANSWERED:
+            if serving is not None and serving.sender is None and serving.said:
                 self._acknowledged(serving, now)
 
     def on_next(self, message: nq.Next, now: float) -> None:
@@ -250,15 +235,16 @@ class Incoming:
 
     def on_missing(self, message: nq.Missing, now: float) -> None:
         """Say the parts again that are missing."""
-        for backchannel in message.i:
+        numbers = frozenset(message.o)
+        for backchannel in frozenset(message.i):
             serving = self.requests.on(backchannel)
             if serving is not None:
-                resend(serving.sender, message.o)
+                resend(serving.sender, numbers)
 
     def on_cancel(self, message: nq.CancelRequest, now: float) -> None:
         """Tell the hub, once, that the answer is not wanted any more."""
         for identifier in message.i:
-            serving = self.requests.on(identifier) or self.requests.get(f"{message.t}#{identifier}")
+            serving = self.requests.on(identifier) or self.requests.get(key_of(message.t, identifier))
             if serving is None:
                 continue
             if serving.state is Taken.ANSWERED:
@@ -268,7 +254,7 @@ class Incoming:
 
     def on_back_message(self, message: nq.BackMessage, now: float) -> None:
         """Say that nobody reads the backchannel: the hub has no word for it."""
-        for backchannel in message.i:
+        for backchannel in dict.fromkeys(message.i):
             serving = self.requests.on(backchannel)
             if serving is not None and serving.state is not Taken.ANSWERED:
                 error = Err("warn", False, warn="unread", text="nobody reads this backchannel")
@@ -278,7 +264,8 @@ class Incoming:
         serving.advance(Step.ACK)
         self.requests.forget(serving)
         self.tombs.add(serving.key, Tomb.ACKNOWLEDGED, now)
-        self._words.append(hub.Acknowledged(serving.key))
+        if not serving.unheard:
+            self._words.append(hub.Acknowledged(serving.key))
 
     # What the hub says.
 
@@ -293,15 +280,20 @@ class Incoming:
         """`{a, i, d}`, or one part of it."""
         serving = self.requests.unanswered(word.id)
         body = None if word.body is None else body_of(word.body)
+        if word.extras:
+            free = (bridge.free_of(word.extras) or {}) | (free or {})
         if word.stream:
             self._part(serving, body, None, free, now, end=word.last)
         elif serving.sender is not None:
             raise LocalProtocolError(f"request {word.id} is answered in parts")
         else:
             answer = nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free)
-            self._keep(serving, self._common.fitting(write(answer)), now)
+            raw = self._common.fitting(write(answer))
+            if not self._has_room(raw):
+                raise LocalProtocolError("the peer must take other answers first")
+            self._keep(serving, raw, now)
         if serving.topic:
-            self._common.published.add(serving.topic)
+            self._common.published.settle(serving.topic, serving.a, serving.grant, granted=True)
 
     def say_description(self, word: hub.Description, now: float) -> None:
         """Answer `hub-discover`."""
@@ -313,11 +305,16 @@ class Incoming:
         error = bridge.error_of(word, accepted=serving.state is not Taken.RECEIVED)
         error = serving.excuse or error if word.reason is Reason.CANCELLED else error
         body = None if word.data is None else body_of(word.data)
+        raw = self._common.fitting(write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)))
+        if not self._has_room(raw):
+            body, error = None, Err(error.type, True, error.err[:_LONGEST_CODE])  # the end must always find room
+            raw = write(nq.ErrorAnswer(serving.a, (serving.r,), None, error))
         if serving.sender is None:
-            answer = nq.ErrorAnswer(serving.a, (serving.r,), body, error)
-            self._keep(serving, self._common.fitting(write(answer)), now)
+            self._keep(serving, raw, now)
         else:
             self._part(serving, body, error, None, now, end=True)
+        if serving.topic:
+            self._common.published.settle(serving.topic, serving.a, serving.grant, granted=False)
 
     def say_progress(self, word: hub.Progress, now: float) -> None:
         """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
@@ -330,6 +327,9 @@ class Incoming:
 
     def _say_acceptance(self, serving: Serving) -> None:
         self._line.say(write(nq.Acceptance(serving.a, (serving.r,))))
+
+    def _has_room(self, raw: bytes) -> bool:
+        return len(raw) <= _SMALL or self._common.kept.has(len(raw))
 
     def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
         serving.advance(Step.END)
@@ -364,7 +364,8 @@ class Incoming:
             serving.advance(Step.EXPIRE)
             self.requests.forget(serving)
             self.tombs.add(serving.key, Tomb.EXPIRED, now)
-            self._words.append(hub.Stray(serving.key, "the answer was never acknowledged, and its time is over"))
+            if not serving.unheard:
+                self._words.append(hub.Stray(serving.key, "the answer was never acknowledged, and its time is over"))
         self.tombs.expire(now)
 
     def deadline(self) -> float | None:
@@ -382,14 +383,17 @@ class Incoming:
             if serving.receiver is not None:
                 self._line.renew(serving.receiver)
 
-    def export(self, now: float) -> list[dict[str, object]]:
+    def export(self, now: float, *, unaccepted: bool) -> list[dict[str, object]]:
         """Return all that is needed to go on elsewhere."""
-        return [serving.export(now) for serving in self.requests.all()]
+        return [each.export(now) for each in self.requests.all() if unaccepted or each.state is not Taken.RECEIVED]
 
     def restore(self, saved: list[dict[str, Any]], now: float) -> None:
         """Go on where another has stopped."""
-        for each in saved:
-            serving = Serving.restore(self._common, each, now)
+        servings = [Serving.restore(self._common, each, now) for each in saved]
+        for serving in servings:
             self.requests.add(serving)
+            if serving.topic and not serving.grant and serving.state is not Taken.ANSWERED:
+                self._common.published.grants.setdefault(serving.topic, "")
+        for serving in sorted(servings, key=lambda each: each.expires_at):
             if serving.state is Taken.ANSWERED:
                 self.requests.keep(serving, serving.expires_at)

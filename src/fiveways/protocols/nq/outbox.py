@@ -1,14 +1,14 @@
 """The asking half of a conversation: requests of ours, and what the peer says to them."""
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.bridge import Following
-from fiveways.protocols.nq.dedup import CANCELLED, Asking
+from fiveways.protocols.nq.dedup import CANCELLED, Asking, Waiting
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import (
     Acceptance,
@@ -17,6 +17,7 @@ from fiveways.protocols.nq.messages import (
     Bad,
     CancelRequest,
     ErrorAnswer,
+    Ids,
     Missing,
     Next,
     Note,
@@ -25,23 +26,22 @@ from fiveways.protocols.nq.messages import (
     RequestPart,
     write,
 )
-from fiveways.protocols.nq.states import Asked, Step
-from fiveways.protocols.nq.streams import Receiver, Sender, acknowledge, resend
+from fiveways.protocols.nq.states import Asked, Common, Step
+from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL
-
-if TYPE_CHECKING:
-    from fiveways.protocols.nq.conversation import Common
 
 
 class Outgoing:
     """What we ask of the peer, and what it answers."""
 
-    def __init__(self, common: "Common") -> None:
+    def __init__(self, common: Common, waiting: Waiting) -> None:
         self._common = common
+        self._waiting = waiting
         self._line = common.line
         self._words = common.words
-        self._asking: OrderedDict[str, Asking] = OrderedDict()
-        """By r, in the order in which they expire, but for the cancelled ones."""
+        self._asking: dict[str, Asking] = {}
+        self._ages: OrderedDict[str, Asking] = OrderedDict()
+        """By r, in the order in which they expire; the cancelled ones are not among them."""
         self._by_id: dict[str, Asking] = {}
         self._cancelled: deque[Asking] = deque()
         self._events = 0
@@ -75,6 +75,9 @@ class Outgoing:
             self._line.rest(asking, now)
         else:
             asking.data = common.fitting(write(Request(target, asking.r, given, verbose, "", free)))
+            # As with their number, events may take half of the room.
+            if not common.asked.has(len(asking.data) + (asking.word is hub.Event) * (common.asked.limit // 2)):
+                raise LocalProtocolError("too many bytes of requests to this peer are not answered")
             self._line.push(asking)
         self._open(asking)
         return asking
@@ -109,9 +112,7 @@ class Outgoing:
             raise LocalProtocolError(f"subscription {word.subscription} is open already")
         if len(following) >= self._common.limits.max_subscriptions:
             raise LocalProtocolError("too many subscriptions are open")
-        target = word.subscription
-        if target in following or not bridge.is_free_name(target):
-            target = self._common.mint()
+        target = self._common.mint()  # any other might be the name of a method
         self.say_request(word, now, None, target).topic = target
         following[target] = Following(word.subscription, word.envelope)
 
@@ -125,14 +126,16 @@ class Outgoing:
 
     def say_event(self, word: hub.Event | hub.TopicClosed, now: float, extra: Free | None = None) -> None:
         """Send a request to a subscription of the peer's; nobody waits for its answer."""
-        if word.subscription not in self._common.published:
+        published = self._common.published
+        grant = published.grants.get(word.subscription)
+        if not grant:
             raise LocalProtocolError(f"the peer has no subscription {word.subscription}")
-        self.say_request(word, now, extra)
+        self.say_request(word, now, extra).grant = grant
         if isinstance(word, hub.TopicClosed):
-            self._common.published.remove(word.subscription)
+            published.end(word.subscription, grant)
 
     def _check_room(self, word: bridge.Said, hub_id: str | None) -> None:
-        if hub_id in self._by_id:
+        if hub_id in self._by_id or hub_id in self._waiting:
             raise LocalProtocolError(f"request {hub_id} is open already")
         room = self._common.limits.max_pending
         # A subscriber that does not answer may not keep the calls out.
@@ -154,21 +157,26 @@ class Outgoing:
             asking.a = asking.a or message.a
             if asking.advance(Step.ACCEPT):
                 self._line.rest(asking, now)
-                if asking.hub_id is not None and asking.word is hub.Call:
+                if asking.hub_id is not None and asking.word is hub.Call and not asking.accepted:
+                    asking.accepted = True
                     self._words.append(hub.Accepted(asking.hub_id))
 
     def on_answer(self, message: Answer, now: float) -> None:
         """`{a, i, d}`: the first one is given on, each is acknowledged (NQ-12)."""
-        self._common.thanks.append(message.a)
+        common = self._common
+        common.thanks.append(message.a)
+        attached = None if message.extra is None else bridge.attached_to(message, common.limits)
+        extras = bridge.extras_of(message.extra)
         for r in message.i:
             asking = self._asking.get(r)
             if asking is None:
-                self._nobody(r)
                 continue
             hub_id, word = asking.hub_id, asking.word
             self._finish(asking, Step.END)
             if hub_id is not None:
-                self._words += bridge.result_of(hub_id, word, message, self._common.limits)
+                self._words += bridge.result_of(hub_id, word, message, attached, extras)
+        if asking is None or len(message.i) > 1:
+            self._nobody(message.i)
 
     def on_part(self, message: AnswerPart, now: float) -> None:
         """`{a, i, d, n, f}`: given on in order."""
@@ -183,10 +191,9 @@ class Outgoing:
                     continue
             # Nobody wants it, or no longer: what is acknowledged is not said again.
             self._line.say(write(Next("", (message.a,), message.n + 1)))
-            if asking is None:
-                self._nobody(r)
-            elif message.f == 0:
+            if asking is not None and message.f == 0 and asking.state is Asked.CANCELLED:
                 self._finish(asking, Step.END)
+        self._nobody(message.i)
 
     def _hear_part(self, asking: Asking, receiver: Receiver[AnswerPart], message: AnswerPart, now: float) -> None:
         limits, hub_id = self._common.limits, asking.hub_id
@@ -195,7 +202,11 @@ class Outgoing:
             return
         asking.fresh = True
         asking.advance(Step.PART)
-        turn = receiver.take(message)
+        try:
+            turn = receiver.take(message)
+        except Contradiction:
+            self._break_off(asking, message, now)
+            return
         for part in turn:
             receiver.ended = part.n == receiver.total
             if hub_id is not None:
@@ -206,23 +217,37 @@ class Outgoing:
             if hub_id is not None and not receiver.ended:
                 self._words.append(hub.Result(hub_id, None, (), True, True))
 
+    def _break_off(self, asking: Asking, message: AnswerPart, now: float) -> None:
+        """End a stream that contradicts itself; an error is an end wherever it stands."""
+        if message.e is None:
+            self._fail(asking, Reason.RAISED, "the parts of the answer contradict each other", now)
+            return
+        hub_id = asking.hub_id
+        self._line.say(write(Next("", (message.a,), message.n + 1)))
+        self._finish(asking, Step.END)
+        if hub_id is not None:
+            self._words.append(bridge.failure_of(hub_id, message.e, message.d))
+
     def on_error(self, message: ErrorAnswer, now: float) -> None:
         """`{a, i, e}`, fatal."""
         self._common.thanks.append(message.a)
         for r in message.i:
             asking = self._asking.get(r)
             if asking is None:
-                self._nobody(r)
                 continue
             hub_id = asking.hub_id
             self._finish(asking, Step.END)
             self._common.following.pop(asking.topic, None)
             if hub_id is not None:
                 self._words.append(bridge.failure_of(hub_id, message.e, message.d))
-            elif asking.word is hub.Event and message.e.err == bridge.CODES[Reason.NO_METHOD]:
-                # The subscriber has forgotten its subscription.
-                self._common.published.discard(asking.t)
-                self._words.append(hub.Unsubscribe(None, asking.t))
+            elif asking.word is hub.Event and bridge.is_unknown_target(message.e):
+                self._unsubscribed(asking)
+        self._nobody(message.i)
+
+    def _unsubscribed(self, asking: Asking) -> None:
+        """Take note that the subscriber has forgotten its subscription, unless it has another of that name now."""
+        if self._common.published.end(asking.t, asking.grant):
+            self._words.append(hub.Unsubscribe(None, asking.t))
 
     def on_note(self, message: Note, now: float) -> None:
         """`{a, i, e}`, not fatal."""
@@ -258,10 +283,11 @@ class Outgoing:
 
     def on_missing(self, message: Missing, now: float) -> None:
         """`{a, i, o: [...]}`: parts of our request have not come."""
-        for r in message.i:
+        numbers = frozenset(message.o)
+        for r in dict.fromkeys(message.i):
             asking = self._asking.get(r)
             if asking is not None and asking.state is not Asked.CANCELLED:
-                resend(asking.sender, message.o)
+                resend(asking.sender, numbers)
             else:
                 self._give_up(message.a, asking)
 
@@ -285,6 +311,11 @@ class Outgoing:
 
     def _open(self, asking: Asking) -> None:
         self._asking[asking.r] = asking
+        self._common.asked.used += len(asking.data)
+        if asking.state is Asked.CANCELLED:
+            self._cancelled.append(asking)
+        else:
+            self._ages[asking.r] = asking
         if asking.hub_id is not None:
             self._by_id[asking.hub_id] = asking
         self._events += asking.word is hub.Event
@@ -293,6 +324,7 @@ class Outgoing:
         asking.advance(step)
         asking.close()
         del self._asking[asking.r]
+        self._ages.pop(asking.r, None)
         self._events -= asking.word is hub.Event
         if asking.hub_id is not None:
             del self._by_id[asking.hub_id]
@@ -305,6 +337,7 @@ class Outgoing:
         if asking.hub_id is not None:
             del self._by_id[asking.hub_id]
             asking.hub_id = None
+        self._ages.pop(asking.r, None)
         asking.expires_at = now + self._common.options.longest_wait
         self._cancelled.append(asking)
         self._line.renew(asking)
@@ -316,10 +349,11 @@ class Outgoing:
         if hub_id is not None:
             self._words.append(hub.Failure(hub_id, reason, text))
 
-    def _nobody(self, r: str) -> None:
-        """Take note of an answer that nobody waits for: to a request that is answered already, or to none of ours."""
-        if not self._common.is_ours(r):
-            self._words.append(hub.Stray(r, "an answer to a request that was never made here"))
+    def _nobody(self, ids: Ids) -> None:
+        """Take note, once, of an answer to what was never asked; one that only comes again is none of these."""
+        stray = next((r for r in ids if r not in self._asking and not self._common.is_ours(r)), None)
+        if stray is not None:
+            self._words.append(hub.Stray(stray, "an answer to a request that was never made here"))
 
     def expire(self, now: float) -> None:
         """Give up what is too old."""
@@ -327,7 +361,7 @@ class Outgoing:
             asking = self._cancelled.popleft()
             if asking.state is not Asked.DONE:
                 self._finish(asking, Step.EXPIRE)
-        while self._asking and (asking := next(iter(self._asking.values()))).expires_at <= now:
+        while self._ages and (asking := next(iter(self._ages.values()))).expires_at <= now:
             hub_id = asking.hub_id
             self._common.following.pop(asking.topic, None)
             self._finish(asking, Step.EXPIRE)
@@ -338,10 +372,10 @@ class Outgoing:
         """Return when the oldest request is to be given up."""
         while self._cancelled and self._cancelled[0].state is Asked.DONE:
             self._cancelled.popleft()
-        oldest = next(iter(self._asking.values())).expires_at if self._asking else None
+        oldest = next(iter(self._ages.values())).expires_at if self._ages else None
         if not self._cancelled:
             return oldest
-        return min(self._cancelled[0].expires_at, oldest or self._cancelled[0].expires_at)
+        return self._cancelled[0].expires_at if oldest is None else min(self._cancelled[0].expires_at, oldest)
 
     def renew(self) -> None:
         """Say all of it again, over another link."""
@@ -357,7 +391,6 @@ class Outgoing:
     def restore(self, saved: list[dict[str, Any]], now: float) -> None:
         """Go on where another has stopped."""
         for each in saved:
-            asking = Asking.restore(self._common, each, now)
-            self._open(asking)
-            if asking.state is Asked.CANCELLED:
-                self._cancelled.append(asking)
+            self._open(Asking.restore(self._common, each, now))
+        self._ages = OrderedDict(sorted(self._ages.items(), key=lambda item: item[1].expires_at))
+        self._cancelled = deque(sorted(self._cancelled, key=lambda asking: asking.expires_at))

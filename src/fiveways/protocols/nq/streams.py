@@ -5,14 +5,15 @@
 and may carry an element, nothing, or an error: so the total is n + f, and who has the last part has the end.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from fiveways.protocols.nq.messages import AnswerPart, Missing, Next, RequestPart, write
 
 if TYPE_CHECKING:
-    from fiveways.protocols.nq.conversation import Common
+    from fiveways.protocols.nq.states import Common
 
 PartT = TypeVar("PartT", RequestPart, AnswerPart)
 
@@ -24,9 +25,13 @@ class Repeated:
     """Something that is said again, after a longer wait each time, until it is dropped."""
 
     # Most of what is said never needs to be said again: what such a thing starts with costs it nothing.
-    at: float | None = None
+    at = 0.0
     queued = False
+    listed = False
+    """It stands in the queue, `queued` or not."""
     step = 0
+    waiting: "OrderedDict[Repeated, None] | None" = None
+    """Among those that wait as long."""
 
     def write(self) -> Sequence[bytes]:
         """Return what there is to say now, maybe nothing."""
@@ -43,24 +48,35 @@ class Repeated:
 class Line:
     """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
         self._once = 0
+        self._once_bytes = 0
         self._queue: list[bytes | Repeated] = []
         # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
-        # What was dropped or restarted is passed over when its turn comes.
-        self._waiting: dict[float, deque[tuple[float, Repeated]]] = {}
+        self._waiting: dict[float, OrderedDict[Repeated, None]] = {}
 
     def say(self, raw: bytes) -> None:
         """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
-        if self._once < self._room:
-            self._once += 1
-            self._queue.append(raw)
+        if self._once < self._most and self._once_bytes + len(raw) <= self._most_bytes:
+            self.insist(raw)
+
+    def insist(self, raw: bytes) -> None:
+        """Say it once, though the peer may not read."""
+        self._once += 1
+        self._once_bytes += len(raw)
+        self._queue.append(raw)
+
+    def begin(self, raw: bytes) -> None:
+        """Say it before all else."""
+        self._queue = [raw, *(item for item in self._queue if item != raw)]
 
     def push(self, item: Repeated) -> None:
         """Say it as soon as possible, and again until it is dropped."""
-        if not item.queued:
-            item.queued = True
+        item.queued = True
+        if not item.listed:
+            item.listed = True
             self._queue.append(item)
 
     def rest(self, item: Repeated, now: float) -> None:
@@ -72,11 +88,13 @@ class Line:
     def drop(self, item: Repeated) -> None:
         """Never say it again."""
         item.queued = False
-        item.at = None
+        if item.waiting is not None:
+            del item.waiting[item]
+            item.waiting = None
 
     def renew(self, item: Repeated) -> None:
         """Say it at once, as if for the first time: the link is a new one."""
-        item.at = None
+        self.drop(item)
         item.step = 0
         item.late()
         self.push(item)
@@ -85,78 +103,51 @@ class Line:
         """Hand over what is to be said, in order."""
         if not self._queue:
             return []
-        queue, self._queue, self._once = self._queue, [], 0
+        queue, self._queue, self._once, self._once_bytes = self._queue, [], 0, 0
         said: list[bytes] = []
         for item in queue:
             if isinstance(item, bytes):
                 said.append(item)
-            elif item.queued:
+                continue
+            item.listed = False
+            if item.queued:
                 item.queued = False
                 said += item.write()
-                if item.at is None:
+                if item.waiting is None:
                     self._start(item, now)
         return said
 
     def wake(self, now: float) -> None:
         """Say again what has waited long enough."""
         for waiting in self._waiting.values():
-            while waiting and (waiting[0][0] <= now or waiting[0][1].at != waiting[0][0]):
-                at, item = waiting.popleft()
-                if item.at == at:
-                    item.at = None
-                    item.step += 1
-                    item.late()
-                    self.push(item)
+            while waiting and (item := next(iter(waiting))).at <= now:
+                self.drop(item)
+                item.step += 1
+                item.late()
+                self.push(item)
 
     def deadline(self) -> float | None:
         """Return when the first wait is over."""
-        first: float | None = None
-        for waiting in self._waiting.values():
-            while waiting and waiting[0][1].at != waiting[0][0]:
-                waiting.popleft()
-            if waiting and (first is None or waiting[0][0] < first):
-                first = waiting[0][0]
-        return first
+        return min((next(iter(waiting)).at for waiting in self._waiting.values() if waiting), default=None)
 
     def _start(self, item: Repeated, now: float) -> None:
+        if item.waiting is not None:
+            del item.waiting[item]
+            item.waiting = None
         waits = item.waits()
         if not waits:
-            item.at = None
             return
         wait = waits[item.step] if item.step < len(waits) else waits[-1]
-        item.at = now + wait
         waiting = self._waiting.get(wait)
         if waiting is None:
-            waiting = self._waiting[wait] = deque()
-        while waiting and waiting[0][1].at != waiting[0][0]:
-            waiting.popleft()
-        waiting.append((item.at, item))
+            waiting = self._waiting[wait] = OrderedDict()
+        waiting[item] = None
+        item.waiting = waiting
+        item.at = now + wait
 
     def __len__(self) -> int:
         """Return how much is kept, for tests that want to see nothing."""
         return len(self._queue) + sum(map(len, self._waiting.values()))
-
-
-def ladder(first: float, longest: float) -> tuple[float, ...]:
-    """Return waits that double up to the longest."""
-    waits = [min(first, longest)]
-    while waits[-1] < longest:
-        waits.append(min(2 * waits[-1], longest))
-    return tuple(waits)
-
-
-class Budget:
-    """Bytes that a peer may make us hold."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    def has(self, size: int) -> bool:
-        """Whether so much more may be held."""
-        return self.used + size <= self.limit
 
 
 class Sender(Repeated):
@@ -206,9 +197,13 @@ class Sender(Repeated):
         """Whether the window allows another part to be sent."""
         return self.sent < min(self.last, self.base + self.common.options.window - 1)
 
-    def want(self, numbers: Sequence[int]) -> bool:
+    def want(self, numbers: AbstractSet[int]) -> bool:
         """Take note of parts that the peer misses; False if it can miss none of these."""
-        self.wanted.update(number for number in numbers if self.base <= number <= self.sent)
+        there = range(self.base, self.sent + 1)
+        if len(there) < len(numbers):
+            self.wanted.update(number for number in there if number in numbers)
+        else:
+            self.wanted.update(number for number in numbers if number in there)
         return bool(self.wanted)
 
     def late(self) -> None:
@@ -253,6 +248,10 @@ class Sender(Repeated):
         self.parts.clear()
 
 
+class Contradiction(Exception):
+    """A part that cannot belong to its stream."""
+
+
 class Receiver(Repeated, Generic[PartT]):
     """The parts of a stream from the peer: given on in order, once each, the missing ones asked for."""
 
@@ -265,20 +264,21 @@ class Receiver(Repeated, Generic[PartT]):
         self.total: int | None = None
         self.ended = False
         """The hub has heard the end."""
+        self.broken = False
+        """It ends by an error."""
         self.held: dict[int, PartT] = {}
         self.waited: Sequence[float] = ()
         """The waits that were last begun."""
 
     def take(self, part: PartT) -> list[PartT]:
-        """Return the parts whose turn it is. A part that contradicts what is known of the stream is passed over."""
+        """Return the parts whose turn it is; Contradiction if the part cannot belong to what is known of the stream."""
         number = part.n
-        if part.f is not None:
-            total = number + part.f
-            if self.total is None and total >= max(self.held, default=self.next - 1):
-                self.total = total
-            if total != self.total:
+        if self.broken:
+            if number > (self.total or 0):
                 return []
-        if number < self.next or (self.total is not None and number > self.total) or number in self.held:
+        elif not self._fits(part):
+            raise Contradiction
+        if number < self.next or number in self.held:
             return []
         if number > self.next:
             size = size_of(part)
@@ -293,6 +293,20 @@ class Receiver(Repeated, Generic[PartT]):
             self.next += 1
         return turn
 
+    def _fits(self, part: PartT) -> bool:
+        """Take note of the end, if the part tells of it; False if it lies before what has come, or is another one."""
+        total = self.total if part.f is None else part.n + part.f
+        if self.a and part.d is None and part.n <= 1:
+            return False  # a request begins with an element
+        if total is None:
+            return True
+        if isinstance(part, AnswerPart) and part.e is not None:
+            self.broken = True  # whatever was announced before
+        elif total != (self.total or total):
+            return False
+        self.total = total
+        return max(self.held, default=self.next - 1) <= total and part.n <= total
+
     @property
     def is_done(self) -> bool:
         """Whether all parts have come."""
@@ -304,7 +318,7 @@ class Receiver(Repeated, Generic[PartT]):
         waits = self.waits()
         if not waits:
             self.common.line.drop(self)
-        elif progress or waits is not self.waited or (self.at is None and not self.queued):
+        elif progress or waits is not self.waited or (self.waiting is None and not self.queued):
             self.common.line.rest(self, now)
         self.waited = waits
 
@@ -334,7 +348,8 @@ class Receiver(Repeated, Generic[PartT]):
 
     def export(self) -> dict[str, object]:
         """Return all that is needed to go on elsewhere; parts that came too early will come again."""
-        return {"a": self.a, "i": self.i, "next": self.next, "total": self.total, "ended": self.ended}
+        total = None if self.broken else self.total
+        return {"a": self.a, "i": self.i, "next": self.next, "total": total, "ended": self.ended}
 
     @classmethod
     def restore(cls, common: "Common", saved: dict[str, Any]) -> Self:
@@ -366,7 +381,7 @@ def acknowledge(sender: Sender | None, number: int, now: float) -> bool:
     return sender.is_done
 
 
-def resend(sender: Sender | None, numbers: Sequence[int]) -> None:
+def resend(sender: Sender | None, numbers: AbstractSet[int]) -> None:
     """Send these parts again."""
     if sender is not None and sender.want(numbers):
         sender.common.line.push(sender)

@@ -44,6 +44,7 @@ def busy() -> NqConversation:
     talk.send(hub.Result("a#3", Json(b"3")), 0.0)
     talk.send(hub.Result("a#4", Json(b"4"), stream=True, last=False), 0.0)
     talk.send(hub.Result("a#5", Json(b"5")), 0.0)
+    said(talk)
     hear(talk, {"i": "h-5"}, {"t": "sum", "r": "6", "d": 1, "n": 1})
     talk.send(hub.Call("x", "one"), 0.0)
     talk.send(hub.Call("y", "two", Json(b"1"), more=True), 0.0)
@@ -75,7 +76,7 @@ def test_on_another_link_all_that_was_not_reacted_to_is_said_again_at_once() -> 
 
 
 def test_a_restored_conversation_goes_on_in_the_place_of_the_other() -> None:
-    saved = json.loads(json.dumps(busy().export()))
+    saved = json.loads(json.dumps(busy().export(unaccepted=True)))
     talk = NqConversation.restore(setup(), saved, 1000.0)
     assert said(talk) == AGAIN
     assert hear(talk, {"t": "a", "r": "1"}, {"t": "a", "r": "2"}, {"t": "a", "r": "5"}, now=1000.0) == []
@@ -94,7 +95,7 @@ def test_a_restored_conversation_goes_on_in_the_place_of_the_other() -> None:
 
 
 def test_restoring_loses_no_time_and_gains_none() -> None:
-    saved = busy().export()
+    saved = busy().export(unaccepted=True)
     talk = NqConversation.restore(setup(), saved, 1000.0)
     assert talk.export()["tombs"] == saved["tombs"]
     assert [each["ttl"] for each in talk.export()["asking"]] == [each["ttl"] for each in saved["asking"]]  # type: ignore[attr-defined]
@@ -113,7 +114,7 @@ def test_subscriptions_outlive_the_process() -> None:
     talk = NqConversation.restore(setup(), json.loads(json.dumps(talk.export())), 5.0)
     assert talk.named == "me"
     talk.send(hub.Event("mine", ("a",), Json(b"1")), 5.0)
-    assert said(talk)[-1] == {"t": "mine", "r": "h-2", "d": 1, "topic": "a"}
+    assert {**said(talk)[-1], "r": ""} == {"t": "mine", "r": "", "d": 1, "topic": "a"}
 
 
 def test_a_closed_link_is_silent_until_the_peer_comes_back() -> None:
@@ -125,7 +126,7 @@ def test_a_closed_link_is_silent_until_the_peer_comes_back() -> None:
     talk.relink(100.0)
     talk.send(hub.Result("a#1", Json(b"1")), 100.0)
     note = {"e": {"type": "sys", "fatal": False, "note": "peer", "args": ["p1"]}}
-    assert said(talk) == [note, note, {"a": "h-1", "i": "1", "d": 1}]
+    assert said(talk) == [note, {"a": "h-1", "i": "1", "d": 1}]
 
 
 def test_a_conversation_with_nothing_to_do_wants_no_waking() -> None:
@@ -176,12 +177,12 @@ def test_who_sends_much_nonsense_at_once_is_not_told_of_each() -> None:
 
 
 def test_finished_requests_are_remembered_within_bounds() -> None:
-    talk = make(Limits(max_pending=4))
+    talk = make(max_tombs=16)
     for number in range(100):
         hear(talk, {"t": "a", "r": str(number)})
         talk.send(hub.Result(f"a#{number}"), 0.0)
-        hear(talk, {"i": f"h-{number + 1:x}"})
         said(talk)
+        hear(talk, {"i": f"h-{number + 1:x}"})
     assert len(talk._incoming.tombs) == 16
     assert hear(talk, {"t": "a", "r": "99"}) == []
     assert hear(talk, {"t": "a", "r": "0"}) != []
