@@ -137,7 +137,7 @@ BOMBS = [
 
 @pytest.mark.parametrize(("name", "before", "after"), BOMBS)
 def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes, after: bytes) -> None:
-    """Above all not the depths at which Python's own limit of recursion is near: where it lies depends on the caller."""
+    """Above all not the depths near Python's own limit of recursion: where that lies depends on the caller."""
     spec = registry.load(name)
     pieces = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
     for opening, core, closing in pieces:
