@@ -2,12 +2,13 @@
 
     python benchmarks/bench_codecs.py [--rounds 15] [--calls 1000]
 
-Absolute times move with the machine, and on a shared one from second to second. So each row is also given as a multiple
-of one `msgspec.json.decode` of a call, which is measured right before it every time. All rows are measured in turn, round
-after round; the table shows medians and, as spread, the distance between the quartiles of the multiple.
+Absolute times move with the machine, and on a shared one from second to second. So each row is also given as a
+multiple of one `msgspec.json.decode` of a call, which is measured right before it every time. All rows are measured in
+turn, round after round; the table shows medians and, as spread, the distance between the quartiles of the multiple.
 
-"Parse and serialise" is the codec alone: a frame becomes a message, its body checked and not decoded, and a frame again.
-"Routed call" is what a hub does with it but for the routing: the caller's conversation receives it, the callee's sends it.
+"Parse and serialise" is the codec alone: a frame becomes a message, its body checked and not decoded, and a frame
+again. "Routed call" is what a hub does with it but for the routing: the caller's conversation receives it, the callee's
+conversation sends it.
 """
 
 import argparse
