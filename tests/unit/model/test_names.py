@@ -200,4 +200,4 @@ def test_spelled_name_folds_back(text: str, style: NameStyle, other: NameStyle) 
 def test_every_text_is_folded_or_refused(text: str, style: NameStyle) -> None:
     for act in (names.fold, names.fold_prefix, names.fold_offer):
         with suppress(BadName):
-            act(text, style)
+            assert act(text, style)

@@ -35,11 +35,11 @@ class Repeated:
 
     def write(self) -> Sequence[bytes]:
         """Return what there is to say now, maybe nothing."""
-        raise NotImplementedError
+        raise AssertionError("each kind says something else")
 
     def waits(self) -> Sequence[float]:
         """Return how long to wait before the first repeat, the second, and so on; empty if none is needed."""
-        raise NotImplementedError
+        raise AssertionError("each kind waits in its own way")
 
     def late(self) -> None:
         """Take note that the wait is over and the peer has not reacted."""

@@ -2,7 +2,6 @@
 
 import json
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -12,28 +11,8 @@ from fiveways.model.failures import Reason
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq.conversation import MOST_COMPLAINTS, NqConversation
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
-
-
-def setup(limits: Limits | None = None, **options: object) -> Setup:
-    return Setup("p1", Role.SERVER, Random(7), limits or Limits(), {"id_prefix": "h", **options})
-
-
-def make(limits: Limits | None = None, **options: object) -> NqConversation:
-    return NqConversation(setup(limits, **options))
-
-
-def hear(talk: NqConversation, *messages: object, now: float = 0.0) -> list[hub.Word]:
-    return list(talk.receive(Packet(json.dumps(messages[0] if len(messages) == 1 else messages).encode()), now))
-
-
-def said(talk: NqConversation) -> list[Any]:
-    found: list[Any] = []
-    for packet in talk.outgoing():
-        value = json.loads(packet.payload)
-        found += value if isinstance(value, list) else [value]
-    return found
+from tests.unit.protocols.nq.nqtalk import hear, make, said, setup
 
 
 def busy() -> NqConversation:

@@ -3,8 +3,6 @@
 import json
 import math
 from collections.abc import Callable
-from random import Random
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,6 @@ from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
-from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq import frames
 from fiveways.protocols.nq.bridge import error_of, key_of
 from fiveways.protocols.nq.conversation import NqConversation
@@ -20,29 +17,10 @@ from fiveways.protocols.nq.errors import LONGEST_FILLED, Err
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
+from tests.unit.protocols.nq.nqtalk import hear, make, said, setup
 
 LONG = Json(b'"%b"' % (b"x" * 5000))
 NOTARGET = {"type": "local", "fatal": True, "err": "notarget"}
-
-
-def setup(limits: Limits | None = None, **options: object) -> Setup:
-    return Setup("p1", Role.SERVER, Random(7), limits or Limits(), {"id_prefix": "h", **options})
-
-
-def make(limits: Limits | None = None, **options: object) -> NqConversation:
-    return NqConversation(setup(limits, **options))
-
-
-def hear(talk: NqConversation, *messages: object, now: float = 0.0) -> list[hub.Word]:
-    return list(talk.receive(Packet(json.dumps(messages[0] if len(messages) == 1 else messages).encode()), now))
-
-
-def said(talk: NqConversation) -> list[Any]:
-    found: list[Any] = []
-    for packet in talk.outgoing():
-        value = json.loads(packet.payload)
-        found += value if isinstance(value, list) else [value]
-    return found
 
 
 def again(talk: NqConversation, *, unaccepted: bool = False, now: float = 0.0) -> NqConversation:
@@ -67,6 +45,7 @@ def test_no_depth_is_too_deep(key: str) -> None:
         talk = make(Limits(max_depth=4000))
         talk.receive(Packet(b'{"t":"a","r":"1","%b":%b}' % (key.encode(), b"[" * depth + b"]" * depth)), 0.0)
         talk.receive(Packet(b'{"a":' * depth + b"1" + b"}" * depth), 0.0)
+        assert not talk.closed
 
 
 def test_missing_parts_are_looked_for_among_those_there_are() -> None:
@@ -304,7 +283,9 @@ def test_a_subscription_ends_only_if_the_hub_says_so() -> None:
     talk = subscribed(1, make())
     hear(talk, {"t": "hub-unsubscribe", "r": "2", "d": {"id": "x"}})
     talk.send(hub.Failure("hub-unsubscribe#2", Reason.DENIED), 0.0)
+    said(talk)
     talk.send(hub.Event("x", ("a",)), 0.0)
+    assert [each["t"] for each in said(talk)] == ["x"]
 
 
 # Odds and ends.
