@@ -73,10 +73,15 @@ EXTRAS = {
         "streams.py": "requests and answers in parts",
     },
     "nq": {
-        "dedup.py": "answers kept for requests that are repeated",
+        "common.py": "what the asking and the answering half share: identifiers, budgets, subscriptions",
+        "dedup.py": "requests that are over, so that a repeat is not run again",
         "errors.py": "error objects are a small language of their own",
-        "incoming.py": "requests taken and not yet answered",
-        "outbox.py": "what is sent again until it is acknowledged",
+        "holding.py": "words that wait for their attachments",
+        "incoming.py": "the answering half: what the peer asks",
+        "line.py": "what is said again until the peer has reacted",
+        "options.py": "waits, windows and bounds, all configurable",
+        "outbox.py": "the asking half: what we ask the peer",
+        "requests.py": "the requests that are open, and what is kept for each",
         "streams.py": "requests and answers in parts",
     },
 }

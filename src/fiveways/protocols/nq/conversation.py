@@ -17,13 +17,16 @@ from fiveways.protocols.base import Setup
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
-from fiveways.protocols.nq.dedup import Carrier, Waiting
+from fiveways.protocols.nq.common import Common
+from fiveways.protocols.nq.dedup import Tomb
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
+from fiveways.protocols.nq.holding import Carrier, Waiting
 from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.messages import decode, write
+from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.outbox import Outgoing
-from fiveways.protocols.nq.states import TRANSITIONS, Common, Options, State, Tomb, advance
+from fiveways.protocols.nq.states import TRANSITIONS, State, advance
 from fiveways.wire.packet import Packet
 
 SAVED_VERSION: Final = 1

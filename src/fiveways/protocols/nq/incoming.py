@@ -9,15 +9,16 @@ from fiveways.protocols import builtins
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, key_of, read_attachments, to_hub
-from fiveways.protocols.nq.dedup import CANCELLED, Finished, Requests, Serving
+from fiveways.protocols.nq.common import Common
+from fiveways.protocols.nq.dedup import LONGEST_REASON, Finished, Tomb
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.messages import Request, RequestPart, write
-from fiveways.protocols.nq.states import Common, Step, Taken, Tomb
+from fiveways.protocols.nq.requests import CANCELLED, Requests, Serving
+from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL, Payload
 
-_LONGEST_REASON = 512
 _LONGEST_CODE = 64
 _SMALL = 1024  # bytes of an answer that is always kept
 WAITING = Err("tmp", False, note="waiting")
@@ -135,7 +136,7 @@ class Incoming:
             self._words.append(self._word(serving.key, part, attached))
             self._words += attached
         except Refused as refused:
-            error = bridge.error_of(hub.Failure("", refused.reason, refused.text[:_LONGEST_REASON]))
+            error = bridge.error_of(hub.Failure("", refused.reason, refused.text[:LONGEST_REASON]))
             serving.unheard = True
             self._keep(serving, write(nq.ErrorAnswer(serving.a, (serving.r,), None, error)), now)
 

@@ -8,8 +8,9 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.bridge import Following
-from fiveways.protocols.nq.dedup import CANCELLED, Asking, Waiting
+from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.frames import Free
+from fiveways.protocols.nq.holding import Waiting
 from fiveways.protocols.nq.messages import (
     Acceptance,
     Answer,
@@ -26,7 +27,8 @@ from fiveways.protocols.nq.messages import (
     RequestPart,
     write,
 )
-from fiveways.protocols.nq.states import Asked, Common, Step
+from fiveways.protocols.nq.requests import CANCELLED, Asking
+from fiveways.protocols.nq.states import Asked, Step
 from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL
 

@@ -1,0 +1,139 @@
+"""What both halves of a conversation share: identifiers, bounds in bytes, the line to the peer, subscriptions."""
+
+from random import Random
+from typing import Any, Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.nq.bridge import Following, Refused
+from fiveways.protocols.nq.line import Line
+from fiveways.protocols.nq.options import Options
+from fiveways.protocols.nq.streams import Receiver
+from fiveways.wire.limits import Limits
+
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PREFIX_LENGTH: Final = 12
+_MOST_PREFIXES: Final = 16
+_SAID_PACKETS: Final = 4
+
+
+def ladder(first: float, longest: float) -> tuple[float, ...]:
+    """Return waits that double up to the longest."""
+    waits = [min(first, longest)]
+    while waits[-1] < longest:
+        waits.append(min(2 * waits[-1], longest))
+    return tuple(waits)
+
+
+class Budget:
+    """Bytes that a peer may make us hold."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def has(self, size: int) -> bool:
+        """Whether so much more may be held."""
+        return self.used + size <= self.limit
+
+
+class Published:
+    """The peer's subscriptions, those that it has asked for among them: a name belongs to one at a time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.grants: dict[str, str] = {}
+        """By name, the backchannel on which it was granted, so that it is told from others of its name; or nothing."""
+
+    def ask(self, word: hub.Word) -> tuple[str, str]:
+        """Return what the word is about, and the grant that it would end; Refused if it makes no sense."""
+        if not isinstance(word, hub.Subscribe | hub.Unsubscribe):
+            return "", ""
+        name = word.subscription
+        if len(name) > self._limits.max_name:
+            raise Refused(Reason.TOO_LARGE, "the id is too long")
+        if isinstance(word, hub.Unsubscribe):
+            if not self.grants.get(name):
+                raise Refused(Reason.BAD_ARGUMENTS, f"there is no subscription {name}")
+            return name, self.grants[name]
+        if name in self.grants:
+            raise Refused(Reason.BAD_ARGUMENTS, f"the id {name} is in use")
+        if len(self.grants) >= self._limits.max_subscriptions:
+            raise Refused(Reason.BUSY, "too many subscriptions")
+        self.grants[name] = ""
+        return name, ""
+
+    def settle(self, name: str, backchannel: str, ending: str, *, granted: bool) -> None:
+        """Take note of what the hub has said to a subscription, or to the unsubscription that ends a grant."""
+        if ending:
+            if granted:
+                self.end(name, ending)
+        elif granted:
+            self.grants[name] = backchannel
+        elif not self.grants.get(name):
+            self.grants.pop(name, None)
+
+    def end(self, name: str, grant: str) -> bool:
+        """Forget a subscription, unless another has taken its place."""
+        return self.grants.get(name) == grant and self.grants.pop(name) == grant
+
+
+class Common:
+    """What both halves of a conversation, the asking and the answering one, have in common."""
+
+    def __init__(self, options: Options, limits: Limits, random: Random) -> None:
+        self.options = options
+        self.limits = limits
+        self.line = Line(limits.max_pending, _SAID_PACKETS * limits.max_text)
+        self.words: list[hub.Word] = []
+        """For the hub to hear."""
+        self._random = random
+        self.prefix = options.id_prefix or self._chance()
+        self.past: list[str] = []
+        """The prefixes of those in whose place we go on."""
+        self.minted = 0
+        self.kept = Budget(options.max_kept_bytes)
+        self.held = Budget(options.max_kept_bytes)
+        self.asked = Budget(options.max_kept_bytes)
+        self.repeats = ladder(options.first_wait, options.longest_wait)
+        self.polls = ladder(options.first_poll, options.longest_wait)
+        self.asks = ladder(options.first_ask, options.longest_wait)
+        self.heard: dict[Receiver[Any], None] = {}
+        """Streams of which a part has come in this packet."""
+        self.thanks: list[str] = []
+        """Backchannels whose single answer has come in this packet."""
+        self.following: dict[str, Following] = {}
+        """Our subscriptions, by the target of their events."""
+        self.published = Published(limits)
+
+    def mint(self) -> str:
+        """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
+        self.minted += 1
+        return f"{self.prefix}-{self.minted:x}"
+
+    def succeed(self, past: list[str]) -> None:
+        """Mint under a new prefix: what the other one has minted since it was saved is not known here."""
+        self.past = past[-_MOST_PREFIXES:]
+        self.prefix = self.options.id_prefix + self._chance()
+
+    def is_ours(self, identifier: str) -> bool:
+        """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""
+        prefix, _, digits = identifier.rpartition("-")
+        if prefix in self.past:
+            return True
+        try:
+            return prefix == self.prefix and 0 < int(digits, 16) <= self.minted
+        except ValueError:
+            return False
+
+    def fitting(self, raw: bytes) -> bytes:
+        """Return a message that fits into a packet; Unrepresentable if it does not."""
+        if len(raw) > self.limits.max_text:
+            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
+        return raw
+
+    def _chance(self) -> str:
+        return "".join(self._random.choices(_DIGITS, k=_PREFIX_LENGTH))

@@ -1,0 +1,136 @@
+"""All that is said to one peer: in its order, and again until the peer has reacted (NQ-12).
+
+`Line` knows nothing of what it says; what is repeated is a `Repeated`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+
+class Repeated:
+    """Something that is said again, after a longer wait each time, until it is dropped."""
+
+    # Most of what is said never needs to be said again: what such a thing starts with costs it nothing.
+    at = 0.0
+    queued = False
+    listed = False
+    """It stands in the queue, `queued` or not."""
+    step = 0
+    waiting: "OrderedDict[Repeated, None] | None" = None
+    """Among those that wait as long."""
+
+    def write(self) -> Sequence[bytes]:
+        """Return what there is to say now, maybe nothing."""
+        raise AssertionError("each kind says something else")
+
+    def waits(self) -> Sequence[float]:
+        """Return how long to wait before the first repeat, the second, and so on; empty if none is needed."""
+        raise AssertionError("each kind waits in its own way")
+
+    def late(self) -> None:
+        """Take note that the wait is over and the peer has not reacted."""
+
+
+class Line:
+    """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._once = 0
+        self._once_bytes = 0
+        self._queue: list[bytes | Repeated] = []
+        # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
+        self._waiting: dict[float, OrderedDict[Repeated, None]] = {}
+
+    def say(self, raw: bytes) -> None:
+        """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
+        if self._once < self._most and self._once_bytes + len(raw) <= self._most_bytes:
+            self.insist(raw)
+
+    def insist(self, raw: bytes) -> None:
+        """Say it once, though the peer may not read."""
+        self._once += 1
+        self._once_bytes += len(raw)
+        self._queue.append(raw)
+
+    def begin(self, raw: bytes) -> None:
+        """Say it before all else."""
+        self._queue = [raw, *(item for item in self._queue if item != raw)]
+
+    def push(self, item: Repeated) -> None:
+        """Say it as soon as possible, and again until it is dropped."""
+        item.queued = True
+        if not item.listed:
+            item.listed = True
+            self._queue.append(item)
+
+    def rest(self, item: Repeated, now: float) -> None:
+        """Say it again only after its first wait, whatever it was doing."""
+        item.queued = False
+        item.step = 0
+        self._start(item, now)
+
+    def drop(self, item: Repeated) -> None:
+        """Never say it again."""
+        item.queued = False
+        if item.waiting is not None:
+            del item.waiting[item]
+            item.waiting = None
+
+    def renew(self, item: Repeated) -> None:
+        """Say it at once, as if for the first time: the link is a new one."""
+        self.drop(item)
+        item.step = 0
+        item.late()
+        self.push(item)
+
+    def take(self, now: float) -> list[bytes]:
+        """Hand over what is to be said, in order."""
+        if not self._queue:
+            return []
+        queue, self._queue, self._once, self._once_bytes = self._queue, [], 0, 0
+        said: list[bytes] = []
+        for item in queue:
+            if isinstance(item, bytes):
+                said.append(item)
+                continue
+            item.listed = False
+            if item.queued:
+                item.queued = False
+                said += item.write()
+                if item.waiting is None:
+                    self._start(item, now)
+        return said
+
+    def wake(self, now: float) -> None:
+        """Say again what has waited long enough."""
+        for waiting in self._waiting.values():
+            while waiting and (item := next(iter(waiting))).at <= now:
+                self.drop(item)
+                item.step += 1
+                item.late()
+                self.push(item)
+
+    def deadline(self) -> float | None:
+        """Return when the first wait is over."""
+        return min((next(iter(waiting)).at for waiting in self._waiting.values() if waiting), default=None)
+
+    def _start(self, item: Repeated, now: float) -> None:
+        if item.waiting is not None:
+            del item.waiting[item]
+            item.waiting = None
+        waits = item.waits()
+        if not waits:
+            return
+        wait = waits[item.step] if item.step < len(waits) else waits[-1]
+        waiting = self._waiting.get(wait)
+        if waiting is None:
+            waiting = self._waiting[wait] = OrderedDict()
+        waiting[item] = None
+        item.waiting = waiting
+        item.at = now + wait
+
+    def __len__(self) -> int:
+        """Return how much is kept, for tests that want to see nothing."""
+        return len(self._queue) + sum(map(len, self._waiting.values()))

@@ -1,0 +1,44 @@
+"""The protocol's section of the configuration."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+DAY: Final = 24 * 3600.0
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The protocol's section of the configuration: how long the states below last. Times are seconds."""
+
+    first_wait: Seconds = 1.0
+    """Before a request, an answer, a part is said again; then twice as long each time."""
+    first_poll: Seconds = 5.0
+    """Before an accepted request is polled; then twice as long each time."""
+    first_ask: Seconds = 0.5
+    """Before a missing part is asked for; then twice as long each time."""
+    longest_wait: Seconds = 60.0
+    request_ttl: Seconds = 7 * DAY
+    answer_ttl: Seconds = DAY
+    duplicate_window: Seconds = 3600.0
+    """How long the key of a finished request is remembered."""
+    max_tombs: Count = 1 << 16
+    """How many such keys; beyond that, the oldest are forgotten early, and a late repeat of one is run again."""
+    refusal_window: Seconds = 60.0
+    """How long a request that was refused at once is remembered, so that a repeat is not run after all."""
+    window: Count = 64
+    """Parts of a stream that are on their way, or held for the sake of their order, at once."""
+    max_kept_bytes: Count = 1 << 26
+    """Answers and parts that wait for their acknowledgement; as much again for parts that came out of order, and for
+    requests of ours that are not answered."""
+    simplex: bool = False
+    """The peer hears us only in answer to what it says: what is overdue goes with every answer."""
+    announce: bool = False
+    """Tell the peer its id first, on this link and on each that follows."""
+    verbose: bool | str = False
+    """The `v` of our requests."""
+    default_method: str = "hub.echo"
+    """What a request without t calls, folded: the hub itself is asked (NQ-a07)."""
+    id_prefix: str = ""
+    """What our identifiers begin with; random if empty, as it must be wherever chance is real."""

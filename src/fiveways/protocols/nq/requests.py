@@ -1,0 +1,246 @@
+"""The requests that are open, ours and the peer's: what each of them is waiting for, and what is kept for it."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import msgspec
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model import messages as hub
+from fiveways.protocols.nq.common import Common
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.line import Repeated
+from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart, write
+from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Step, Taken
+from fiveways.protocols.nq.streams import Receiver, Sender
+
+CANCELLED: Final = Err("local", True, "cancelled")
+_POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
+
+
+class Asking(Repeated):
+    """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
+
+    _FIELDS = ("r", "t", "hub_id", "topic", "a", "accepted", "grant")
+    a = ""
+    """The peer's backchannel, once known."""
+    accepted = False
+    """The hub has heard so."""
+    data = b""
+    expires_at = 0.0
+    grant = ""
+    """Of an event: which subscription it is for, among several of the same name that follow each other."""
+    fresh = False
+    """A part has come since the last wait began, so there is no need to poll."""
+    receiver: Receiver[AnswerPart] | None = None
+    sender: Sender | None = None
+    state = Asked.SENT
+    topic = ""
+    """The subscription of ours that it asks for."""
+
+    def __init__(self, common: Common, r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
+        self.common = common
+        self.r = r
+        self.t = target
+        self.word = word
+        self.hub_id = hub_id
+        """None if nobody waits for the answer."""
+
+    def advance(self, step: Step) -> bool:
+        """Go where the step leads; False if it leads nowhere from here."""
+        after = ASKED[self.state].get(step)
+        if after is None:
+            return False
+        self.state = after
+        return True
+
+    def write(self) -> Sequence[bytes]:
+        """Return the request, the poll or the cancellation."""
+        if self.state is Asked.SENT and self.sender is None:
+            return (self.data,)
+        if self.state is Asked.CANCELLED:
+            return (write(self._cancellation()),)
+        # The parts of a streamed request are repeated by their own stream, until none is left but still no word came.
+        if self.fresh or (self.state is Asked.SENT and self.sender is not None and self.sender.parts):
+            self.fresh = False
+            return ()
+        return (write(Poll(self.t, self.r)),)
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits between repeats, or between polls."""
+        return self.common.polls if self.state in _POLLED else self.common.repeats
+
+    def close(self) -> None:
+        """Let go what is kept for it, except what a cancellation needs."""
+        self.common.line.drop(self)
+        self.common.asked.used -= len(self.data)
+        self.data = b""
+        if self.sender is not None:
+            self.sender.close()
+        if self.receiver is not None:
+            self.receiver.close()
+
+    def export(self, now: float) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        return _export(self, self._FIELDS, now) | {"word": self.word.__name__}
+
+    @classmethod
+    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
+        """Go on where another has stopped."""
+        asking = cls(common, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
+        asking.state = Asked[saved["state"]]
+        _restore(asking, cls._FIELDS, saved, now)
+        return asking
+
+    def _cancellation(self) -> CancelRequest:
+        return CancelRequest("", (self.a,), CANCELLED) if self.a else CancelRequest(self.t, (self.r,), CANCELLED)
+
+
+class Serving(Repeated):
+    """A request of the peer. Once answered, its answer is said again until acknowledged."""
+
+    _FIELDS = ("a", "key", "r", "v", "topic", "grant", "accepted", "cancelled", "said", "unheard")
+    accepted = False
+    cancelled = False
+    data = b""
+    excuse: Err | None = None
+    """Why we ended it ourselves, where the hub only hears that it is cancelled."""
+    expires_at = 0.0
+    grant = ""
+    """What an unsubscription ends, see `topic`."""
+    receiver: Receiver[RequestPart] | None = None
+    repeats = 0
+    said = False
+    """The answer has gone out, so that it may be acknowledged."""
+    sender: Sender | None = None
+    state = Taken.RECEIVED
+    topic = ""
+    """The subscription that lives, or lives no more, once the request is granted."""
+    unheard = False
+    """The hub never heard of it."""
+    v: bool | str = False
+
+    def __init__(self, common: Common, a: str, key: str, r: str) -> None:
+        self.common = common
+        self.a = a
+        self.key = key
+        """From t and r; the hub knows it by this, too."""
+        self.r = r
+
+    def advance(self, step: Step) -> None:
+        """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
+        after = TAKEN[self.state].get(step)
+        if after is None:
+            raise LocalProtocolError(f"no {step.value} now: request {self.key} is {self.state.value}")
+        self.state = after
+
+    def write(self) -> Sequence[bytes]:
+        """Return the answer; one in parts is repeated by its own stream."""
+        self.said = True
+        return (self.data,) if self.data else ()
+
+    def waits(self) -> Sequence[float]:
+        """Return the waits between repeats of the answer."""
+        return self.common.repeats if self.data else ()
+
+    def export(self, now: float) -> dict[str, object]:
+        """Return all that is needed to go on elsewhere."""
+        excuse = None if self.excuse is None else msgspec.to_builtins(self.excuse)
+        return _export(self, self._FIELDS, now) | {"excuse": excuse}
+
+    @classmethod
+    def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
+        """Go on where another has stopped."""
+        serving = cls(common, saved["a"], saved["key"], saved["r"])
+        serving.state = Taken[saved["state"]]
+        serving.excuse = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], Err)
+        _restore(serving, cls._FIELDS, saved, now)
+        return serving
+
+
+def _export(request: Asking | Serving, fields: tuple[str, ...], now: float) -> dict[str, object]:
+    sender, receiver = request.sender, request.receiver
+    saved: dict[str, object] = {field: getattr(request, field) for field in fields}
+    saved |= {"state": request.state.name, "data": request.data.decode()}
+    saved |= {"ttl": request.expires_at - now, "sender": None if sender is None else sender.export()}
+    return saved | {"receiver": None if receiver is None else receiver.export()}
+
+
+def _restore(request: Asking | Serving, fields: tuple[str, ...], saved: dict[str, Any], now: float) -> None:
+    for field in fields:
+        setattr(request, field, saved[field])
+    request.data = saved["data"].encode()
+    request.expires_at = now + saved["ttl"]
+    if saved["sender"] is not None:
+        request.sender = Sender.restore(request.common, saved["sender"])
+    if saved["receiver"] is not None:
+        request.receiver = Receiver.restore(request.common, saved["receiver"])
+
+
+class Requests:
+    """The requests of the peer that are not finished: by key, by backchannel, and the answered ones by age."""
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self._by_key: dict[str, Serving] = {}
+        self._by_backchannel: dict[str, Serving] = {}
+        self._answered: OrderedDict[str, Serving] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def all(self) -> list[Serving]:
+        """Return them all."""
+        return list(self._by_key.values())
+
+    def get(self, key: str) -> Serving | None:
+        """Return the request of that key."""
+        return self._by_key.get(key)
+
+    def on(self, backchannel: str) -> Serving | None:
+        """Return the request that is answered on this backchannel."""
+        return self._by_backchannel.get(backchannel)
+
+    def unanswered(self, key: str) -> Serving:
+        """Return the request that the hub wants to say something about; LocalProtocolError if it is not open."""
+        serving = self._by_key.get(key)
+        if serving is None or serving.state is Taken.ANSWERED:
+            raise LocalProtocolError(f"no request {key} is open")
+        return serving
+
+    def is_full(self) -> bool:
+        """Whether the peer must take some of its answers before it asks for more."""
+        common = self._common
+        return len(self._by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
+
+    def add(self, serving: Serving) -> None:
+        """Take a request that the hub has heard of, or will."""
+        self._by_key[serving.key] = serving
+        self._by_backchannel[serving.a] = serving
+
+    def keep(self, serving: Serving, expires_at: float) -> None:
+        """Keep the answer, which is complete now."""
+        serving.expires_at = expires_at
+        self._common.kept.used += len(serving.data)
+        self._answered[serving.a] = serving
+        if serving.receiver is not None:
+            serving.receiver.close()
+            serving.receiver = None
+
+    def forget(self, serving: Serving) -> None:
+        """Let a request and all that was kept for it go."""
+        del self._by_key[serving.key]
+        del self._by_backchannel[serving.a]
+        if self._answered.pop(serving.a, None) is not None:
+            self._common.kept.used -= len(serving.data)
+        serving.data = b""
+        self._common.line.drop(serving)
+        if serving.sender is not None:
+            serving.sender.close()
+        if serving.receiver is not None:
+            serving.receiver.close()
+
+    def oldest(self) -> Serving | None:
+        """Return the answer that has been kept longest."""
+        return next(iter(self._answered.values()), None)
