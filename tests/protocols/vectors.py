@@ -90,6 +90,8 @@ def packet_fits(expected: object, actual: Packet) -> bool:
     """Whether `actual` is what `sent` asks for."""
     if isinstance(expected, dict) and "starts" in expected:
         return actual.is_text and actual.payload.startswith(expected["starts"].encode())
+    if isinstance(expected, dict) and "starts_hex" in expected:
+        return not actual.is_text and actual.payload.startswith(bytes.fromhex(expected["starts_hex"]))
     return packet(expected) == actual
 
 
