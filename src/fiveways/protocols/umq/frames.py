@@ -1,6 +1,7 @@
 """Packet <-> Frame: a type, an identifier, a line feed, a payload; before it perhaps `A<count>` and a line feed."""
 
-from fiveways.errors import Fault, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.protocols.umq_family.frames import read_text, write_text
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -14,14 +15,7 @@ Frame = tuple[str, str, str, int]
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
     """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
-    raw = packet.payload
-    if len(raw) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a text frame of {len(raw)} bytes", "UMQ1-02")
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        raise RemoteProtocolError(Fault.MALFORMED, "a text frame is not UTF-8", "UMQ1-02") from None
-    head, _, payload = text.partition("\n")
+    head, _, payload = read_text(packet, limits, "UMQ1-02").partition("\n")
     count = 0
     if head[:1] == "A":
         count = _count(head[1:])
@@ -38,10 +32,7 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
 def serialize_frame(kind: str, identifier: str, payload: str, count: int) -> Packet:
     """Write a frame. The line feed stands even before an empty payload: existing peers need it (UMQ1-a05)."""
     text = f"{kind}{identifier}" if kind in _NEVER_A_PAYLOAD else f"{kind}{identifier}\n{payload}"
-    try:
-        return Packet((f"A{count}\n{text}" if count else text).encode())
-    except UnicodeEncodeError as exc:
-        raise Unrepresentable("half of a surrogate pair is no text") from exc
+    return write_text(f"A{count}\n{text}" if count else text)
 
 
 def _count(digits: str) -> int:

@@ -1,6 +1,7 @@
 """Packet <-> Frame: `['A' count ':'] command id ':' payload`."""
 
-from fiveways.errors import Fault, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, Malformed, RemoteProtocolError
+from fiveways.protocols.umq_family.frames import read_text, write_text
 from fiveways.wire import base36
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -11,14 +12,7 @@ Frame = tuple[str, str, str, int]
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
     """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
-    payload = packet.payload
-    if len(payload) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a text frame of {len(payload)} bytes", "UMQ36-01")
-    try:
-        text = payload.decode()
-    except UnicodeDecodeError:
-        raise RemoteProtocolError(Fault.MALFORMED, "a text frame is not UTF-8", "UMQ36-01") from None
-    head, colon, rest = text.partition(":")
+    head, colon, rest = read_text(packet, limits, "UMQ36-01").partition(":")
     count = 0
     if head[:1] == "A":
         count = _number(head[1:])
@@ -33,10 +27,7 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
 def serialize_frame(command: str, identifier: str, payload: str, count: int) -> Packet:
     """Write a frame, its identifier as it stands."""
     prefix = f"A{base36.write(count)}:" if count else ""
-    try:
-        return Packet(f"{prefix}{command}{identifier}:{payload}".encode())
-    except UnicodeEncodeError as exc:
-        raise Unrepresentable("half of a surrogate pair is no text") from exc
+    return write_text(f"{prefix}{command}{identifier}:{payload}")
 
 
 def _number(digits: str) -> int:
