@@ -47,5 +47,7 @@ def converse(name: str) -> None:
     carry(client, server, "►")
 
 
+if unknown := set(sys.argv[1:]) - set(registry.PROTOCOLS):
+    sys.exit(f"there is no protocol {', '.join(sorted(unknown))}: choose of {', '.join(registry.PROTOCOLS)}")
 for chosen in sys.argv[1:] or registry.PROTOCOLS:
     converse(chosen)
