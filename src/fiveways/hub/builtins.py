@@ -1,0 +1,181 @@
+"""The methods that the hub offers itself."""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final, TypeAlias
+
+import msgspec
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.callbacks import Callbacks
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.queues import Queues
+from fiveways.hub.refusal import bad
+from fiveways.hub.session import Session, Stage
+from fiveways.model.messages import Call, Result
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+
+DOCS: Final = {
+    "hub.ping": "Answers pong.",
+    "hub.echo": "Answers with what it was given.",
+    "hub.time": "Answers the time of the hub, in seconds since 1970.",
+    "hub.discover": "[name]: lists methods and routes, or tells about one.",
+    "hub.register": "{name, doc?, kind?, share?}: offers a method, or all below a name that ends in a separator.",
+    "hub.unregister": "{name}: offers it no longer.",
+    "hub.publish": "{topic, data, retain?}: gives data to all who subscribed; answers the number of the publication.",
+    "hub.subscribe": "{topic, id?, envelope?, when_full?}: asks for what is published.",
+    "hub.unsubscribe": "{id}: asks for no more of it.",
+    "hub.close": "{topic}: ends a topic for all who subscribed to it.",
+    "hub.callback": "{id}: answers a token with which anybody can call your callback of that id, once.",
+    "hub.set": "{name, value}: sets a variable of your session.",
+    "hub.unset": "{name}: forgets it.",
+    "hub.get": "{name, peer?}: answers a variable of your session, or of another one.",
+    "hub.push": "{queue, data}: puts data into a work queue; answers how much waits there.",
+    "hub.pull": "{queue, callback}: asks for one piece of work, as a call of your callback of that id.",
+    "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
+    "hub.stats": "Answers what there is, and what has been, in numbers.",
+}
+"""What discovery tells about them. Some have words of their own, and never come as calls."""
+
+_FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback"})
+"""What everybody may call who was let in: these do nothing to others."""
+_MOST_PEERS: Final = 1000
+_PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+
+Method: TypeAlias = Callable[[Session, Call, float], Deliveries]
+
+
+class BuiltIns:
+    """Answers calls at once, with the help of the tables that they are about."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        callbacks: Callbacks,
+        queues: Queues,
+        sessions: Mapping[str, Session],
+        stats: Callable[[], object],
+        epoch: float,
+    ) -> None:
+        self._limits = limits
+        self._callbacks = callbacks
+        self._queues = queues
+        self._sessions = sessions
+        self._stats = stats
+        self._epoch = epoch
+        self._methods: Mapping[str, Method] = {
+            "hub.ping": self._ping,
+            "hub.echo": self._echo,
+            "hub.time": self._time,
+            "hub.callback": self._callback,
+            "hub.get": self._get,
+            "hub.push": self._push,
+            "hub.pull": self._pull,
+            "hub.peers": self._peers,
+            "hub.stats": self._tell_stats,
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._methods
+
+    def call(self, session: Session, word: Call, now: float) -> Deliveries:
+        """Answer a call of a method that is here."""
+        allowed = session.access.call
+        if allowed is not None and word.method not in _FREE:
+            allowed.check("call", word.method)
+        if word.more:
+            raise bad(f"{word.method} takes no stream")
+        return self._methods[word.method](session, word, now)
+
+    def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value("pong"))
+
+    def _echo(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, word.body)
+
+    def _time(self, session: Session, word: Call, now: float) -> Deliveries:
+        return _answer(session, word, Value(self._epoch + now))
+
+    def _callback(self, session: Session, word: Call, _now: float) -> Deliveries:
+        own_id = Arguments(word.body, "id").name("id", self._limits.max_id)
+        return _answer(session, word, Value(self._callbacks.make(session, own_id)))
+
+    def _get(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = Arguments(word.body, "name", "peer")
+        owner = session
+        if given.has("peer"):
+            peer = given.name("peer", self._limits.max_id)
+            found = self._sessions.get(peer)
+            if found is None or found.stage is not Stage.OPEN:
+                raise bad(f"there is no peer {peer}")
+            owner = found
+        return _answer(session, word, owner.variables.get(given.name("name", self._limits.max_name), NULL))
+
+    def _push(self, session: Session, word: Call, now: float) -> Deliveries:
+        given = Arguments(word.body, "queue", "data")
+        waiting, deliveries = self._queues.push(given.name("queue", self._limits.max_name), given.payload("data"), now)
+        return [*_answer(session, word, Value({"waiting": waiting})), *deliveries]
+
+    def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
+        given = Arguments(word.body, "queue", "callback")
+        queue = given.name("queue", self._limits.max_name)
+        callback = given.name("callback", self._limits.max_id)
+        return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
+
+    def _peers(self, session: Session, word: Call, _now: float) -> Deliveries:
+        there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
+        listed = [
+            {"peer": each.peer, "protocol": each.traits.protocol, "identity": each.identity}
+            for each in islice(there, _MOST_PEERS)
+        ]
+        return _answer(session, word, Value({"sessions": len(self._sessions), "peers": listed}))
+
+    def _tell_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self._stats()))
+
+
+class Arguments:
+    """What a built-in was given: an object, its fields in order, or the first alone."""
+
+    def __init__(self, body: Payload, *fields: str) -> None:
+        self._body = body
+        self._fields = fields
+        try:
+            value = body.value()
+        except Unrepresentable as exc:
+            raise bad(str(exc)) from exc
+        if isinstance(value, list):
+            if len(value) > len(fields):
+                raise bad(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
+            value = dict(zip(fields, value, strict=False))
+        elif value is None:
+            value = {}
+        elif not isinstance(value, dict):
+            value = {fields[0]: value}
+        self._values: Mapping[str, object] = value
+
+    def has(self, field: str) -> bool:
+        """Say whether a field was given, and is not null."""
+        return self._values.get(field) is not None
+
+    def name(self, field: str, most: int) -> str:
+        """Return a field that names something: a text that is neither empty nor too long, or a number."""
+        value = self._values.get(field)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= most:
+            raise bad(f"needs {field} as a text of 1 to {most} bytes")
+        return value
+
+    def payload(self, field: str) -> Payload:
+        """Return a field that is passed on as a body: as it was written, where that was JSON."""
+        value = self._values.get(field)
+        if value is None or not isinstance(self._body, Json | Text):
+            return Value(value)
+        pieces = _PIECES.decode(self._body.json())
+        return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+
+
+def _answer(session: Session, word: Call, body: Payload) -> Deliveries:
+    return [Delivery(session.peer, Result(word.id, body))]

@@ -1,0 +1,69 @@
+"""One-shot callbacks: tokens that any protocol can call, and whose they are."""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.refusal import Refusal, busy
+from fiveways.hub.session import Session
+from fiveways.model.failures import Reason
+from fiveways.wire import base36
+
+_FIRST: Final = 36**11
+_LAST: Final = 36**12 - 1
+"""Twelve digits, of which the first is not 0."""
+
+
+class Callback(msgspec.Struct, frozen=True):
+    """A callback of `owner`, which knows it as `id`."""
+
+    owner: Session
+    id: str
+
+
+class Callbacks:
+    """All tokens that have been given out and not been used."""
+
+    def __init__(self, random: Random, most: int) -> None:
+        self._random = random
+        self._most = most
+        self._callbacks: dict[str, Callback] = {}
+        self._by_peer: dict[str, dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._callbacks)
+
+    def make(self, owner: Session, own_id: str) -> str:
+        """Return a new token for a callback of the owner; a Refusal if it has too many."""
+        mine = self._by_peer.get(owner.peer, {})
+        if len(mine) >= self._most:
+            raise busy(f"more than {self._most} callbacks")
+        token = self._new_token()
+        while token in self._callbacks:
+            token = self._new_token()
+        self._callbacks[token] = Callback(owner, own_id)
+        self._by_peer.setdefault(owner.peer, mine)[token] = None
+        return token
+
+    def get(self, token: str) -> Callback:
+        """Return the callback of a token; a Refusal if there is none, or it was used."""
+        callback = self._callbacks.get(token)
+        if callback is None:
+            raise Refusal(Reason.NO_CALLBACK, "there is no such callback, or it was called before")
+        return callback
+
+    def use(self, token: str) -> None:
+        """Forget a token: it is called now, and good for one call."""
+        owner = self._callbacks.pop(token).owner.peer
+        del self._by_peer[owner][token]
+        if not self._by_peer[owner]:
+            del self._by_peer[owner]
+
+    def leave(self, owner: Session) -> None:
+        """Forget all tokens of a peer."""
+        for token in self._by_peer.pop(owner.peer, {}):
+            del self._callbacks[token]
+
+    def _new_token(self) -> str:
+        return base36.write(self._random.randint(_FIRST, _LAST)).lower()

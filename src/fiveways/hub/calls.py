@@ -1,0 +1,120 @@
+"""Calls that wait for their answer: one owner for all indexes of them, and for their deadlines."""
+
+import msgspec
+
+from fiveways.hub.collected import Collected
+from fiveways.hub.errands import Held, Query, Work
+from fiveways.hub.session import Session
+from fiveways.hub.timers import Timers
+
+
+class Pending(msgspec.Struct, gc=False):
+    """One call that was passed on, or is about to be."""
+
+    op: str
+    """The hub's own id, by which the callee knows it."""
+    caller: Session
+    id: str
+    """The caller's id."""
+    callee: Session
+    deadline: float
+    plain: bool = True
+    """Whatever the callee answers is passed on as it is, unless it is a stream."""
+    stream: bool = False
+    """The caller takes the answer in parts."""
+    progress: bool = False
+    """The caller wants to hear of progress."""
+    more: bool = False
+    """Parts of the request are still to come."""
+    errand: Held | Query | Work | None = None
+    """What it is beside a plain call."""
+    answer: Collected | None = None
+    """The streamed answer as far as it has come, where the caller takes it only whole."""
+
+
+class Calls:
+    """All pending calls: by caller and its id, by callee and ours, and in the order of their deadlines.
+
+    Calls with the usual timeout run out in the order they were made, so that a dictionary is queue enough for them.
+    """
+
+    def __init__(self, call_timeout: float, max_timeout: float) -> None:
+        self.default = min(call_timeout, max_timeout)
+        """The timeout of calls that name none."""
+        self._longest = max_timeout
+        self._usual: dict[str, Pending] = {}
+        self._usual_first = 0.0
+        """No usual deadline is earlier; known again exactly whenever that time has come."""
+        self._timed: dict[str, Pending] = {}
+        self._timers = Timers()
+        self.made = 0
+        """How many there have been: the last of the hub's ids."""
+
+    def __len__(self) -> int:
+        return len(self._usual) + len(self._timed)
+
+    def set_timeouts(self, call_timeout: float, max_timeout: float) -> None:
+        """Let these hold for new calls; open ones keep their deadlines."""
+        default = min(call_timeout, max_timeout)
+        if default != self.default:
+            for op, pending in self._usual.items():
+                self._timed[op] = pending
+                self._timers.set(op, pending.deadline)
+            self._usual.clear()
+        self.default, self._longest = default, max_timeout
+
+    def timeout(self, wanted: float) -> float:
+        """Return how many seconds a call gets whose caller would wait so long."""
+        return max(0.0, wanted) if wanted < self._longest else self._longest
+
+    def open(self, caller: Session, call_id: str, callee: Session, timeout: float, now: float) -> Pending:
+        """Take up a call. The caller has no other open one with this id."""
+        self.made += 1
+        op = str(self.made)
+        deadline = now + timeout
+        pending = Pending(op, caller, call_id, callee, deadline)
+        caller.asked[call_id] = callee.serving[op] = pending
+        if timeout == self.default:
+            if not self._usual:
+                self._usual_first = deadline
+            self._usual[op] = pending
+        else:
+            self._timed[op] = pending
+            self._timers.set(op, deadline)
+        return pending
+
+    def close(self, pending: Pending) -> None:
+        """Be done with a call that is open."""
+        op = pending.op
+        del pending.caller.asked[pending.id], pending.callee.serving[op]
+        if self._usual.pop(op, None) is None:
+            del self._timed[op]
+            self._timers.drop(op)
+
+    def get(self, op: str) -> Pending | None:
+        """Return the open call of this id."""
+        return self._usual.get(op) or self._timed.get(op)
+
+    def all(self) -> list[Pending]:
+        """Return every open call."""
+        return [*self._usual.values(), *self._timed.values()]
+
+    def deadline(self) -> float | None:
+        """Return when to look for late calls: never too late, and at times too early."""
+        first = self._timers.first()
+        if self._usual and (first is None or self._usual_first < first):
+            return self._usual_first
+        return first
+
+    def late(self, now: float) -> list[Pending]:
+        """Return the calls whose time is over, and be done with them."""
+        found = [self._timed[op] for op in self._timers.due(now)]
+        if self._usual_first <= now:
+            for pending in self._usual.values():
+                if pending.deadline > now:
+                    self._usual_first = pending.deadline
+                    break
+                found.append(pending)
+        for pending in found:
+            self.close(pending)
+        return found

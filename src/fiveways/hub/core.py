@@ -1,0 +1,282 @@
+"""The hub: takes words of peers, and returns who is to be told what. It never waits, and never asks for the time."""
+
+from random import Random
+from typing import Final
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.attachments import Attachments
+from fiveways.hub.builtins import BuiltIns
+from fiveways.hub.callbacks import Callbacks
+from fiveways.hub.calls import Calls
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.discovery import Discovery
+from fiveways.hub.gate import NO_ACCESS, Gate
+from fiveways.hub.offers import Offers
+from fiveways.hub.publishing import Publishing
+from fiveways.hub.queues import Queues
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.router import Router
+from fiveways.hub.session import Caller, Handler, Session, Stage
+from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.topics import Subscriptions
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.variables import Variables
+from fiveways.model import messages as words
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Word
+from fiveways.wire.limits import Limits
+
+_REQUESTS: Final = frozenset(
+    {
+        words.Call,
+        words.Publish,
+        words.Subscribe,
+        words.Unsubscribe,
+        words.CloseTopic,
+        words.Register,
+        words.Unregister,
+        words.Discover,
+        words.SetVariable,
+        words.UnsetVariable,
+    }
+)
+"""What a peer may ask for."""
+_LIMITED: Final = _REQUESTS - {words.Unsubscribe}
+"""What a peer may be too fast with. It is never too fast to ask for less, or to answer."""
+
+
+class Hub:
+    """Everybody who is connected, and all that is going on between them."""
+
+    def __init__(
+        self, random: Random, limits: Limits = Limits(), settings: HubSettings = DEFAULTS, epoch: float = 0.0
+    ) -> None:
+        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970."""
+        self._settings = settings
+        self._rate = settings.rate
+        self._sessions: dict[str, Session] = {}
+        self._counters = Counters()
+        self._gate = Gate(random, settings, self._sessions, self._counters)
+        self._calls = Calls(settings.call_timeout, settings.max_timeout)
+        self._offers = Offers(random, limits.max_pending)
+        self._callbacks = Callbacks(random, limits.max_pending)
+        self._attachments = Attachments(limits)
+        self._subscriptions = Subscriptions(limits.max_subscriptions)
+        self._queues = Queues(limits, settings, self._calls)
+        self._variables = Variables(limits, self._gate)
+        self._discovery = Discovery(limits, self._offers, self._calls, self._counters)
+        self._built_ins = BuiltIns(limits, self._callbacks, self._queues, self._sessions, self.stats, epoch)
+        self._router = Router(
+            limits,
+            self._calls,
+            self._offers,
+            self._callbacks,
+            self._attachments,
+            self._queues,
+            self._built_ins,
+            self._counters,
+        )
+        self._publishing = Publishing(settings, self._subscriptions, self._attachments, self._sessions, self._counters)
+        self._handlers = self._make_handlers()
+        self._gate.set_tables(self._handlers)
+
+    def _make_handlers(self) -> dict[Stage, dict[type[Word], Handler]]:
+        """Say what is done with each word, in each stage of a session."""
+        gate, variables, router, publishing = self._gate, self._variables, self._router, self._publishing
+        parting: dict[type[Word], Handler] = {words.Goodbye: _nothing}
+        door: dict[type[Word], Handler] = {words.Hello: gate.hello, words.Proof: gate.proof}
+        variable: dict[type[Word], Handler] = {words.SetVariable: variables.set, words.UnsetVariable: variables.unset}
+        everything: dict[type[Word], Handler] = {
+            words.Call: router.call,
+            words.Part: router.part,
+            words.Cancel: router.cancel,
+            words.Result: router.result,
+            words.Failure: router.failure,
+            words.Progress: router.progress,
+            words.Stray: router.stray,
+            words.Publish: publishing.publish,
+            words.Subscribe: publishing.subscribe,
+            words.Unsubscribe: publishing.unsubscribe,
+            words.CloseTopic: publishing.close_topic,
+            words.Register: self._register,
+            words.Unregister: self._unregister,
+            words.Discover: self._discovery.discover,
+            words.Description: self._discovery.describe,
+            words.Attachment: self._attachments.arrived,
+        }
+        return {
+            Stage.DOOR: parting | door,
+            Stage.NOBODY: parting | variable,
+            Stage.OPEN: parting | variable | everything,
+            Stage.OVER: {},
+        }
+
+    # What the runtime tells.
+
+    def arrive(self, peer: str, traits: Traits, credentials: Credentials, now: float) -> None:
+        """Know that a link is there; nobody is let in yet."""
+        if peer in self._sessions:
+            raise AssertionError(f"{peer} is here already")
+        session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
+        session.allowance, session.refilled_at = max(1.0, self._rate), now
+        self._counters.arrived += 1
+        self._gate.arrive(session, now)
+
+    def handle(self, peer: str, word: Word, now: float) -> Deliveries:
+        """Take a word that a peer said."""
+        session = self._sessions.get(peer)
+        if session is None:
+            return []
+        handler = session.handlers.get(type(word))
+        try:
+            if handler is None:
+                return self._unexpected(session, word)
+            if self._rate:
+                self._limit(session, word, now)
+            return handler(session, word, now)
+        except Refusal as refusal:
+            return self._refuse(session, word, refusal)
+
+    def leave(self, peer: str, now: float) -> Deliveries:
+        """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
+        session = self._sessions.pop(peer, None)
+        if session is None:
+            return []
+        session.is_here = False
+        self._gate.leave(session)
+        self._offers.leave(session)
+        self._publishing.leave(session)
+        self._callbacks.leave(session)
+        self._variables.leave(session)
+        self._queues.leave(session)
+        return [*self._router.leave(session, now), *self._attachments.leave(session)]
+
+    def undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
+        """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""
+        self._counters.undelivered += 1
+        word, session = delivery.word, self._sessions.get(delivery.to)
+        if session is None:
+            return []
+        if isinstance(word, words.Call | words.Discover):
+            return self._router.undelivered(word.id, error, now)
+        if isinstance(word, words.Part):
+            return self._router.undelivered(word.id, error, now, begun=True)
+        if isinstance(word, words.Result | words.Description):
+            return self._router.unanswered(session, word.id, delivery.op)
+        return []
+
+    def unsubscribe(self, peer: str, subscription: str) -> Deliveries:
+        """End the subscription of somebody who reads too slowly."""
+        return self._publishing.strike(peer, subscription)
+
+    def deadline(self) -> float | None:
+        """Return when to call `expire`: never too late, and at times too early."""
+        times = (self._calls.deadline(), self._gate.deadline())
+        return min((time for time in times if time is not None), default=None)
+
+    def expire(self, now: float) -> Deliveries:
+        """End calls and logins whose time is over."""
+        return [*self._router.late(now), *self._gate.late(now)]
+
+    def drain(self, now: float) -> Deliveries:
+        """Take no new calls and let nobody in from now on; open calls go on."""
+        self._gate.close()
+        self._queues.close()
+        self._handlers[Stage.OPEN][words.Call] = self._call_while_closing
+        return []
+
+    def finish(self, now: float) -> Deliveries:
+        """End all calls that are still open, since nobody will be there for their answers."""
+        return self._router.finish(now)
+
+    def reload(self, settings: HubSettings) -> Deliveries:
+        """Let new settings hold, for all who are there too: what somebody may not have any more ends."""
+        self._settings = settings
+        self._rate = settings.rate
+        self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
+        self._publishing.configure(settings)
+        self._queues.configure(settings)
+        self._gate.reload(settings)
+        deliveries: Deliveries = []
+        for session in self._sessions.values():
+            self._offers.revoke(session)
+            deliveries += self._publishing.revoke(session)
+        return deliveries
+
+    # What the runtime asks.
+
+    def open_calls(self) -> int:
+        """Return how many calls wait for their answer."""
+        return len(self._calls)
+
+    def caller(self, call_id: str) -> Caller | None:
+        """Return who made the call that this process is to answer as `call_id`."""
+        pending = self._calls.get(call_id)
+        if pending is None or self._queues.is_own(pending):
+            return None
+        caller = pending.caller
+        return Caller(caller.peer, caller.traits.protocol, caller.identity, caller.variables)
+
+    def stats(self) -> dict[str, object]:
+        """Return what there is, and what has been, in numbers."""
+        return {
+            "sessions": len(self._sessions),
+            "offers": len(self._offers),
+            "subscriptions": len(self._subscriptions),
+            "retained": self._publishing.retained,
+            "callbacks": len(self._callbacks),
+            "queues": dict(self._queues.waiting()),
+            "open_calls": len(self._calls),
+            "calls": self._calls.made,
+            "publications": self._publishing.made,
+            **self._counters.told(),
+        }
+
+    # Words that need no more than a table.
+
+    def _register(self, session: Session, word: words.Register, _now: float) -> Deliveries:
+        if not session.access.may_offer(word.method, route=word.route):
+            raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
+        self._offers.add(session, word, self._settings.max_offers)
+        return [Delivery(session.peer, words.Result(word.id))]
+
+    def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
+        self._offers.remove(session, word)
+        return [Delivery(session.peer, words.Result(word.id))]
+
+    def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:
+        if word.callback or word.method not in self._built_ins:
+            raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
+        return self._built_ins.call(session, word, now)
+
+    def _limit(self, session: Session, word: Word, now: float) -> None:
+        """Refuse a request that comes too fast: each session has a bucket that fills as time goes by."""
+        if type(word) not in _LIMITED:
+            return
+        rate = self._rate
+        filled = min(max(1.0, rate), session.allowance + (now - session.refilled_at) * rate)
+        session.refilled_at = now
+        if filled < 1.0:
+            session.allowance = filled
+            raise Refusal(Reason.BUSY, f"more than {rate:g} requests a second", (1.0 - filled) / rate)
+        session.allowance = filled - 1.0
+
+    def _unexpected(self, session: Session, word: Word) -> Deliveries:
+        if session.stage is Stage.NOBODY and type(word) in _REQUESTS:
+            raise Refusal(Reason.DENIED, "say who you are first")
+        return []
+
+    def _refuse(self, session: Session, word: Word, refusal: Refusal) -> Deliveries:
+        self._counters.refused += 1
+        self._counters.failures[refusal.reason] += 1
+        word_id = getattr(word, "id", None)
+        if word_id is None:
+            self._counters.dropped += 1
+            return []
+        failure = words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after)
+        return [Delivery(session.peer, failure)]
+
+
+def _nothing(_session: Session, _word: Word, _now: float) -> Deliveries:
+    return []

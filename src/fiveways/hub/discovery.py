@@ -1,0 +1,161 @@
+"""What can be called: lists, routes and documentation, in the spelling of whoever asks."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fiveways.hub.builtins import DOCS
+from fiveways.hub.calls import Calls, Pending
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.errands import Query
+from fiveways.hub.names import below, cut, spelled, spelled_below, spelled_route
+from fiveways.hub.offers import Method, Offers
+from fiveways.hub.policy import AllowList
+from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.session import Session
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Description, Discover
+from fiveways.model.names import BadName, NameStyle, fold_prefix
+from fiveways.wire.limits import Limits
+
+HUB: Final = "hub"
+"""The route of the built-ins."""
+
+
+class Discovery:
+    """Answers from the table of offers, or passes the question on to the peer behind a route."""
+
+    def __init__(self, limits: Limits, offers: Offers, calls: Calls, counters: Counters) -> None:
+        self._max_pending = limits.max_pending
+        self._offers = offers
+        self._calls = calls
+        self._counters = counters
+        self._lists: dict[NameStyle, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Of all there is, for those who may call it all."""
+        self._lists_of = offers.changes
+
+    def discover(self, session: Session, word: Discover, now: float) -> Deliveries:
+        """Tell what there is, or pass the question on."""
+        if not word.name:
+            return [Delivery(session.peer, Description(word.id, *self._everything(session)))]
+        style = session.traits.names
+        try:
+            name, is_route = fold_prefix(word.name, style)
+        except BadName as exc:
+            raise Refusal(Reason.NO_METHOD, str(exc)) from exc
+        if name == HUB:
+            methods = tuple(spelled_below(below(HUB, each), style) for each in DOCS)
+            return [Delivery(session.peer, Description(word.id, methods))]
+        if name in DOCS and not is_route:
+            return [Delivery(session.peer, Description(word.id, doc=DOCS[name]))]
+        method = None if is_route else self._offers.find(name)
+        route = self._offers.route(name)
+        allowed = session.access.call
+        if allowed is not None and not (allowed.reaches(f"{name}.") if is_route or route else allowed.allows(name)):
+            raise Refusal(Reason.DENIED, f"you may not call {name}")
+        if method is not None:
+            return [Delivery(session.peer, Description(word.id, doc=method.offers[0].doc))]
+        if (route := route or self._offers.route_of(name)) is None:
+            raise self._offers.missing(name)
+        return self._ask(session, word, route, name, is_route, now)
+
+    def _ask(
+        self, session: Session, word: Discover, route: Method, name: str, is_route: bool, now: float
+    ) -> Deliveries:
+        """Pass a question on to a peer behind a route, without the prefix."""
+        if word.id in session.asked:
+            raise bad(f"a call {word.id} is open already")
+        if len(session.asked) >= self._max_pending:
+            raise busy("too many calls are open")
+        offer = self._offers.choose(route)
+        callee = offer.session
+        rest = below(route.name, name)
+        written = offer.listed.get(rest, "")
+        if rest and not written:
+            style = callee.traits.names
+            if style is session.traits.names:
+                written = cut(word.name.rstrip(style.separators), route.name, name, style)
+            written = written or spelled_below(rest, style)
+            if not written:
+                raise bad(f"{callee.traits.protocol} cannot write the name {rest}")
+        if is_route and rest:
+            written += callee.traits.names.writes
+        timeout = self._calls.default
+        pending = self._calls.open(session, word.id, callee, timeout, now)
+        pending.errand, pending.plain = Query(offer, name, is_whole=not rest), False
+        return [Delivery(callee.peer, Discover(pending.op, written), pending.op)]
+
+    def describe(self, callee: Session, word: Description, _now: float) -> Deliveries:
+        """Pass on what a peer tells about the names below its route."""
+        pending = callee.serving.get(word.id)
+        query = None if pending is None else pending.errand
+        if pending is None or not isinstance(query, Query):
+            self._counters.stray += 1
+            return []
+        self._calls.close(pending)
+        self._counters.results += 1
+        if word.doc is not None:
+            told = Description(pending.id, doc=word.doc)
+        else:
+            methods = list(_folded(word.methods, callee.traits.names))
+            routes = _folded(word.routes, callee.traits.names)
+            if query.is_whole:
+                self._offers.learn(query.offer, dict(methods))
+            told = Description(
+                pending.id,
+                _respelled(pending, query, methods, routes=False),
+                _respelled(pending, query, routes, routes=True),
+            )
+        return [Delivery(pending.caller.peer, told, pending.op)]
+
+    def _everything(self, session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        style, allowed = session.traits.names, session.access.call
+        if allowed is not None:
+            return self._list(style, allowed)
+        if self._lists_of != self._offers.changes:
+            self._lists.clear()
+            self._lists_of = self._offers.changes
+        if style not in self._lists:
+            self._lists[style] = self._list(style, None)
+        return self._lists[style]
+
+    def _list(self, style: NameStyle, allowed: AllowList | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        methods: list[str] = []
+        routes: list[str] = []
+        for method in self._offers:
+            name = method.name
+            if method.is_route:
+                if allowed is None or allowed.reaches(f"{name}."):
+                    routes.append(_route_spelling(method, style))
+            elif allowed is None or allowed.allows(name):
+                methods.append(method.spelling_in(style) or spelled(name, style))
+        return tuple(filter(None, methods)), tuple(filter(None, [*routes, spelled_route(HUB, style)]))
+
+
+def _route_spelling(route: Method, style: NameStyle) -> str:
+    written = route.spelling_in(style)
+    if not written:
+        return spelled_route(route.name, style)
+    return written if written[-1] in style.separators else written + style.writes
+
+
+def _folded(names: Iterable[str], style: NameStyle) -> Iterator[tuple[str, str]]:
+    """Give the names that a peer lists, folded and as it writes them, but for those that are none."""
+    for name in names:
+        try:
+            yield fold_prefix(name, style)[0], name
+        except BadName:
+            continue
+
+
+def _respelled(pending: Pending, query: Query, listed: Iterable[tuple[str, str]], *, routes: bool) -> tuple[str, ...]:
+    """Return the names as the asker would write them, but for those that it may not call."""
+    style, allowed = pending.caller.traits.names, pending.caller.access.call
+    is_same = style is pending.callee.traits.names
+    write = spelled_route if routes else spelled_below
+    names: list[str] = []
+    for folded, written in listed:
+        whole = f"{query.above}.{folded}"
+        if allowed is None or (allowed.reaches(f"{whole}.") if routes else allowed.allows(whole)):
+            names.append(written if is_same else write(folded, style))
+    return tuple(filter(None, names))

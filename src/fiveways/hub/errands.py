@@ -1,0 +1,43 @@
+"""What a pending call may be beside a plain one."""
+
+import msgspec
+
+from fiveways.hub.collected import Collected
+from fiveways.hub.offers import Offer
+from fiveways.model.messages import Call
+from fiveways.wire.payload import Payload
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A streamed request that its callee takes only whole, as far as it has come; nothing was passed on yet."""
+
+    call: Call
+    elements: Collected
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A question about names, passed on to the peer behind a route."""
+
+    offer: Offer
+    above: str
+    """The folded name of what was asked for: what is listed lies below it."""
+    is_whole: bool
+    """It was asked for all names below the route."""
+
+
+class Item(msgspec.Struct):
+    """Something in a work queue."""
+
+    number: int
+    """Its place: items are given out in this order."""
+    body: Payload
+    size: int
+    tries: int = 0
+    """How often it was given to somebody."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """An item that somebody works on. The hub itself is the caller."""
+
+    queue: str
+    item: Item

@@ -1,0 +1,235 @@
+"""The door: who is let in, and as whom. Every refusal at it reads alike, whatever was wrong."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import new as new_mac
+from random import Random
+from typing import Final
+
+import msgspec
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.policy import Access
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.session import Handlers, Session, Stage
+from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
+from fiveways.hub.timers import Timers
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
+from fiveways.wire.payload import Payload, Text, Value
+
+METHOD: Final = "hmac-sha256"
+DENIED: Final = "you are not let in: who you are was not shown"
+FULL: Final = "you are not let in: the hub has too many sessions"
+CLOSING: Final = "the hub is closing"
+LATE: Final = "you are not let in: who you are was not shown in time"
+_NONCE_BITS: Final = 256
+_MOST_ATTEMPTS: Final = 10
+"""Wrong tokens that a session may try before it is sent away."""
+
+_WHOLE: Final = Access(ALL)
+NO_ACCESS: Final = Access(NOTHING)
+
+
+class Challenged(msgspec.Struct, frozen=True):
+    """Somebody who has to prove to be the identity of this name, if there is one."""
+
+    name: str
+    nonce: str
+
+
+class Gate:
+    """Knows the identities, and how far each session is with its login."""
+
+    def __init__(
+        self, random: Random, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters
+    ) -> None:
+        self._random = random
+        self._sessions = sessions
+        self._counters = counters
+        self._tables: Mapping[Stage, Handlers] = {}
+        self._waiting = Timers()
+        """Until when each session must have been let in."""
+        self._challenged: dict[str, Challenged] = {}
+        self._attempts: dict[str, int] = {}
+        self._is_closed = False
+        self._configure(settings)
+
+    def set_tables(self, tables: Mapping[Stage, Handlers]) -> None:
+        """Let these say what is done with the words of a session, in each stage."""
+        self._tables = tables
+
+    def _configure(self, settings: HubSettings) -> None:
+        self._settings = settings
+        self._by_name = {identity.name: identity for identity in settings.identities}
+        self._with_tokens = [identity for identity in settings.identities if identity.token]
+        self._access = {identity.name: Access(identity.rights) for identity in settings.identities}
+        self._guest = Access(settings.guest)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._is_closed = True
+
+    def reload(self, settings: HubSettings) -> None:
+        """Let the new rules hold for everybody: who would not be let in any more stays, but may do nothing."""
+        self._configure(settings)
+        for session in self._sessions.values():
+            if session.stage is Stage.OPEN and not session.credentials.is_trusted:
+                anonymous = self._guest if self._takes_anonymous(session) else NO_ACCESS
+                session.access = self._access.get(session.identity, NO_ACCESS) if session.identity else anonymous
+
+    # Coming in.
+
+    def arrive(self, session: Session, now: float) -> None:
+        """Let somebody stand at the door."""
+        self._enter(session, Stage.DOOR)
+        self._waiting.set(session.peer, now + self._settings.login_timeout)
+
+    def hello(self, session: Session, word: Hello, _now: float) -> Deliveries:
+        """Let a peer in, ask it for a proof, or send it away."""
+        if self._is_closed:
+            return self._part(session, Goodbye(CLOSING))
+        if session.credentials.is_trusted:
+            return self._welcome(session, _WHOLE)
+        if len(self._sessions) > self._settings.max_sessions:
+            return self._part(session, Goodbye(FULL))
+        value = _value(word.body)
+        if (token := self._token_in(session, word.body, value)) is not None:
+            identity = self._known_by(token)
+            return self._deny(session) if identity is None else self._admit(session, identity)
+        if session.traits.challenges and isinstance(value, dict) and isinstance(value.get("identity"), str):
+            return self._challenge(session, value["identity"])
+        if self._takes_anonymous(session):
+            return self._welcome(session, self._guest)
+        if not session.traits.challenges and self._with_tokens and value in (None, "", {}):
+            # It may still say its token as a variable, and has until the deadline to do so.
+            self._enter(session, Stage.NOBODY)
+            return [Delivery(session.peer, self._greeting(session))]
+        return self._deny(session)
+
+    def proof(self, session: Session, word: Proof, _now: float) -> Deliveries:
+        """Let a peer in that could prove who it is."""
+        challenged = self._challenged.pop(session.peer, None)
+        value = _value(word.body)
+        given = value.get("mac") if isinstance(value, dict) else None
+        identity = self._by_name.get(challenged.name) if challenged else None
+        # Without an identity, or without its secret, the work is done all the same: time tells nothing either.
+        secret = identity.secret if identity else ""
+        expected = mac_of(secret, challenged.nonce if challenged else "")
+        if not isinstance(given, str) or not _equal(given.lower(), expected) or not identity or not secret:
+            return self._deny(session)
+        return self._admit(session, identity)
+
+    def take_token(self, session: Session, word: SetVariable) -> Deliveries:
+        """Take the variable `token`: a session may say at any time who it is."""
+        token = word.body.raw if isinstance(word.body, Text) else _value(word.body)
+        identity = self._known_by(token) if isinstance(token, str) else None
+        if identity is not None:
+            self._open(session, self._access[identity.name], identity.name)
+            return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+        attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
+        if word.id is None or attempts >= _MOST_ATTEMPTS:
+            return self._deny(session)
+        self._counters.refused_logins += 1
+        raise Refusal(Reason.DENIED, DENIED)
+
+    def leave(self, session: Session) -> None:
+        """Forget a session."""
+        self._waiting.drop(session.peer)
+        self._challenged.pop(session.peer, None)
+        self._attempts.pop(session.peer, None)
+
+    # Time.
+
+    def deadline(self) -> float | None:
+        """Return when the next session must have been let in."""
+        return self._waiting.first()
+
+    def late(self, now: float) -> Deliveries:
+        """Send those away who have not shown in time who they are."""
+        deliveries: Deliveries = []
+        for peer in self._waiting.due(now):
+            self._counters.refused_logins += 1
+            deliveries += self._part(self._sessions[peer], Goodbye(LATE, denied=True))
+        return deliveries
+
+    # What becomes of a session.
+
+    def _enter(self, session: Session, stage: Stage) -> None:
+        session.stage = stage
+        session.handlers = self._tables[stage]
+
+    def _open(self, session: Session, access: Access, identity: str = "") -> None:
+        session.access, session.identity = access, identity
+        self._waiting.drop(session.peer)
+        self._enter(session, Stage.OPEN)
+
+    def _admit(self, session: Session, identity: Identity) -> Deliveries:
+        return self._welcome(session, self._access[identity.name], identity.name)
+
+    def _welcome(self, session: Session, access: Access, identity: str = "") -> Deliveries:
+        self._open(session, access, identity)
+        return [Delivery(session.peer, self._greeting(session))]
+
+    def _greeting(self, session: Session) -> Welcome:
+        return Welcome(Value({"session": session.peer, "version": self._settings.version}))
+
+    def _challenge(self, session: Session, name: str) -> Deliveries:
+        nonce = f"{self._random.getrandbits(_NONCE_BITS):0{_NONCE_BITS // 4}x}"
+        self._challenged[session.peer] = Challenged(name, nonce)
+        return [Delivery(session.peer, Challenge(Value({"nonce": nonce, "method": METHOD})))]
+
+    def _deny(self, session: Session) -> Deliveries:
+        self._counters.refused_logins += 1
+        return self._part(session, Goodbye(DENIED, denied=True))
+
+    def _part(self, session: Session, farewell: Goodbye) -> Deliveries:
+        self.leave(session)
+        session.access = NO_ACCESS
+        self._enter(session, Stage.OVER)
+        return [Delivery(session.peer, farewell)]
+
+    # Who it is.
+
+    def _takes_anonymous(self, session: Session) -> bool:
+        allowed = self._settings.anonymous
+        return allowed == "always" or (allowed == "loopback" and session.credentials.is_loopback)
+
+    def _token_in(self, session: Session, body: Payload, value: object) -> str | None:
+        """Return the token that a peer shows; None if it shows none."""
+        if session.credentials.bearer:
+            return session.credentials.bearer
+        if isinstance(value, dict):
+            token = value.get("token")
+            # What is no text is no token of anybody.
+            return None if token is None else token if isinstance(token, str) else ""
+        # A text alone is a token only where there are any: existing clients put other things there.
+        text = body.raw if isinstance(body, Text) and value is not None else value
+        return text if self._with_tokens and isinstance(text, str) and text else None
+
+    def _known_by(self, token: str) -> Identity | None:
+        found = None
+        for identity in self._with_tokens:
+            # All are compared, so that time does not tell which one was nearly right.
+            if _equal(identity.token, token):
+                found = identity
+        return found
+
+
+def mac_of(secret: str, nonce: str) -> str:
+    """Return what proves, once, that somebody knows the secret."""
+    return new_mac(secret.encode(), nonce.encode(), sha256).hexdigest()
+
+
+def _equal(one: str, other: str) -> bool:
+    return compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))
+
+
+def _value(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable:
+        return None

@@ -1,0 +1,215 @@
+"""Methods on offer: by folded name, with those who share one, and routes for all names below another."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from random import Random
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.names import spelled
+from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.session import Session
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Register, Unregister
+from fiveways.model.names import RESERVED, NameStyle
+
+ROUND_ROBIN: Final = "round_robin"
+SHARES: Final = ("", ROUND_ROBIN, "random", "first")
+KINDS: Final = ("unary", "server", "client", "both")
+_ARRAYS: Final = frozenset({"server", "both"})
+_MOST_MISSED: Final = 10_000
+"""Names that are remembered after their last callee has gone."""
+_MOST_LISTED: Final = 100_000
+"""Names below all routes together of which it is known how their peers write them."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One method, or route, of one peer."""
+
+    session: Session
+    spelling: str
+    """As the peer wrote it."""
+    doc: str
+    listed: dict[str, str] = {}
+    """How the peer itself lists the names below its route, where it was asked."""
+
+
+class Method:
+    """One name, or one prefix, and all who offer it. The first of them decided how."""
+
+    __slots__ = ("gives_array", "is_route", "kind", "name", "offers", "share", "turn")
+
+    def __init__(self, word: Register) -> None:
+        self.name = word.method
+        self.is_route = word.route
+        self.kind = word.kind
+        self.share = word.share or ROUND_ROBIN
+        self.gives_array = word.kind in _ARRAYS
+        """To callers who take no stream."""
+        self.offers: list[Offer] = []
+        self.turn = 0
+        """Who is next, where they take turns."""
+
+    def spelling_in(self, style: NameStyle) -> str:
+        """Return how those who offer it write it in this style; empty if none of them does."""
+        return next((offer.spelling for offer in self.offers if offer.session.traits.names is style), "")
+
+
+class Offers:
+    """All methods and routes on offer."""
+
+    def __init__(self, random: Random, max_pending: int) -> None:
+        self._random = random
+        self._max_pending = max_pending
+        self._methods: dict[str, Method] = {}
+        self._routes: dict[str, Method] = {}
+        self._by_peer: dict[str, dict[tuple[str, bool], Method]] = {}
+        self._missed: dict[tuple[str, bool], None] = {}
+        self.find = self._methods.get
+        """Return the method of this very name, or None."""
+        self.changes = 0
+        """Rises with every offer that comes or goes."""
+        self._listed = 0
+
+    def __len__(self) -> int:
+        return len(self._methods) + len(self._routes)
+
+    def __iter__(self) -> Iterator[Method]:
+        yield from self._methods.values()
+        yield from self._routes.values()
+
+    # Coming and going.
+
+    def add(self, session: Session, word: Register, most: int) -> None:
+        """Take an offer, or take it anew; a Refusal says why not."""
+        first = word.method.partition(".")[0]
+        if first in RESERVED:
+            raise bad(f"{word.spelling or word.method} is not free: names below {first} are the hub's own")
+        if word.kind not in KINDS or word.share not in SHARES:
+            raise bad(f"there is no kind {word.kind}, or no share {word.share}")
+        key = word.method, word.route
+        mine = self._by_peer.get(session.peer, {})
+        if key not in mine and len(mine) >= most:
+            raise busy(f"more than {most} offers")
+        table = self._routes if word.route else self._methods
+        method = table.get(word.method)
+        if method is not None:
+            _check_agreement(method, session, word)
+            self._retract(session, method)
+        if method is None or not method.offers:
+            method = table[word.method] = Method(word)
+        method.offers.append(Offer(session, word.spelling, word.doc))
+        self._by_peer.setdefault(session.peer, mine)[key] = method
+        self._missed.pop(key, None)
+        self.changes += 1
+
+    def remove(self, session: Session, word: Unregister) -> None:
+        """Take an offer back; a Refusal if there was none."""
+        mine = self._by_peer.get(session.peer, {})
+        method = mine.pop((word.method, word.route), None)
+        if method is None:
+            raise bad(f"you do not offer {word.spelling or word.method}")
+        if not mine:
+            del self._by_peer[session.peer]
+        self._withdraw(session, method)
+
+    def revoke(self, session: Session) -> None:
+        """Withdraw what a peer may not offer any more."""
+        mine = self._by_peer.get(session.peer, {})
+        for (name, is_route), method in list(mine.items()):
+            if not session.access.may_offer(name, route=is_route):
+                del mine[name, is_route]
+                self._withdraw(session, method)
+        if not mine:
+            self._by_peer.pop(session.peer, None)
+
+    def leave(self, session: Session) -> None:
+        """Withdraw all that a peer offered."""
+        for method in self._by_peer.pop(session.peer, {}).values():
+            self._withdraw(session, method)
+
+    def learn(self, offer: Offer, listed: Mapping[str, str]) -> None:
+        """Remember how a peer itself writes the names below its route, as far as there is room."""
+        self._listed -= len(offer.listed)
+        offer.listed.clear()
+        offer.listed.update(islice(listed.items(), _MOST_LISTED - self._listed))
+        self._listed += len(offer.listed)
+
+    def _withdraw(self, session: Session, method: Method) -> None:
+        self._retract(session, method)
+        self.changes += 1
+        if method.offers:
+            return
+        del (self._routes if method.is_route else self._methods)[method.name]
+        self._missed[method.name, method.is_route] = None
+        if len(self._missed) > _MOST_MISSED:
+            del self._missed[next(iter(self._missed))]
+
+    def _retract(self, session: Session, method: Method) -> None:
+        for offer in method.offers:
+            if offer.session is session:
+                self.learn(offer, {})
+        method.offers = [offer for offer in method.offers if offer.session is not session]
+
+    # Finding somebody.
+
+    def route_of(self, name: str) -> Method | None:
+        """Return the longest route above a name."""
+        prefix = name.rpartition(".")[0] if self._routes else ""
+        while prefix:
+            if (route := self._routes.get(prefix)) is not None:
+                return route
+            prefix = prefix.rpartition(".")[0]
+        return None
+
+    def route(self, prefix: str) -> Method | None:
+        """Return the route of this very prefix."""
+        return self._routes.get(prefix)
+
+    def choose(self, method: Method) -> Offer:
+        """Return who gets the next call; those who have too many open ones are passed over."""
+        offers = method.offers
+        count = len(offers)
+        first = 0
+        if method.share == ROUND_ROBIN:
+            first = method.turn
+        elif method.share == "random":
+            first = self._random.randrange(count)
+        for index in range(first, first + count):
+            offer = offers[index % count]
+            if len(offer.session.serving) < self._max_pending:
+                method.turn = (index + 1) % count
+                return offer
+        raise busy(f"all who offer {method.name} have too many open calls")
+
+    def missing(self, name: str) -> Refusal:
+        """Say why nobody gets a call of this name: it was never offered, or is not any more."""
+        prefix = name.rpartition(".")[0]
+        was_there = (name, False) in self._missed
+        while prefix and not was_there:
+            was_there = (prefix, True) in self._missed
+            prefix = prefix.rpartition(".")[0]
+        if was_there:
+            return Refusal(Reason.UNAVAILABLE, f"nobody offers {name} any more")
+        return Refusal(Reason.NO_METHOD, f"there is no method {name}")
+
+
+def _check_agreement(method: Method, session: Session, word: Register) -> None:
+    """Refuse an offer that contradicts those that are there."""
+    others = [offer for offer in method.offers if offer.session is not session]
+    if others and word.kind != method.kind:
+        raise bad(f"{method.name} is of kind {method.kind} already, not {word.kind}")
+    if others and word.share and word.share != method.share:
+        raise bad(f"{method.name} is shared by {method.share} already, not by {word.share}")
+    style = session.traits.names
+    spelling = _spelled(word.spelling, word.method, style)
+    for offer in method.offers:
+        there = _spelled(offer.spelling, method.name, style)
+        if offer.session.traits.names is style and there != spelling:
+            raise bad(f"{spelling} is the same name as {there}, which is offered already")
+
+
+def _spelled(spelling: str, name: str, style: NameStyle) -> str:
+    """Return a name as a peer writes it; the separator behind a route does not count."""
+    return (spelling or spelled(name, style)).rstrip(style.separators)

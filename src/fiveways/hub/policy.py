@@ -1,0 +1,127 @@
+"""Who may do what: allow lists of globs, compiled, and with a memory for what was asked before."""
+
+from typing import Final
+
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.settings import EVERYTHING, Rights
+from fiveways.model.failures import Reason
+from fiveways.model.topics import ANY, UMQ, BadTopic, Level, Pattern, Topic, spell, spell_pattern
+
+_REMEMBERED: Final = 4096
+"""Answers that one list keeps at hand."""
+
+
+class Glob:
+    """One pattern in which each `*` stands for any characters, none or dots included."""
+
+    __slots__ = ("_first", "_last", "_middle")
+
+    def __init__(self, pattern: str) -> None:
+        self._first, *rest = pattern.split("*")
+        self._middle = tuple(rest[:-1])
+        self._last = rest[-1] if rest else None
+        """What stands behind the last `*`; None if there is no `*`."""
+
+    def matches(self, text: str) -> bool:
+        """Say whether the whole text is one that the pattern stands for."""
+        first, last = self._first, self._last
+        if last is None:
+            return text == first
+        at, end = len(first), len(text) - len(last)
+        if at > end or not text.startswith(first) or not text.endswith(last):
+            return False
+        # The leftmost place for a piece leaves most room for the next, so nothing is tried twice.
+        for piece in self._middle:
+            found = text.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True
+
+    def reaches(self, prefix: str) -> bool:
+        """Say whether some text that begins with `prefix` may match; only what stands before the first `*` is asked."""
+        if self._last is None:
+            return self._first.startswith(prefix)
+        return self._first.startswith(prefix) or prefix.startswith(self._first)
+
+
+class AllowList:
+    """What one kind of request may be about."""
+
+    __slots__ = ("_globs", "_known")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._globs = tuple(Glob(pattern) for pattern in patterns)
+        self._known: dict[str, bool] = {}
+
+    def allows(self, text: str) -> bool:
+        """Say whether one of the globs matches."""
+        known = self._known.get(text)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[text] = any(glob.matches(text) for glob in self._globs)
+        return known
+
+    def reaches(self, prefix: str) -> bool:
+        """Say whether something that begins with `prefix` may be allowed."""
+        return any(glob.reaches(prefix) for glob in self._globs)
+
+    def check(self, what: str, text: str) -> None:
+        """Refuse what is not allowed."""
+        if not self.allows(text):
+            raise Refusal(Reason.DENIED, f"you may not {what} {text}")
+
+
+def compiled(patterns: tuple[str, ...]) -> AllowList | None:
+    """Return the list, or None for one that allows everything, so that nobody need ask it."""
+    return None if set(EVERYTHING) & set(patterns) else AllowList(patterns)
+
+
+class Access:
+    """The rights of one identity; shared by all its sessions. A list that is None allows everything."""
+
+    __slots__ = ("call", "offer", "publish", "subscribe")
+
+    def __init__(self, rights: Rights) -> None:
+        self.call = compiled(rights.call)
+        self.offer = compiled(rights.offer)
+        self.publish = compiled(rights.publish)
+        self.subscribe = compiled(rights.subscribe)
+
+    def check_publish(self, topic: Topic) -> None:
+        """Refuse a topic that is not allowed."""
+        if self.publish is not None:
+            self.publish.check("publish to", written(topic))
+
+    def may_subscribe(self, pattern: Pattern) -> bool:
+        """Say whether all that a pattern can match is allowed."""
+        return self.subscribe is None or all(map(self.subscribe.allows, written_pattern(pattern)))
+
+    def may_offer(self, method: str, *, route: bool) -> bool:
+        """Say whether a method is allowed, or all that can be below a route."""
+        return self.offer is None or self.offer.allows(f"{method}.*" if route else method)
+
+
+def written(topic: Topic) -> str:
+    """Return a topic as globs see it."""
+    try:
+        return spell(topic, UMQ)
+    except BadTopic:  # made in this process, and never read from a wire
+        return ".".join(topic)
+
+
+def written_pattern(pattern: Pattern) -> list[str]:
+    """Return a pattern as globs see it: every wildcard as `*`, which only the `*` of a glob matches.
+
+    So whatever the pattern matches, the glob that allows it matches too. A pattern that ends in `#` matches the topic
+    before it as well, and is two texts.
+    """
+    levels: tuple[Level, ...] = tuple(("", "") if level == ANY else level for level in pattern.levels)
+    try:
+        text = spell_pattern(Pattern(levels), UMQ) if levels else ""
+    except BadTopic:
+        text = ".".join("*".join(level) for level in levels)
+    if not pattern.rest:
+        return [text]
+    return [text, f"{text}.*"] if text else ["*"]

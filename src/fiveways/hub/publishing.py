@@ -1,0 +1,166 @@
+"""Publications on their way to all who subscribed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.attachments import Attachments
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.hub.policy import written_pattern
+from fiveways.hub.refusal import Refusal, bad
+from fiveways.hub.retained import Retained, RetainedValues
+from fiveways.hub.session import Session
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.sizes import is_null, size_of
+from fiveways.hub.topics import Subscriptions
+from fiveways.model.failures import Reason
+from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
+from fiveways.wire.payload import Value
+
+FIRST_PUBLICATION: Final = 256
+"""Decoders are in use that take smaller numbers for another type."""
+
+
+class Publishing:
+    """Numbers publications, keeps the last ones that are to be kept, and finds out who gets them."""
+
+    def __init__(
+        self,
+        settings: HubSettings,
+        subscriptions: Subscriptions,
+        attachments: Attachments,
+        sessions: Mapping[str, Session],
+        counters: Counters,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._attachments = attachments
+        self._sessions = sessions
+        self._counters = counters
+        self._retained = RetainedValues()
+        self._last = FIRST_PUBLICATION - 1
+        self.configure(settings)
+
+    def configure(self, settings: HubSettings) -> None:
+        """Let these bounds hold from now on."""
+        self._settings = settings
+        self._subscriptions.set_policies(settings.topic_policies)
+
+    @property
+    def made(self) -> int:
+        """How many publications there have been."""
+        return self._last - FIRST_PUBLICATION + 1
+
+    @property
+    def retained(self) -> int:
+        """How many values are kept."""
+        return len(self._retained)
+
+    def publish(self, publisher: Session, word: Publish, _now: float) -> Deliveries:
+        """Give a publication to all who subscribed."""
+        topic = word.topic
+        if publisher.access.publish is not None:
+            publisher.access.check_publish(topic)
+        if word.attachments:
+            self._attachments.check_room(publisher, word.attachments)
+        if word.retain:
+            self._retain(word)
+        subscribers = self._subscriptions.cached(topic) or self._subscriptions.match(topic)
+        if word.exclude_me:
+            subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
+        number = self._last = self._last + 1
+        op = f"p{number}"
+        deliveries: Deliveries = []
+        if word.attachments:
+            deliveries = self._fan_out_attached(publisher, word, subscribers, number, op)
+        elif subscribers:
+            deliveries = [Fanout(Event("", topic, word.body, (), number), subscribers, publisher.peer, op)]
+        self._counters.deliveries += len(subscribers)
+        if word.id is not None:
+            deliveries.append(Delivery(publisher.peer, Result(word.id, Value(number)), op))
+        return deliveries
+
+    def _fan_out_attached(
+        self, publisher: Session, word: Publish, subscribers: Sequence[Subscriber], number: int, op: str
+    ) -> Deliveries:
+        """Fan out in rounds, so that no peer gets the same name for two attachments, however often it subscribed."""
+        rounds: list[list[Subscriber]] = []
+        turns: Counter[str] = Counter()
+        for each in subscribers:
+            if turns[each.peer] == len(rounds):
+                rounds.append([])
+            rounds[turns[each.peer]].append(each)
+            turns[each.peer] += 1
+        deliveries: Deliveries = []
+        for chosen in rounds:
+            receivers = [self._sessions[each.peer] for each in chosen]
+            names = self._attachments.relay(publisher, word.attachments, receivers, op)
+            event = Event("", word.topic, word.body, names, number)
+            deliveries.append(Fanout(event, tuple(chosen), publisher.peer, op))
+        return deliveries
+
+    def _retain(self, word: Publish) -> None:
+        if word.attachments:
+            raise bad("a value with attachments cannot be retained")
+        if is_null(word.body):
+            self._retained.remove(word.topic)
+            return
+        try:
+            size = size_of(word.body) + sum(map(len, word.topic))
+        except Unrepresentable as exc:
+            raise bad(str(exc)) from exc
+        value = Retained(word.topic, word.body, self._last + 1, size)
+        self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
+
+    def subscribe(self, session: Session, word: Subscribe, _now: float) -> Deliveries:
+        """Take a subscription, and give it the values that were kept."""
+        if not session.access.may_subscribe(word.pattern):
+            raise Refusal(Reason.DENIED, f"you may not subscribe to {written_pattern(word.pattern)[-1]}")
+        if word.when_full == "block":
+            raise Refusal(Reason.DENIED, "only who runs the hub may let a slow reader hold up publishers")
+        name, envelope = word.subscription, word.envelope
+        self._subscriptions.add(word.pattern, Subscriber(session.peer, name, envelope, word.when_full or "skip"))
+        deliveries: Deliveries = [Delivery(session.peer, Result(word.id, Value({"id": name})))]
+        for kept in self._retained.matching(word.pattern):
+            event = Event(name, kept.topic, kept.body, (), kept.publication, 0, envelope)
+            deliveries.append(Delivery(session.peer, event, f"p{kept.publication}"))
+        self._counters.deliveries += len(deliveries) - 1
+        return deliveries
+
+    def unsubscribe(self, session: Session, word: Unsubscribe, _now: float) -> Deliveries:
+        """End a subscription."""
+        found = self._subscriptions.remove(session.peer, word.subscription)
+        if word.id is None:
+            return []
+        if not found:
+            raise bad(f"there is no subscription {word.subscription}")
+        return [Delivery(session.peer, Result(word.id))]
+
+    def strike(self, peer: str, subscription: str) -> Deliveries:
+        """End the subscription of somebody who reads too slowly."""
+        found = self._subscriptions.remove(peer, subscription)
+        return [Delivery(peer, TopicClosed(subscription))] if found else []
+
+    def revoke(self, session: Session) -> Deliveries:
+        """End the subscriptions that a peer may not have any more."""
+        deliveries: Deliveries = []
+        for each in self._subscriptions.of(session.peer):
+            if not session.access.may_subscribe(each.pattern):
+                deliveries += self.strike(session.peer, each.subscriber.subscription)
+        return deliveries
+
+    def close_topic(self, session: Session, word: CloseTopic, _now: float) -> Deliveries:
+        """End a topic for all who subscribed to it by its name, and forget its value."""
+        session.access.check_publish(word.topic)
+        self._retained.remove(word.topic)
+        deliveries: Deliveries = [
+            Delivery(each.peer, TopicClosed(each.subscription)) for each in self._subscriptions.close(word.topic)
+        ]
+        if word.id is not None:
+            deliveries.append(Delivery(session.peer, Result(word.id)))
+        return deliveries
+
+    def leave(self, session: Session) -> None:
+        """End all subscriptions of a peer."""
+        self._subscriptions.leave(session.peer)

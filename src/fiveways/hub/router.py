@@ -1,0 +1,349 @@
+"""Calls on their way to a callee, and answers on their way back."""
+
+import msgspec
+
+from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.hub.attachments import Attachments
+from fiveways.hub.builtins import BuiltIns
+from fiveways.hub.callbacks import Callbacks
+from fiveways.hub.calls import Calls, Pending
+from fiveways.hub.collected import Collected, TooMuch, as_array
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.errands import Held, Work
+from fiveways.hub.names import below, cut
+from fiveways.hub.offers import Offers
+from fiveways.hub.queues import Queues
+from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.session import Session
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Payload
+
+
+class Router:
+    """Passes calls on and answers back, and sees to it that every call ends, and ends once."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        calls: Calls,
+        offers: Offers,
+        callbacks: Callbacks,
+        attachments: Attachments,
+        queues: Queues,
+        built_ins: BuiltIns,
+        counters: Counters,
+    ) -> None:
+        self._limits = limits
+        self._max_pending = limits.max_pending
+        self._calls = calls
+        self._offers = offers
+        self._find = offers.find
+        self._callbacks = callbacks
+        self._attachments = attachments
+        self._queues = queues
+        self._built_ins = built_ins
+        self._counters = counters
+
+    # The way there.
+
+    def call(self, caller: Session, word: Call, now: float) -> Deliveries:
+        """Pass a call on to somebody who offers the method."""
+        method = None if word.callback else self._find(word.method)
+        if method is None:
+            return self._call_other(caller, word, now)
+        if caller.access.call is not None:
+            caller.access.call.check("call", word.method)
+        offers = method.offers
+        offer = offers[0] if len(offers) == 1 else self._offers.choose(method)
+        return self._forward(caller, word, offer.session, word.method, offer.spelling, method.gives_array, now)
+
+    def _call_other(self, caller: Session, word: Call, now: float) -> Deliveries:
+        """Call what is no method on offer: a callback, a method of the hub itself, or a name below a route."""
+        if word.callback:
+            callback = self._callbacks.get(word.method)
+            deliveries = self._forward(caller, word, callback.owner, callback.id, "", False, now)
+            self._callbacks.use(word.method)
+            return deliveries
+        if word.method in self._built_ins:
+            return self._built_ins.call(caller, word, now)
+        if caller.access.call is not None:
+            caller.access.call.check("call", word.method)
+        route = self._offers.route_of(word.method)
+        if route is None:
+            raise self._offers.missing(word.method)
+        offer = self._offers.choose(route)
+        name = below(route.name, word.method)
+        spelling = offer.listed.get(name, "")
+        if not spelling and offer.session.traits.names is caller.traits.names:
+            spelling = cut(word.spelling, route.name, word.method, caller.traits.names)
+        return self._forward(caller, word, offer.session, name, spelling, route.gives_array, now)
+
+    def _forward(
+        self, caller: Session, word: Call, callee: Session, name: str, spelling: str, gives_array: bool, now: float
+    ) -> Deliveries:
+        asked = caller.asked
+        if word.id in asked:
+            raise bad(f"a call {word.id} is open already")
+        if len(asked) >= self._max_pending or len(callee.serving) >= self._max_pending:
+            raise busy("too many calls are open")
+        attachments = word.attachments
+        if attachments:
+            self._attachments.check_room(caller, attachments)
+        elements = None
+        if word.more and not callee.traits.takes_parts:
+            elements = self._first_element(word)
+        timeout = self._calls.default if word.timeout is None else self._calls.timeout(word.timeout)
+        pending = self._calls.open(caller, word.id, callee, timeout, now)
+        op = pending.op
+        if attachments:
+            attachments = self._attachments.relay(caller, attachments, (callee,), op)
+        stream = word.stream
+        if stream:
+            pending.stream = True
+        elif gives_array:
+            # The callee is asked for a stream, so that its elements are told from an array that is one element.
+            stream = True
+            pending.plain = False
+        if word.progress:
+            pending.progress = True
+        call = Call(
+            op,
+            name,
+            word.body,
+            spelling,
+            attachments,
+            word.callback,
+            timeout,
+            word.more,
+            stream,
+            word.progress,
+            word.traceparent,
+            word.redelivered,
+            word.extras,
+        )
+        if word.more:
+            pending.more = True
+            if elements is not None:
+                pending.errand, pending.plain = Held(call, elements), False
+                return []
+        return [Delivery(callee.peer, call, op)]
+
+    def _first_element(self, word: Call) -> Collected:
+        """Begin to put a request together for a callee that takes it only whole."""
+        if word.attachments:
+            raise bad("a streamed request with attachments cannot be passed on to a method that takes it only whole")
+        elements = Collected(self._limits)
+        try:
+            elements.add(word.body)
+        except TooMuch as exc:
+            raise Refusal(Reason.TOO_LARGE, f"the request is too large: {exc}") from exc
+        return elements
+
+    def part(self, caller: Session, word: Part, now: float) -> Deliveries:
+        """Pass on one more element of a request, or put it to the others until all are there."""
+        pending = caller.asked.get(word.id)
+        if pending is None or not pending.more:
+            self._counters.stray += 1
+            return []
+        pending.more = not word.last
+        held, op = pending.errand, pending.op
+        if not isinstance(held, Held):
+            return [Delivery(pending.callee.peer, Part(op, word.body, word.last), op)]
+        try:
+            if word.body is not None:
+                held.elements.add(word.body)
+        except TooMuch as exc:
+            self._calls.close(pending)
+            return self._fail(pending, Reason.TOO_LARGE, f"the request is too large: {exc}")
+        if pending.more:
+            return []
+        pending.errand, pending.plain = None, pending.stream or not held.call.stream
+        left = max(0.0, pending.deadline - now)
+        call = msgspec.structs.replace(held.call, body=held.elements.whole(), timeout=left, more=False)
+        return [Delivery(pending.callee.peer, call, op)]
+
+    def cancel(self, caller: Session, word: Cancel, now: float) -> Deliveries:
+        """Tell the callee that its answer is not wanted any more, and the caller that its call is over."""
+        pending = caller.asked.get(word.id)
+        if pending is None:
+            return []
+        self._calls.close(pending)
+        return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
+
+    # The way back.
+
+    def result(self, callee: Session, word: Result, _now: float) -> Deliveries:
+        """Give a caller its answer, or a part of it."""
+        pending = callee.serving.get(word.id)
+        if pending is None:
+            self._counters.stray += 1
+            return []
+        if word.stream or not pending.plain:
+            return self._other_result(pending, word)
+        self._calls.close(pending)
+        self._counters.results += 1
+        attachments = word.attachments
+        if attachments:
+            attachments = self._relay_back(pending, attachments)
+        answer = Result(pending.id, word.body, attachments, False, True, word.extras)
+        return [Delivery(pending.caller.peer, answer, pending.op)]
+
+    def _other_result(self, pending: Pending, word: Result) -> Deliveries:
+        """Take an answer that is a stream, should be one, or is for the hub itself."""
+        errand = pending.errand
+        if errand is None:
+            return self._pass_element(pending, word) if pending.stream else self._collect(pending, word)
+        if isinstance(errand, Held):
+            self._counters.stray += 1
+            return []
+        if word.stream and not word.last:
+            return []
+        self._calls.close(pending)
+        if isinstance(errand, Work):
+            self._queues.done(errand)
+            return []
+        return self._fail(pending, Reason.RAISED, "the answer is no description")
+
+    def _pass_element(self, pending: Pending, word: Result) -> Deliveries:
+        if word.last or not word.stream:
+            self._calls.close(pending)
+            self._counters.results += 1
+        attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
+        element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
+        return [Delivery(pending.caller.peer, element, pending.op)]
+
+    def _collect(self, pending: Pending, word: Result) -> Deliveries:
+        """Give an array to a caller that takes a streamed answer only whole."""
+        is_last = word.last or not word.stream
+        try:
+            body = self._collected(pending, word)
+        except TooMuch as exc:
+            self._calls.close(pending)
+            called_off = [] if is_last else self._call_off(pending)
+            return [*called_off, *self._fail(pending, Reason.RAISED, f"the answer cannot be put together: {exc}")]
+        if not is_last:
+            return []
+        self._calls.close(pending)
+        self._counters.results += 1
+        attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
+        return [Delivery(pending.caller.peer, Result(pending.id, body, attachments, extras=word.extras), pending.op)]
+
+    def _collected(self, pending: Pending, word: Result) -> Payload:
+        """Return the answer as far as it has come; TooMuch if it is too large, or cannot be an array."""
+        if pending.answer is None:
+            if not word.stream:
+                return as_array(word.body or NULL)
+            pending.answer, pending.plain = Collected(self._limits), False
+        if word.attachments:
+            raise TooMuch("its elements have attachments")
+        if word.body is not None:
+            pending.answer.add(word.body)
+        return pending.answer.whole()
+
+    def failure(self, callee: Session, word: Failure, now: float) -> Deliveries:
+        """Tell a caller why its call failed."""
+        pending = callee.serving.get(word.id)
+        if pending is None or isinstance(pending.errand, Held):
+            self._counters.stray += 1
+            return []
+        self._calls.close(pending)
+        if isinstance(pending.errand, Work):
+            return self._queues.give_back(pending.errand, now)
+        self._counters.failures[word.reason] += 1
+        failure = Failure(pending.id, word.reason, word.text, word.data, word.retry_after, word.name, word.code)
+        return [Delivery(pending.caller.peer, failure, pending.op)]
+
+    def progress(self, callee: Session, word: Progress, _now: float) -> Deliveries:
+        """Tell a caller how far its call is, if it wants to know."""
+        pending = callee.serving.get(word.id)
+        if pending is None or not pending.progress:
+            return []
+        told = Progress(pending.id, word.body, word.kind, word.code, word.text, word.args)
+        return [Delivery(pending.caller.peer, told, pending.op)]
+
+    def stray(self, _callee: Session, _word: Stray, _now: float) -> Deliveries:
+        """Count an answer that nobody waited for."""
+        self._counters.stray += 1
+        return []
+
+    def _relay_back(self, pending: Pending, names: tuple[str, ...]) -> tuple[str, ...]:
+        return self._attachments.relay(pending.callee, names, (pending.caller,), pending.op)
+
+    # Ends without an answer.
+
+    def late(self, now: float) -> Deliveries:
+        """End the calls whose time is over."""
+        deliveries: Deliveries = []
+        for pending in self._calls.late(now):
+            deliveries += self._call_off(pending)
+            deliveries += self._end(pending, Reason.TIMEOUT, "", now)
+        return deliveries
+
+    def finish(self, now: float) -> Deliveries:
+        """End all calls, since nobody will be there for their answers."""
+        deliveries: Deliveries = []
+        for pending in self._calls.all():
+            self._calls.close(pending)
+            deliveries += self._call_off(pending)
+            deliveries += self._lose(pending, "the hub is closing", now)
+        return deliveries
+
+    def leave(self, session: Session, now: float) -> Deliveries:
+        """End the calls that a peer made, and those that it was to answer."""
+        deliveries: Deliveries = []
+        for pending in list(session.asked.values()):
+            self._calls.close(pending)
+            deliveries += self._call_off(pending)
+        for pending in list(session.serving.values()):
+            self._calls.close(pending)
+            deliveries += self._lose(pending, "the callee is gone", now)
+        return deliveries
+
+    def undelivered(self, op: str, error: LocalProtocolError, now: float, *, begun: bool = False) -> Deliveries:
+        """End a call that its callee's protocol cannot say, or of which it cannot say the rest."""
+        pending = self._calls.get(op)
+        if pending is None:
+            return []
+        self._calls.close(pending)
+        if begun:
+            # The callee has heard of it, and what it does with half a request is not known.
+            return [*self._call_off(pending), *self._end(pending, Reason.LOST, str(error), now)]
+        if isinstance(error, Unrepresentable):
+            return self._end(pending, Reason.BAD_ARGUMENTS, str(error), now)
+        reason = Reason.BUSY if "too many" in str(error) else Reason.UNAVAILABLE
+        return self._end(pending, reason, str(error), now)
+
+    def unanswered(self, caller: Session, call_id: str, op: str) -> Deliveries:
+        """End a call whose answer, or a part of it, the caller's protocol cannot say."""
+        deliveries: Deliveries = []
+        pending = caller.asked.get(call_id)
+        if pending is not None and pending.op == op:
+            self._calls.close(pending)
+            deliveries = self._call_off(pending)
+        text = f"the answer cannot be written in {caller.traits.protocol}"
+        self._counters.failures[Reason.RAISED] += 1
+        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), op)]
+
+    def _call_off(self, pending: Pending) -> Deliveries:
+        """Tell a callee that nobody waits any more: where it cannot hear that, its conversation forgets the call."""
+        callee = pending.callee
+        if isinstance(pending.errand, Held) or not callee.is_here:
+            return []
+        return [Delivery(callee.peer, Cancel(pending.op), pending.op)]
+
+    def _lose(self, pending: Pending, text: str, now: float) -> Deliveries:
+        """End a call whose answer cannot come: it may have run, unless it was never passed on."""
+        return self._end(pending, Reason.UNAVAILABLE if isinstance(pending.errand, Held) else Reason.LOST, text, now)
+
+    def _end(self, pending: Pending, reason: Reason, text: str, now: float) -> Deliveries:
+        """Be done with a call of any sort, already closed, that got no answer."""
+        if isinstance(pending.errand, Work):
+            return self._queues.give_back(pending.errand, now)
+        return self._fail(pending, reason, text)
+
+    def _fail(self, pending: Pending, reason: Reason, text: str) -> Deliveries:
+        self._counters.failures[reason] += 1
+        return [Delivery(pending.caller.peer, Failure(pending.id, reason, text), pending.op)]

@@ -1,0 +1,91 @@
+"""One peer as the hub knows it, from the arrival of its link until that is gone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fiveways.hub.delivery import Deliveries
+from fiveways.hub.policy import Access
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model.messages import Word
+from fiveways.wire.payload import Payload
+
+if TYPE_CHECKING:
+    from fiveways.hub.attachments import Relay
+    from fiveways.hub.calls import Pending
+
+
+class Stage(Enum):
+    """How far a peer has come."""
+
+    DOOR = "door"
+    """It has not been let in."""
+    NOBODY = "nobody"
+    """It was welcomed, but may do nothing until it has said who it is."""
+    OPEN = "open"
+    OVER = "over"
+    """It was sent away; its link is about to go."""
+
+
+class Session:
+    """One peer. Each table of it belongs to the module named beside it, and no other changes it."""
+
+    __slots__ = (
+        "access",
+        "allowance",
+        "asked",
+        "credentials",
+        "handlers",
+        "identity",
+        "is_here",
+        "peer",
+        "refilled_at",
+        "sending",
+        "serving",
+        "stage",
+        "traits",
+        "variables",
+    )
+
+    def __init__(self, peer: str, traits: Traits, credentials: Credentials, access: Access) -> None:
+        self.peer = peer
+        self.traits = traits
+        self.credentials = credentials
+        # gate.py
+        self.stage = Stage.DOOR
+        self.handlers: Handlers = {}
+        """What is done with each word of the peer, in its stage."""
+        self.identity = ""
+        """Its name; empty for those who have none."""
+        self.access = access
+        # core.py
+        self.is_here = True
+        self.allowance = 0.0
+        """Requests that it may make at once, as of `refilled_at`."""
+        self.refilled_at = 0.0
+        # calls.py
+        self.asked: dict[str, Pending] = {}
+        """Its own calls, by its own ids."""
+        self.serving: dict[str, Pending] = {}
+        """Calls that it is to answer, by the hub's ids."""
+        # attachments.py
+        self.sending: dict[str, list[Relay]] = {}
+        """Attachments that it has announced and others wait for, by its own names."""
+        # variables.py
+        self.variables: dict[str, Payload] = {}
+
+
+Handler: TypeAlias = Callable[[Session, Any, float], Deliveries]
+Handlers: TypeAlias = Mapping[type[Word], Handler]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who made a call, for a method that lives in this process."""
+
+    peer: str
+    protocol: str
+    identity: str
+    """Empty for the anonymous."""
+    variables: Mapping[str, Payload]

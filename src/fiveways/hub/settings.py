@@ -1,0 +1,74 @@
+"""What an operator decides about the hub: who may come in, who may do what, how long, how much."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+EVERYTHING: Final = ("*",)
+ANONYMOUS: Final = ("loopback", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What somebody may do: lists of globs in which `*` stands for any characters, dots included.
+
+    Methods are matched as folded (`account.get_balance`), topics and patterns as UMQ writes them (`sensors.*.heat`).
+    """
+
+    call: tuple[str, ...] = EVERYTHING
+    offer: tuple[str, ...] = EVERYTHING
+    publish: tuple[str, ...] = EVERYTHING
+    subscribe: tuple[str, ...] = EVERYTHING
+
+
+ALL: Final = Rights()
+NOTHING: Final = Rights((), (), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody the hub knows: by a token, by the secret of an HMAC challenge, or by either."""
+
+    name: str
+    token: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    rights: Rights = ALL
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """All that may be changed while the hub runs. Times are in seconds, sizes in bytes."""
+
+    call_timeout: float = 30.0
+    """For calls that name none themselves."""
+    max_timeout: float = 3600.0
+    login_timeout: float = 10.0
+    """From the arrival of a link to the end of its handshake."""
+    anonymous: str = "loopback"
+    """Who is let in without an identity: loopback, always or never."""
+    identities: tuple[Identity, ...] = ()
+    guest: Rights = ALL
+    """What they may do who came in without an identity."""
+    topic_policies: tuple[tuple[str, str], ...] = ()
+    """A glob over topics, and what happens to slow readers there, whatever they chose. The first that fits counts."""
+    max_sessions: int = 100_000
+    max_offers: int = 4096
+    """Methods and routes that one session may offer."""
+    max_retained: int = 10_000
+    max_retained_bytes: int = 64 << 20
+    max_queues: int = 1000
+    max_queue: int = 10_000
+    """Items of one work queue, those that somebody works on included."""
+    max_queue_bytes: int = 64 << 20
+    """Of all work queues together."""
+    rate: float = 0.0
+    """Requests a second that one session may make, and as many at once; 0 is no limit."""
+    version: str = ""
+    """What the hub calls itself when it welcomes somebody."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would silently let nobody in, or anybody."""
+        if self.anonymous not in ANONYMOUS:
+            raise ValueError(f"anonymous is one of {', '.join(ANONYMOUS)}, not {self.anonymous!r}")
+
+
+DEFAULTS: Final = HubSettings()

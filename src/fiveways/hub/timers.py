@@ -1,0 +1,50 @@
+"""Deadlines of any length, by key."""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+_SLACK: Final = 64
+"""Entries of the heap that may be dead before it is made anew."""
+
+
+class Timers:
+    """A heap whose dead entries are skipped, and swept out before they are more than the living."""
+
+    __slots__ = ("_at", "_heap")
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: str, at: float) -> None:
+        """Let `key` be due at that time; it must not wait for another."""
+        self._at[key] = at
+        heappush(self._heap, (at, key))
+
+    def drop(self, key: str) -> None:
+        """Forget a key, if it is known."""
+        if self._at.pop(key, None) is not None and len(self._heap) > 2 * len(self._at) + _SLACK:
+            self._heap = [(at, each) for each, at in self._at.items()]
+            heapify(self._heap)
+
+    def first(self) -> float | None:
+        """Return when the first key is due."""
+        heap = self._heap
+        while heap:
+            at, key = heap[0]
+            if self._at.get(key) == at:
+                return at
+            heappop(heap)
+        return None
+
+    def due(self, now: float) -> list[str]:
+        """Return the keys whose time has come, and forget them."""
+        late: list[str] = []
+        while (at := self.first()) is not None and at <= now:
+            key = heappop(self._heap)[1]
+            del self._at[key]
+            late.append(key)
+        return late

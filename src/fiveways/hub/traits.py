@@ -1,0 +1,32 @@
+"""What the hub has to know of a peer's protocol and of its link, without knowing either."""
+
+from dataclasses import dataclass, field
+
+from fiveways.model.names import NameStyle
+from fiveways.model.topics import TopicStyle
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """One protocol as the hub sees it."""
+
+    protocol: str
+    names: NameStyle
+    topics: TopicStyle
+    takes_parts: bool = False
+    """A callee can be given a streamed request as it comes; for others it is collected into one array."""
+    cancels: bool = False
+    """A callee hears that its answer is not wanted any more; elsewhere only its conversation does."""
+    challenges: bool = False
+    """It has PROVE and PROOF."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the link itself tells about who is there."""
+
+    is_loopback: bool = True
+    bearer: str = field(default="", repr=False)
+    """The token of an HTTP `Authorization` header, empty if there is none."""
+    is_trusted: bool = False
+    """It is this very process: it needs no identity and may do everything."""

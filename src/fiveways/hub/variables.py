@@ -1,0 +1,62 @@
+"""What each session has said about itself, for others to read."""
+
+from typing import Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.gate import Gate
+from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.session import Session
+from fiveways.hub.sizes import size_of
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Result, SetVariable, UnsetVariable
+from fiveways.wire.limits import Limits
+
+TOKEN: Final = "token"  # noqa: S105  the name of a variable
+"""Never kept: to set it is to say who one is."""
+
+
+class Variables:
+    """All variables of all sessions."""
+
+    def __init__(self, limits: Limits, gate: Gate) -> None:
+        self._limits = limits
+        self._gate = gate
+        self._bytes: dict[str, int] = {}
+        """What the variables of each session take, names included."""
+
+    def set(self, session: Session, word: SetVariable, _now: float) -> Deliveries:
+        """Keep a variable; a Refusal if it is too large, or one too many."""
+        if word.name == TOKEN:
+            return self._gate.take_token(session, word)
+        name = word.name.encode(errors="surrogatepass")
+        if not 0 < len(name) <= self._limits.max_name:
+            raise bad(f"a variable's name has 1 to {self._limits.max_name} bytes")
+        mine = session.variables
+        if word.name not in mine and len(mine) >= self._limits.max_variables:
+            raise busy(f"more than {self._limits.max_variables} variables")
+        try:
+            size = len(name) + size_of(word.body)
+        except Unrepresentable as exc:
+            raise bad(str(exc)) from exc
+        total = self._bytes.get(session.peer, 0) - self._size(session, word.name) + size
+        if total > self._limits.max_text:
+            raise Refusal(Reason.TOO_LARGE, f"more than {self._limits.max_text} bytes of variables")
+        mine[word.name] = word.body
+        self._bytes[session.peer] = total
+        return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+
+    def unset(self, session: Session, word: UnsetVariable, _now: float) -> Deliveries:
+        """Forget a variable, if there is one."""
+        if word.name in session.variables:
+            self._bytes[session.peer] -= self._size(session, word.name)
+            del session.variables[word.name]
+        return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+
+    def leave(self, session: Session) -> None:
+        """Forget all variables of a session. Whoever holds the table itself may read on."""
+        self._bytes.pop(session.peer, None)
+
+    def _size(self, session: Session, name: str) -> int:
+        body = session.variables.get(name)
+        return 0 if body is None else len(name.encode(errors="surrogatepass")) + size_of(body)

@@ -1,0 +1,153 @@
+"""Attachments on their way."""
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery, Fanout, Subscriber
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Call, Event, Publish, Result, SetVariable
+from fiveways.wire.payload import NULL
+from tests.unit.hub.hubtalk import join, offer, ok, only, opened, pattern, refusal, subscribe, topic
+
+GONE = "the sender is gone"
+
+
+def waiting(hub: Hub) -> int:
+    return sum(len(session.sending) for session in hub._sessions.values())
+
+
+def test_a_call_gets_fresh_names_for_its_attachments() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    passed = Call("1", "m", attachments=("a1", "a2"), timeout=30.0)
+    assert hub.handle("ann", Call("c", "m", attachments=("x", "y")), 0.0) == [Delivery("bob", passed, "1")]
+    assert hub.handle("ann", Attachment("y", b"Y"), 0.0) == [Delivery("bob", Attachment("a2", b"Y"), "1")]
+    failed = [Delivery("bob", Attachment("a1", error="timed out"), "1")]
+    assert hub.handle("ann", Attachment("x", error="timed out"), 0.0) == failed
+    assert hub.handle("ann", Attachment("x", b"again"), 0.0) == []
+    passed = Call("2", "m", attachments=("a3",), timeout=30.0)
+    assert hub.handle("eve", Call("c", "m", attachments=("x",)), 0.0) == [Delivery("bob", passed, "2")]
+
+
+def test_an_answer_may_have_attachments_that_come_later() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("c", "m"), 0.0)
+    answer = [Delivery("ann", Result("c", NULL, ("a1",)), "1")]
+    assert hub.handle("bob", Result("1", NULL, ("r",)), 0.0) == answer
+    assert hub.open_calls() == 0
+    assert hub.handle("bob", Attachment("r", b"R"), 9.0) == [Delivery("ann", Attachment("a1", b"R"), "1")]
+
+
+def test_a_streamed_answer_may_have_attachments() -> None:
+    hub = opened()
+    offer(hub, "cleo", "m", kind="server")
+    hub.handle("ann", Call("c", "m", stream=True), 0.0)
+    told = Result("c", NULL, ("a1",), stream=True, last=False)
+    assert hub.handle("cleo", Result("1", NULL, ("r",), stream=True, last=False), 0.0) == [Delivery("ann", told, "1")]
+    assert hub.handle("cleo", Attachment("r", b"R"), 0.0) == [Delivery("ann", Attachment("a1", b"R"), "1")]
+
+
+def test_an_answer_that_becomes_an_array_keeps_its_attachments() -> None:
+    hub = opened()
+    offer(hub, "bob", "m", kind="server")
+    hub.handle("ann", Call("c", "m"), 0.0)
+    assert only(hub.handle("bob", Result("1", NULL, ("r",)), 0.0), Result).attachments == ("a1",)
+
+
+def test_a_publication_gets_one_name_for_all_who_get_it() -> None:
+    hub = opened()
+    for peer in ("bob", "cleo"):
+        subscribe(hub, peer, pattern("t"), "s")
+    fanout = Fanout(
+        Event("", topic("t"), NULL, ("a1",), 256), (Subscriber("bob", "s"), Subscriber("cleo", "s")), "ann", "p256"
+    )
+    assert hub.handle("ann", Publish(None, topic("t"), NULL, ("x",)), 0.0) == [fanout]
+    passed = Attachment("a1", b"X")
+    assert hub.handle("ann", Attachment("x", b"X"), 0.0) == [
+        Delivery("bob", passed, "p256"),
+        Delivery("cleo", passed, "p256"),
+    ]
+
+
+def test_who_subscribed_twice_gets_two_names() -> None:
+    hub = opened()
+    for peer, name in (("bob", "1"), ("bob", "2"), ("cleo", "3"), ("bob", "4")):
+        subscribe(hub, peer, pattern("t"), name)
+    *fanouts, answer = hub.handle("ann", Publish("p", topic("t"), NULL, ("x",)), 0.0)
+    assert answer == Delivery("ann", Result("p", only([answer], Result).body), "p256")
+    rounds = []
+    for fanout in fanouts:
+        assert isinstance(fanout, Fanout)
+        rounds.append((fanout.event.attachments, [each.subscription for each in fanout.subscribers]))
+    assert rounds == [(("a1",), ["1", "3"]), (("a2",), ["2"]), (("a3",), ["4"])]
+    told = hub.handle("ann", Attachment("x", b"X"), 0.0)
+    assert [(each.to, each.word) for each in told if isinstance(each, Delivery)] == [
+        ("bob", Attachment("a1", b"X")),
+        ("cleo", Attachment("a1", b"X")),
+        ("bob", Attachment("a2", b"X")),
+        ("bob", Attachment("a3", b"X")),
+    ]
+
+
+def test_a_publication_that_nobody_wants_needs_no_attachments() -> None:
+    hub = opened()
+    assert hub.handle("ann", Publish(None, topic("t"), NULL, ("x",)), 0.0) == []
+    assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
+    assert waiting(hub) == 0
+
+
+def test_a_refused_call_needs_no_attachments() -> None:
+    hub = opened()
+    assert refusal(hub.handle("ann", Call("c", "m", attachments=("x",)), 0.0))[2] is Reason.NO_METHOD
+    assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
+
+
+def test_what_the_hub_answers_itself_needs_no_attachments() -> None:
+    hub = opened()
+    hub.handle("ann", Call("c", "hub.ping", attachments=("x",)), 0.0)
+    assert hub.handle("ann", SetVariable("v", "v", NULL, ("y",)), 0.0) == ok("ann", "v")
+    assert waiting(hub) == 0
+
+
+def test_a_sender_is_gone() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    subscribe(hub, "cleo", pattern("t"), "s")
+    hub.handle("ann", Call("c", "m", attachments=("x", "y")), 0.0)
+    hub.handle("ann", Publish(None, topic("t"), NULL, ("z",)), 0.0)
+    hub.handle("ann", Attachment("x", b"X"), 0.0)
+    hub.handle("bob", Result("1"), 0.0)
+    assert hub.leave("ann", 0.0) == [
+        Delivery("bob", Attachment("a2", error=GONE), "1"),
+        Delivery("cleo", Attachment("a3", error=GONE), "p256"),
+    ]
+
+
+def test_a_receiver_is_gone() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("c", "m", attachments=("x", "y")), 0.0)
+    assert refusal(hub.leave("bob", 0.0))[2] is Reason.LOST
+    join(hub, "bob")
+    assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
+    assert hub.leave("ann", 0.0) == []
+
+
+def test_a_call_to_oneself_with_attachments_ends_with_the_link() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("bob", Call("c", "m", attachments=("x",)), 0.0)
+    assert hub.leave("bob", 0.0) == []
+
+
+def test_attachments_on_their_way_are_bounded() -> None:
+    hub = opened({"max_expected_attachments": 2})
+    offer(hub, "bob", "m")
+    subscribe(hub, "bob", pattern("t"), "s")
+    hub.handle("ann", Call("1", "m", attachments=("x", "y")), 0.0)
+    text = "more than 2 attachments are on their way"
+    told = refusal(hub.handle("ann", Call("2", "m", attachments=("z",)), 0.0))
+    assert told == ("ann", "2", Reason.TOO_LARGE, text)
+    told = refusal(hub.handle("ann", Publish("3", topic("t"), NULL, ("z",)), 0.0))
+    assert told == ("ann", "3", Reason.TOO_LARGE, text)
+    hub.handle("ann", Attachment("x", b"X"), 0.0)
+    assert only(hub.handle("ann", Call("2", "m", attachments=("z",)), 0.0), Call).attachments == ("a3",)

@@ -1,0 +1,90 @@
+"""The methods that the hub offers itself."""
+
+from random import Random
+
+import pytest
+
+from fiveways.hub.builtins import DOCS
+from fiveways.hub.core import Hub
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Part, Result
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+from tests.unit.hub.hubtalk import LRPM, PEERS, join, make, ok, only, opened, refusal
+
+
+def call(hub: Hub, method: str, body: Payload = NULL, now: float = 0.0) -> Payload:
+    found = only(hub.handle("ann", Call("c", method, body), now), Result).body
+    assert isinstance(found, Payload)
+    return found
+
+
+def test_ping_and_echo() -> None:
+    hub = opened()
+    assert call(hub, "hub.ping") == Value("pong")
+    assert call(hub, "hub.ping", Text("")) == Value("pong")
+    for body in (NULL, Text("1.10"), Json(b'{"a" : 1}'), Json(b'{"$base64":5}')):
+        assert call(hub, "hub.echo", body) is body
+
+
+def test_time() -> None:
+    hub = Hub(Random(7), epoch=1_700_000_000.0)
+    join(hub, "ann")
+    assert call(hub, "hub.time", now=12.5) == Value(1_700_000_012.5)
+
+
+def test_peers() -> None:
+    hub = opened()
+    hub.arrive("late", LRPM, Credentials(), 0.0)
+    listed = [{"peer": peer, "protocol": traits.protocol, "identity": ""} for peer, traits in PEERS.items()]
+    assert call(hub, "hub.peers") == Value({"sessions": 6, "peers": listed})
+
+
+def test_peers_are_many_but_the_list_is_not() -> None:
+    hub = make()
+    for number in range(1001):
+        join(hub, f"p{number}")
+    body = only(hub.handle("p0", Call("c", "hub.peers"), 0.0), Result).body.native
+    assert (body["sessions"], len(body["peers"])) == (1001, 1000)
+
+
+def test_stats_can_be_written() -> None:
+    hub = opened()
+    hub.handle("ann", Call("c", "nothing"), 0.0)
+    told = call(hub, "hub.stats")
+    assert b'"failures":{"no such method":1}' in told.json()
+
+
+def test_no_other_peer_is_there() -> None:
+    hub = opened()
+    hub.arrive("late", LRPM, Credentials(), 0.0)
+    for peer in ("nobody", "late"):
+        told = refusal(hub.handle("ann", Call("c", "hub.get", Value({"name": "x", "peer": peer})), 0.0))
+        assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"there is no peer {peer}")
+
+
+@pytest.mark.parametrize("method", ["hub.ping", "hub.push"])
+def test_none_takes_a_stream(method: str) -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", Call("c", method, more=True), 0.0))
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no stream")
+    assert hub.handle("ann", Part("c", NULL, last=True), 0.0) == []
+
+
+def test_words_of_their_own_are_not_calls() -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", Call("c", "hub.publish"), 0.0))
+    assert told[2] is Reason.NO_METHOD
+
+
+def test_all_have_documentation() -> None:
+    assert {name for name in DOCS if name in opened()._built_ins} == {
+        f"hub.{name}" for name in ("ping", "echo", "time", "callback", "get", "push", "pull", "peers", "stats")
+    }
+    assert all(DOCS.values())
+
+
+def test_they_are_answered_while_the_hub_closes() -> None:
+    hub = opened()
+    hub.drain(0.0)
+    assert hub.handle("ann", Call("c", "hub.ping"), 0.0) == ok("ann", "c", Value("pong"))

@@ -1,0 +1,107 @@
+"""One-shot callbacks."""
+
+import re
+from random import Random
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result
+from fiveways.wire.payload import Json, Text, Value
+from tests.unit.hub.hubtalk import join, offer, only, opened, refusal
+
+
+def token(hub: Hub, owner: str = "bob", own_id: str = "9A8Z") -> str:
+    body = only(hub.handle(owner, Call("t", "hub.callback", Value({"id": own_id})), 0.0), Result).body
+    assert isinstance(body, Value)
+    assert isinstance(body.native, str)
+    return body.native
+
+
+def test_a_token_can_be_called_from_anywhere_once() -> None:
+    hub = opened()
+    made = token(hub)
+    assert re.fullmatch("[1-9a-z][0-9a-z]{11}", made)
+    passed = Call("1", "9A8Z", Value(5), callback=True, timeout=30.0)
+    assert hub.handle("ann", Call("c", made, Value(5), callback=True), 0.0) == [Delivery("bob", passed, "1")]
+    text = "there is no such callback, or it was called before"
+    assert refusal(hub.handle("eve", Call("c", made, callback=True), 0.0)) == ("eve", "c", Reason.NO_CALLBACK, text)
+    assert hub.handle("bob", Result("1", Text("ok")), 0.0) == [Delivery("ann", Result("c", Text("ok")), "1")]
+
+
+def test_a_callback_may_fail_like_a_method() -> None:
+    hub = opened()
+    hub.handle("ann", Call("c", token(hub), callback=True), 0.0)
+    told = Failure("c", Reason.NO_CALLBACK, "gone")
+    assert hub.handle("bob", Failure("1", Reason.NO_CALLBACK, "gone"), 0.0) == [Delivery("ann", told, "1")]
+
+
+def test_tokens_differ_and_all_have_twelve_digits() -> None:
+    hub = opened()
+    made = {token(hub) for _ in range(500)}
+    assert len(made) == 500
+    assert {len(each) for each in made} == {12}
+
+
+def test_a_token_that_is_taken_is_not_given_out_again() -> None:
+    chosen = iter([0, 0, 0, 1])
+
+    class Stuck(Random):
+        def randint(self, a: int, b: int) -> int:
+            return min(a + next(chosen), b)
+
+    hub = Hub(Stuck(7))
+    join(hub, "bob")
+    assert [token(hub), token(hub)] == ["100000000000", "100000000001"]
+
+
+def test_a_token_is_no_method_and_a_method_no_token() -> None:
+    hub = opened()
+    made = token(hub)
+    offer(hub, "eve", "m")
+    assert refusal(hub.handle("ann", Call("c", made), 0.0))[2] is Reason.NO_METHOD
+    assert refusal(hub.handle("ann", Call("c", "m", callback=True), 0.0))[2] is Reason.NO_CALLBACK
+    assert refusal(hub.handle("ann", Call("c", "hub.ping", callback=True), 0.0))[2] is Reason.NO_CALLBACK
+
+
+def test_callbacks_end_with_their_owner() -> None:
+    hub = opened()
+    made = token(hub)
+    hub.leave("bob", 0.0)
+    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.NO_CALLBACK
+    assert hub.stats()["callbacks"] == 0
+
+
+def test_a_session_has_so_many_and_no_more() -> None:
+    hub = opened({"max_pending": 2})
+    made = [token(hub), token(hub)]
+    told = refusal(hub.handle("bob", Call("t", "hub.callback", Value(["x"])), 0.0))
+    assert told == ("bob", "t", Reason.BUSY, "more than 2 callbacks")
+    token(hub, "eve")
+    hub.handle("ann", Call("c", made[0], callback=True), 0.0)
+    token(hub)
+
+
+def test_a_call_that_is_refused_does_not_use_the_token_up() -> None:
+    hub = opened({"max_pending": 1})
+    made = token(hub)
+    offer(hub, "bob", "m")
+    hub.handle("eve", Call("c", "m"), 0.0)
+    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.BUSY
+    hub.handle("bob", Result("1"), 0.0)
+    assert only(hub.handle("ann", Call("c", made, callback=True), 0.0), Call).method == "9A8Z"
+
+
+def test_an_id_is_a_text_or_a_number() -> None:
+    hub = opened()
+    for body in (Value("x"), Value(["x"]), Value({"id": "x"}), Value({"id": 17}), Text("x"), Json(b'"x"')):
+        assert len(only(hub.handle("bob", Call("t", "hub.callback", body), 0.0), Result).body.native) == 12
+    for body in (
+        Value(None),
+        Value({}),
+        Value({"id": ""}),
+        Value({"id": True}),
+        Value({"id": "x" * 256}),
+        Value([1, 2]),
+    ):
+        assert refusal(hub.handle("bob", Call("t", "hub.callback", body), 0.0))[2] is Reason.BAD_ARGUMENTS

@@ -1,0 +1,253 @@
+"""What can be called, in the spelling of whoever asks."""
+
+import pytest
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.builtins import DOCS
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.settings import Identity, Rights
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result
+from fiveways.model.names import fold_prefix
+from fiveways.wire.payload import NULL
+from tests.unit.hub.hubtalk import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, only, opened, refusal, welcome
+
+TRAITS = [UMQ, UMQ36, LRPM, MQTT, NQ]
+
+
+def ask(hub: Hub, name: str = "", peer: str = "ann", now: float = 0.0) -> Deliveries:
+    return hub.handle(peer, Discover("d", name), now)
+
+
+def filled() -> Hub:
+    hub = opened()
+    offer(hub, "bob", "account.get_balance", "Account:getBalance", doc="Tells a balance.")
+    offer(hub, "cleo", "log_in", "log_in")
+    offer(hub, "eve", "stock", "Stock:", route=True)
+    return hub
+
+
+# Lists.
+
+
+def test_everything_in_the_spelling_of_the_asker() -> None:
+    hub = filled()
+    join(hub, "mia", MQTT)
+    join(hub, "una", UMQ36)
+    lists = {
+        "ann": (("account.get_balance", "log_in"), ("stock.", "hub.")),
+        "eve": (("Account:getBalance", "log_in"), ("Stock:", "hub:")),
+        "una": (("account.get_balance", "log_in"), ("stock.", "hub.")),
+        "cleo": (("account-get_balance", "log_in"), ("stock-", "hub-")),
+        "mia": (("/account/get_balance", "/fiveways/log_in"), ("/stock/", "/hub/")),
+    }
+    for peer, (methods, routes) in lists.items():
+        assert ask(hub, peer=peer) == [Delivery(peer, Description("d", methods, routes))]
+
+
+def test_a_list_is_up_to_date() -> None:
+    hub = opened()
+    assert ask(hub) == [Delivery("ann", Description("d", (), ("hub.",)))]
+    offer(hub, "bob", "m")
+    assert only(ask(hub), Description).methods == ("m",)
+    hub.leave("bob", 0.0)
+    assert only(ask(hub), Description).methods == ()
+
+
+def test_what_cannot_be_spelled_is_left_out() -> None:
+    hub = opened()
+    offer(hub, "bob", "größe", "größe")
+    offer(hub, "bob", "ö", "ö:", route=True)
+    assert only(ask(hub), Description) == Description("d", (), ("hub.",))
+    assert only(ask(hub, peer="eve"), Description) == Description("d", ("größe",), ("ö:", "hub:"))
+
+
+def test_a_route_without_its_separator_gets_one() -> None:
+    hub = opened()
+    offer(hub, "bob", "r", "R", route=True)
+    assert only(ask(hub, peer="eve"), Description).routes == ("R:", "hub:")
+
+
+def test_the_methods_of_the_hub() -> None:
+    hub = opened()
+    names = tuple(name.removeprefix("hub.") for name in DOCS)
+    for written in ("hub", "hub."):
+        assert ask(hub, written) == [Delivery("ann", Description("d", names))]
+    for name, doc in DOCS.items():
+        assert ask(hub, name) == [Delivery("ann", Description("d", doc=doc))]
+    assert refusal(ask(hub, "hub.nonsense"))[2] is Reason.NO_METHOD
+    assert refusal(ask(hub, "hub.ping."))[2] is Reason.NO_METHOD
+
+
+@pytest.mark.parametrize("traits", TRAITS)
+def test_all_that_is_listed_can_be_asked_for(traits: object) -> None:
+    hub = filled()
+    style = getattr(traits, "names", None)
+    join(hub, "new", traits)  # type: ignore[arg-type]
+    told = only(ask(hub, peer="new"), Description)
+    assert [fold_prefix(name, style) for name in told.methods] == [("account.get_balance", False), ("log_in", False)]  # type: ignore[arg-type]
+    assert [fold_prefix(name, style) for name in told.routes] == [("stock", True), ("hub", True)]  # type: ignore[arg-type]
+    for name in told.methods:
+        assert only(ask(hub, name, "new"), Description).doc is not None
+    assert len(only(ask(hub, told.routes[1], "new"), Description).methods) == len(DOCS)
+
+
+# Documentation.
+
+
+def test_documentation() -> None:
+    hub = filled()
+    assert ask(hub, "account.get_balance") == [Delivery("ann", Description("d", doc="Tells a balance."))]
+    assert ask(hub, "Account:getBalance", "eve") == [Delivery("eve", Description("d", doc="Tells a balance."))]
+    assert ask(hub, "log_in") == [Delivery("ann", Description("d", doc=""))]
+
+
+@pytest.mark.parametrize("name", ["nothing", "account", "account.", "log_in.", "a..b", "*", "x" * 300])
+def test_what_is_unknown(name: str) -> None:
+    assert refusal(ask(filled(), name))[:3] == ("ann", "d", Reason.NO_METHOD)
+
+
+def test_what_is_not_there_any_more() -> None:
+    hub = filled()
+    hub.leave("bob", 0.0)
+    assert refusal(ask(hub, "account.get_balance"))[2] is Reason.UNAVAILABLE
+
+
+# Behind a route.
+
+
+@pytest.mark.parametrize("written", ["stock.", "stock"])
+def test_the_list_of_a_route_comes_from_the_peer_behind_it(written: str) -> None:
+    hub = filled()
+    assert ask(hub, written) == [Delivery("eve", Discover("1", ""), "1")]
+    listed = Description("1", ("listTrades", "two words", "bad\nname"), ("Sub:", "Other"))
+    told = Description("d", ("list_trades", "two_words"), ("sub.", "other."))
+    assert hub.handle("eve", listed, 0.0) == [Delivery("ann", told, "1")]
+    assert hub.open_calls() == 0
+
+
+def test_a_list_in_the_same_style_stays_as_it_is() -> None:
+    hub = filled()
+    ask(hub, "Stock:", "bob")
+    told = Description("d", ("listTrades",), ("Sub:",))
+    assert hub.handle("eve", Description("1", ("listTrades",), ("Sub:",)), 0.0) == [Delivery("bob", told, "1")]
+
+
+def test_a_name_is_called_as_its_peer_lists_it() -> None:
+    hub = filled()
+    assert only(hub.handle("ann", Call("1", "stock.list_trades"), 0.0), Call).spelling == ""
+    ask(hub, "stock.")
+    hub.handle("eve", Description("2", ("ListTrades", "x")), 0.0)
+    passed = Call("3", "list_trades", NULL, "ListTrades", timeout=30.0)
+    assert hub.handle("ann", Call("2", "stock.list_trades"), 0.0) == [Delivery("eve", passed, "3")]
+    call = Call("3", "stock.list_trades", spelling="stock:listTrades")
+    assert only(hub.handle("bob", call, 0.0), Call).spelling == "ListTrades"
+    assert ask(hub, "stock.list_trades") == [Delivery("eve", Discover("5", "ListTrades"), "5")]
+
+
+@pytest.mark.parametrize(
+    ("peer", "written", "asked"),
+    [
+        ("bob", "Stock:Sub:getIt", "Sub:getIt"),
+        ("bob", "Stock:Sub:", "Sub:"),
+        ("bob", "Stock.Sub.getIt", "Sub.getIt"),
+        ("ann", "stock.sub.get_it", "sub:get_it"),
+        ("ann", "stock.sub.", "sub:"),
+        ("cleo", "stock-sub-get_it", "sub:get_it"),
+    ],
+)
+def test_a_question_below_a_route_is_passed_on_without_the_prefix(peer: str, written: str, asked: str) -> None:
+    hub = filled()
+    assert ask(hub, written, peer) == [Delivery("eve", Discover("1", asked), "1")]
+    assert hub.handle("eve", Description("1", doc="d"), 0.0) == [Delivery(peer, Description("d", doc="d"), "1")]
+
+
+def test_an_inner_list_is_not_taken_for_the_list_of_the_route() -> None:
+    hub = filled()
+    ask(hub, "stock.sub.")
+    hub.handle("eve", Description("1", ("getIt",)), 0.0)
+    assert only(hub.handle("ann", Call("c", "stock.get_it"), 0.0), Call).spelling == ""
+
+
+def test_a_name_that_the_peer_cannot_read_is_refused() -> None:
+    hub = opened()
+    offer(hub, "dan", "r", "r.", route=True)
+    told = refusal(ask(hub, "r:größe", "bob"))
+    assert told == ("bob", "d", Reason.BAD_ARGUMENTS, "lrpm-json cannot write the name größe")
+
+
+def test_a_peer_that_answers_something_else() -> None:
+    hub = filled()
+    ask(hub, "stock.")
+    told = Failure("d", Reason.RAISED, "the answer is no description")
+    assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", told, "1")]
+    ask(hub, "stock.")
+    told = Failure("d", Reason.NO_METHOD, "what?")
+    assert hub.handle("eve", Failure("2", Reason.NO_METHOD, "what?"), 0.0) == [Delivery("ann", told, "2")]
+
+
+def test_descriptions_that_nobody_asked_for() -> None:
+    hub = filled()
+    hub.handle("ann", Call("c", "account.get_balance"), 0.0)
+    assert hub.handle("bob", Description("1", ("x",)), 0.0) == []
+    assert hub.handle("eve", Description("9", ("x",)), 0.0) == []
+    assert (hub.open_calls(), hub.stats()["stray"]) == (1, 2)
+
+
+def test_a_question_has_a_deadline_and_can_be_cancelled() -> None:
+    hub = filled()
+    ask(hub, "stock.", now=5.0)
+    assert hub.deadline() == 35.0
+    told = [Delivery("eve", Cancel("1"), "1"), Delivery("ann", Failure("d", Reason.TIMEOUT), "1")]
+    assert hub.expire(35.0) == told
+    ask(hub, "stock.")
+    told = [Delivery("eve", Cancel("2"), "2"), Delivery("ann", Failure("d", Reason.CANCELLED), "2")]
+    assert hub.handle("ann", Cancel("d"), 0.0) == told
+    (delivery,) = ask(hub, "stock.")
+    assert isinstance(delivery, Delivery)
+    told = [Delivery("ann", Failure("d", Reason.UNAVAILABLE, "no"), "3")]
+    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == told
+    ask(hub, "stock.")
+    assert refusal(hub.leave("eve", 0.0))[2] is Reason.LOST
+
+
+def test_questions_count_as_calls() -> None:
+    hub = opened({"max_pending": 1})
+    offer(hub, "eve", "stock", "Stock:", route=True)
+    ask(hub, "stock.")
+    assert refusal(ask(hub, "stock."))[2] is Reason.BAD_ARGUMENTS
+    told = refusal(hub.handle("ann", Discover("e", "stock."), 0.0))
+    assert told == ("ann", "e", Reason.BUSY, "too many calls are open")
+    assert refusal(ask(hub, "stock.", "dan"))[2] is Reason.BUSY
+
+
+def test_a_description_that_cannot_be_said() -> None:
+    hub = filled()
+    ask(hub, "stock.")
+    (delivery,) = hub.handle("eve", Description("1", ("x",)), 0.0)
+    assert isinstance(delivery, Delivery)
+    told = Failure("d", Reason.RAISED, "the answer cannot be written in lrpm-json")
+    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == [Delivery("ann", told, "1")]
+
+
+# Rights.
+
+
+def test_only_what_one_may_call_is_shown() -> None:
+    rights = Rights(call=("account.get_*", "stock.list_*", "stock.sub.*", "x"))
+    hub = opened(identities=(Identity("i", "t", rights=rights),))
+    hub.arrive("i", LRPM, Credentials(bearer="t"), 0.0)
+    assert hub.handle("i", Hello(), 0.0) == welcome("i")
+    for method in ("account.get_balance", "account.set_balance", "y"):
+        offer(hub, "bob", method)
+    for route in ("stock", "other", "x"):
+        assert only(hub.handle("eve", Register("r", route, route=True), 0.0), Result)
+    assert only(ask(hub, peer="i"), Description) == Description("d", ("account.get_balance",), ("stock.", "hub."))
+    assert refusal(ask(hub, "other.", "i"))[2] is Reason.DENIED
+    assert refusal(ask(hub, "y", "i"))[2] is Reason.DENIED
+    assert only(ask(hub, "account.get_balance", "i"), Description).doc == ""
+    ask(hub, "stock.", "i")
+    listed = Description("1", ("listTrades", "buy"), ("Sub:", "Bank:"))
+    assert hub.handle("eve", listed, 0.0) == [Delivery("i", Description("d", ("list_trades",), ("sub.",)), "1")]

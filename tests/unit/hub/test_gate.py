@@ -1,0 +1,319 @@
+"""Who is let in, and as whom."""
+
+from typing import Any
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.gate import CLOSING, DENIED, FULL, LATE
+from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Goodbye,
+    Hello,
+    Publish,
+    Result,
+    SetVariable,
+    TopicClosed,
+    UnsetVariable,
+    Unsubscribe,
+    Word,
+)
+from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
+from tests.unit.hub.hubtalk import (
+    LRPM,
+    NQ,
+    UMQ,
+    make,
+    offer,
+    ok,
+    opened,
+    pattern,
+    refusal,
+    subscribe,
+    topic,
+    welcome,
+)
+
+ALICE = Identity("alice", "sesame", "hush", rights=Rights(call=("hub.*", "a.*")))
+BERTA = Identity("berta", "12345", rights=Rights(offer=()))
+CARLA = Identity("carla", "", "psst")
+KNOWN = (ALICE, BERTA, CARLA)
+REMOTE = Credentials(is_loopback=False)
+
+
+def greet(hub: Hub, body: Payload = NULL, traits: Traits = LRPM, credentials: Credentials = REMOTE) -> Deliveries:
+    """Somebody comes and says hello."""
+    hub.arrive("x", traits, credentials, 0.0)
+    return hub.handle("x", Hello(body), 0.0)
+
+
+def away(text: str = DENIED) -> Deliveries:
+    return [Delivery("x", Goodbye(text, denied=True))]
+
+
+def identity(hub: Hub) -> str:
+    return hub._sessions["x"].identity
+
+
+# Without an identity.
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "is_loopback", "is_let_in"),
+    [
+        ("loopback", True, True),
+        ("loopback", False, False),
+        ("always", True, True),
+        ("always", False, True),
+        ("never", True, False),
+        ("never", False, False),
+    ],
+)
+def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> None:
+    hub = make(anonymous=anonymous)
+    told = greet(hub, credentials=Credentials(is_loopback))
+    assert told == (welcome("x") if is_let_in else away())
+    assert hub.stats()["refused_logins"] == (not is_let_in)
+    assert hub.deadline() is None
+
+
+def test_a_setting_that_nobody_understands_lets_nobody_in() -> None:
+    with pytest.raises(ValueError, match="anonymous is one of loopback, always, never, not 'Never'"):
+        HubSettings(anonymous="Never")
+
+
+@pytest.mark.parametrize(
+    "body", [Text("anything"), Text("1"), Value({"client": "x"}), Value(17), Json(b'{"$base64":1}')]
+)
+def test_a_hello_may_say_anything_where_there_are_no_tokens(body: Payload) -> None:
+    assert greet(make(), body, credentials=Credentials()) == welcome("x")
+
+
+def test_this_process_itself_needs_no_identity() -> None:
+    hub = make(anonymous="never", guest=Rights((), (), (), ()), max_sessions=0)
+    assert greet(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
+    offer(hub, "x", "m")
+    hub.reload(HubSettings(anonymous="never"))
+    offer(hub, "x", "n")
+
+
+def test_the_welcome_tells_the_session_and_the_version() -> None:
+    hub = make(version="1.2")
+    (delivery,) = greet(hub, credentials=Credentials())
+    assert isinstance(delivery, Delivery)
+    assert getattr(delivery.word, "body", None) == Value({"session": "x", "version": "1.2"})
+
+
+# Tokens.
+
+
+@pytest.mark.parametrize("traits", [UMQ, LRPM, NQ])
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (Text("sesame"), "alice"),
+        (Value("sesame"), "alice"),
+        (Json(b'{"token": "sesame"}'), "alice"),
+        (Cbor(b"\xa1\x65token\x66sesame"), "alice"),
+        (Text("12345"), "berta"),
+        (Value({"token": "12345", "identity": "alice"}), "berta"),
+    ],
+)
+def test_a_token_in_the_hello(traits: Traits, body: Payload, name: str) -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, body, traits) == welcome("x")
+    assert identity(hub) == name
+
+
+def test_a_token_of_the_link() -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, credentials=Credentials(bearer="sesame")) == welcome("x")
+    assert identity(hub) == "alice"
+    hub.leave("x", 0.0)
+    assert greet(hub, Text("12345"), credentials=Credentials(bearer="wrong")) == away()
+
+
+@pytest.mark.parametrize("is_loopback", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        Text("wrong"),
+        Value({"token": "wrong"}),
+        Value({"token": 12345}),
+        Value({"token": ""}),
+        Value("\ud800"),
+        Text("sesam"),
+    ],
+)
+def test_a_wrong_token_is_never_anonymous(body: Payload, is_loopback: bool) -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, body, UMQ, Credentials(is_loopback)) == away()
+    assert hub.handle("x", Hello(Text("sesame")), 0.0) == []
+    assert hub.handle("x", Call("c", "hub.ping"), 0.0) == []
+    assert hub.leave("x", 0.0) == []
+
+
+def test_a_token_is_wrong_where_there_are_none() -> None:
+    assert greet(make(), Value({"token": "sesame"}), credentials=Credentials()) == away()
+    assert greet(make(), credentials=Credentials(bearer="sesame")) == away()
+
+
+def test_an_identity_without_a_token_is_not_known_by_an_empty_one() -> None:
+    hub = make(identities=(CARLA,), anonymous="never")
+    assert greet(hub, Value({"token": ""})) == away()
+
+
+# Tokens that come as a variable.
+
+
+def test_who_says_nothing_may_still_say_a_token() -> None:
+    hub = make(identities=KNOWN, login_timeout=10.0)
+    for body in (NULL, Text(""), Text("{}"), Text("null")):
+        assert greet(hub, body, UMQ) == welcome("x")
+        hub.leave("x", 0.0)
+    assert greet(hub, traits=UMQ) == welcome("x")
+    requests: list[Any] = [
+        Call("c", "hub.ping"),
+        Publish("c", topic("t")),
+        Unsubscribe("c", "s"),
+        Call("c", "t", callback=True),
+    ]
+    for word in requests:
+        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, "say who you are first")
+    others: list[Word] = [Publish(None, topic("t")), Result("1"), Unsubscribe(None, "s"), Goodbye()]
+    assert [hub.handle("x", word, 1.0) for word in others] == [[], [], [], []]
+    assert hub.handle("x", SetVariable(None, "colour", Text("red")), 1.0) == []
+    assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 2.0) == []
+    assert identity(hub) == "alice"
+    assert hub.handle("x", Call("c", "hub.ping"), 3.0) == ok("x", "c", Value("pong"))
+    assert hub.expire(20.0) == []
+
+
+def test_who_says_no_token_in_time_is_sent_away() -> None:
+    hub = make(identities=KNOWN, login_timeout=10.0)
+    greet(hub, traits=UMQ)
+    assert hub.deadline() == 10.0
+    assert hub.expire(9.9) == []
+    assert hub.expire(10.0) == away(LATE)
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 11.0) == []
+    assert hub.deadline() is None
+
+
+def test_who_says_nothing_at_all_is_sent_away() -> None:
+    hub = make(login_timeout=10.0)
+    hub.arrive("x", LRPM, Credentials(), 5.0)
+    assert hub.expire(15.0) == away(LATE)
+    assert hub.stats()["refused_logins"] == 1
+    hub.leave("x", 15.0)
+    hub.arrive("x", LRPM, Credentials(), 20.0)
+    assert hub.leave("x", 21.0) == []
+    assert hub.deadline() is None
+
+
+def test_where_there_is_another_way_or_none_nobody_is_welcomed_as_nobody() -> None:
+    assert greet(make(identities=KNOWN), traits=LRPM) == away()
+    assert greet(make(identities=(CARLA,)), traits=UMQ) == away()
+    assert greet(make(), traits=UMQ) == away()
+
+
+def test_a_wrong_token_as_a_variable() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, traits=UMQ)
+    told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
+    assert told == ("x", "v", Reason.DENIED, DENIED)
+    assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == ok("x", "v")
+    assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == away()
+    assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
+
+
+def test_tokens_cannot_be_tried_for_ever() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, credentials=Credentials())
+    for _ in range(9):
+        assert refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))[2] is Reason.DENIED
+    assert hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0) == away()
+    assert hub.stats()["refused_logins"] == 10
+
+
+def test_the_anonymous_may_become_somebody() -> None:
+    hub = make(identities=KNOWN, guest=Rights(call=()))
+    greet(hub, credentials=Credentials())
+    assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.DENIED
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 1.0) == ok("x", "v")
+    assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.NO_METHOD
+    assert hub.handle("x", UnsetVariable("v", "token"), 1.0) == ok("x", "v")
+
+
+# Too many, and too late.
+
+
+def test_a_full_hub_lets_nobody_in() -> None:
+    hub = make(max_sessions=1)
+    hub.arrive("first", LRPM, Credentials(), 0.0)
+    assert hub.handle("first", Hello(), 0.0) == welcome("first")
+    assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(FULL))]
+    hub.leave("x", 0.0)
+    hub.leave("first", 0.0)
+    assert greet(hub, credentials=Credentials()) == welcome("x")
+
+
+def test_a_closing_hub_lets_nobody_in() -> None:
+    hub = make()
+    hub.drain(0.0)
+    assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(CLOSING))]
+
+
+# New rules.
+
+
+def test_new_rules_hold_for_those_who_are_there() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, Text("sesame"))
+    hub.arrive("guest", LRPM, Credentials(), 0.0)
+    hub.handle("guest", Hello(), 0.0)
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
+    hub.reload(HubSettings(identities=(Identity("alice", "new", rights=Rights(call=("b.*",))),)))
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.NO_METHOD
+    assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is Reason.DENIED
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_METHOD
+    hub.reload(HubSettings(anonymous="never"))
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.DENIED
+    hub.reload(HubSettings(guest=Rights(call=("a.*",))))
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_METHOD
+
+
+def test_what_somebody_may_not_have_any_more_ends() -> None:
+    hub = make(identities=(Identity("alice", "sesame"),))
+    greet(hub, Text("sesame"))
+    for method in ("a.b", "c"):
+        offer(hub, "x", method)
+        offer(hub, "x", method, route=True)
+    subscribe(hub, "x", pattern("news.*"), "1")
+    subscribe(hub, "x", pattern("other"), "2")
+    rights = Rights(offer=("a.*",), subscribe=("news.*",))
+    assert hub.reload(HubSettings(identities=(Identity("alice", "", "", rights),))) == [Delivery("x", TopicClosed("2"))]
+    assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (2, 1)
+    assert hub.reload(HubSettings()) == [Delivery("x", TopicClosed("1"))]
+    assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (0, 0)
+    assert hub.reload(HubSettings()) == []
+
+
+def test_new_rules_do_not_let_those_in_who_stand_at_the_door() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, traits=UMQ)
+    hub.reload(HubSettings(identities=KNOWN))
+    assert refusal(hub.handle("x", Call("c", "hub.ping"), 0.0))[2] is Reason.DENIED
+
+
+def test_secrets_show_nowhere() -> None:
+    shown = repr(HubSettings(identities=KNOWN)) + repr(Credentials(bearer="sesame"))
+    assert not [secret for secret in ("sesame", "12345", "hush", "psst") if secret in shown]
+
+
+def test_all_who_came_are_counted() -> None:
+    assert opened().stats()["arrived"] == 5

@@ -1,0 +1,192 @@
+"""Who may do what."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries
+from fiveways.hub.policy import _REMEMBERED, AllowList, Glob, compiled, written_pattern
+from fiveways.hub.settings import Identity, Rights
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    CloseTopic,
+    Discover,
+    Failure,
+    Hello,
+    Publish,
+    Register,
+    Result,
+    Subscribe,
+    Word,
+)
+from fiveways.model.topics import UMQ, Pattern, Topic, spell
+from tests.unit.hub.hubtalk import LRPM, make, ok, only, pattern, refusal, topic, welcome
+from tests.unit.hub.test_topics import all_topics, patterns
+
+
+@pytest.mark.parametrize(
+    ("glob", "text", "expected"),
+    [
+        ("a", "a", True),
+        ("a", "ab", False),
+        ("", "", True),
+        ("", "a", False),
+        ("*", "", True),
+        ("*", "a.b.c", True),
+        ("a.*", "a.", True),
+        ("a.*", "a.b.c", True),
+        ("a.*", "a", False),
+        ("*.b", "a.b", True),
+        ("*.b", "b", False),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "a.b.b.c", True),
+        ("a*b*c", "ac", False),
+        ("a*bc*c", "abc", False),
+        ("**", "a", True),
+        ("*a*b*", "ba", False),
+        ("[a]", "a", False),
+    ],
+)
+def test_globs(glob: str, text: str, expected: bool) -> None:
+    assert Glob(glob).matches(text) is expected
+
+
+few = st.text("ab.*", max_size=6)
+
+
+@given(few, st.text("ab.", max_size=8))
+def test_globs_match_as_expressions_do(glob: str, text: str) -> None:
+    expression = ".*".join(re.escape(piece) for piece in glob.split("*"))
+    assert Glob(glob).matches(text) is (re.fullmatch(expression, text) is not None)
+
+
+@given(few, st.text("ab.", max_size=3), st.text("ab.", max_size=4))
+def test_a_glob_reaches_whatever_it_matches(glob: str, prefix: str, rest: str) -> None:
+    if Glob(glob).matches(prefix + rest):
+        assert Glob(glob).reaches(prefix)
+
+
+def test_a_glob_does_not_reach_what_begins_otherwise() -> None:
+    assert not Glob("a.b").reaches("c.")
+    assert not Glob("a.b*").reaches("c.")
+    assert Glob("a.b").reaches("a.")
+    assert not Glob("a").reaches("a.")
+
+
+@given(few, patterns, all_topics)
+def test_who_may_subscribe_to_a_pattern_may_have_all_that_it_matches(glob: str, asked: Pattern, where: Topic) -> None:
+    allowed = AllowList((glob,))
+    if asked.matches(where) and any(where) and all(allowed.allows(text) for text in written_pattern(asked)):
+        assert allowed.allows(spell(where, UMQ))
+
+
+def test_lists_that_allow_everything_are_not_asked() -> None:
+    assert compiled(("*",)) is None
+    assert compiled(("a", "*")) is None
+    assert compiled(()) is not None
+
+
+def test_answers_are_remembered_but_not_too_many() -> None:
+    allowed = AllowList(("m1*",))
+    for number in range(_REMEMBERED + 10):
+        assert allowed.allows(f"m{number}") is f"m{number}".startswith("m1")
+    assert len(allowed._known) == 10
+    assert allowed.allows("m1")
+
+
+RIGHTS = Rights(call=("a.*", "hub.stats"), offer=("a.*",), publish=("news.*",), subscribe=("news.*", "x"))
+
+
+def limited() -> Hub:
+    hub = make(identities=(Identity("i", "t", rights=RIGHTS),))
+    hub.arrive("i", LRPM, Credentials(bearer="t"), 0.0)
+    assert hub.handle("i", Hello(), 0.0) == welcome("i")
+    return hub
+
+
+@pytest.mark.parametrize(
+    ("word", "is_allowed"),
+    [
+        (Register("1", "a.b"), True),
+        (Register("1", "a.b", route=True), True),
+        (Register("1", "a", route=True), True),
+        (Register("1", "a"), False),
+        (Register("1", "b", route=True), False),
+        (Publish("1", topic("news.x")), True),
+        (Publish("1", topic("news")), False),
+        (CloseTopic("1", topic("news.x")), True),
+        (CloseTopic("1", topic("x")), False),
+        (Subscribe("1", pattern("news.*.x"), "s"), True),
+        (Subscribe("1", pattern("news/+"), "s"), True),
+        (Subscribe("1", pattern("news/+/#"), "s"), True),
+        (Subscribe("1", pattern("x"), "s"), True),
+        (Subscribe("1", pattern("news/#"), "s"), False),
+        (Subscribe("1", pattern("#"), "s"), False),
+        (Subscribe("1", pattern("*"), "s"), False),
+        (Subscribe("1", pattern("+"), "s"), False),
+        (Subscribe("1", pattern("news"), "s"), False),
+        (Call("1", "hub.ping"), True),
+        (Call("1", "hub.stats"), True),
+        (Call("1", "hub.peers"), False),
+        (Call("1", "hub.nonsense"), False),
+        (Call("1", "b"), False),
+        (Discover("1", "b"), False),
+        (Discover("1", "b."), False),
+        (Discover("1", "hub.ping"), True),
+    ],
+)
+def test_rights(word: Word, is_allowed: bool) -> None:
+    hub = limited()
+    told = hub.handle("i", word, 0.0)
+    if is_allowed:
+        assert refusals(told) == []
+        return
+    assert refusal(told)[:3] == ("i", "1", Reason.DENIED)
+    assert hub.stats()["failures"] == {"refused": 1}
+
+
+def refusals(told: Deliveries) -> list[object]:
+    return [each for each in told if isinstance(getattr(each, "word", None), Failure)]
+
+
+def test_what_is_refused_says_why() -> None:
+    hub = limited()
+    told = refusal(hub.handle("i", Call("1", "b"), 0.0))
+    assert told[3] == "you may not call b"
+    told = refusal(hub.handle("i", Subscribe("1", pattern("a/#"), "s"), 0.0))
+    assert told[3] == "you may not subscribe to a.*"
+    told = refusal(hub.handle("i", Publish("1", topic("a.b")), 0.0))
+    assert told[3] == "you may not publish to a.b"
+    told = refusal(hub.handle("i", Register("1", "b", "b.", route=True), 0.0))
+    assert told[3] == "you may not offer b."
+
+
+def test_a_call_that_is_allowed_goes_on() -> None:
+    hub = limited()
+    assert hub.handle("i", Register("1", "a.b"), 0.0) == ok("i", "1")
+    assert only(hub.handle("i", Call("1", "a.b"), 0.0), Call).id == "1"
+    assert only(hub.handle("i", Result("1"), 0.0), Result).id == "1"
+    assert hub.handle("i", Register("1", "a.r", route=True), 0.0) == ok("i", "1")
+    assert only(hub.handle("i", Call("1", "a.r.x"), 0.0), Call).method == "x"
+
+
+def test_nobody_learns_of_methods_that_are_not_for_them() -> None:
+    hub = limited()
+    hub.arrive("other", LRPM, Credentials(), 0.0)
+    hub.handle("other", Hello(), 0.0)
+    hub.handle("other", Register("1", "b"), 0.0)
+    told = [refusal(hub.handle("i", Call("1", name), 0.0)) for name in ("b", "c")]
+    assert [each[2] for each in told] == [Reason.DENIED, Reason.DENIED]
+
+
+def test_a_topic_that_is_none_is_refused_too() -> None:
+    hub = limited()
+    assert refusal(hub.handle("i", Publish("1", ("",)), 0.0))[2] is Reason.DENIED
+    assert refusal(hub.handle("i", Subscribe("1", Pattern((("y" * 300,),)), "s"), 0.0))[2] is Reason.DENIED

@@ -1,0 +1,211 @@
+"""Publications, and what is kept of them."""
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.hub.settings import HubSettings
+from fiveways.model.failures import Reason
+from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+from tests.unit.hub.hubtalk import join, offer, ok, opened, pattern, refusal, subscribe, topic
+
+BODY = Json(b"21.5")
+HEAT = topic("sensors.1.heat")
+
+
+def published(
+    hub: Hub, where: str = "sensors.1.heat", body: Payload = BODY, *, retain: bool = False, exclude_me: bool = False
+) -> Deliveries:
+    return hub.handle("ann", Publish(None, topic(where), body, (), retain, exclude_me), 0.0)
+
+
+def test_a_publication_goes_to_all_who_subscribed() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("sensors.1.heat"), "b", envelope=True, when_full="close")
+    subscribe(hub, "cleo", pattern("sensors.*.heat"), "c")
+    subscribe(hub, "dan", pattern("sensors.2.heat"), "d")
+    subscribers = (Subscriber("bob", "b", True, "close"), Subscriber("cleo", "c", False, "skip"))
+    fanout = Fanout(Event("", HEAT, BODY, (), 256), subscribers, "ann", "p256")
+    answer = Delivery("ann", Result("1", Value(256)), "p256")
+    assert hub.handle("ann", Publish("1", HEAT, BODY), 0.0) == [fanout, answer]
+    fanout = Fanout(Event("", HEAT, NULL, (), 257), subscribers, "ann", "p257")
+    assert hub.handle("ann", Publish(None, HEAT), 0.0) == [fanout]
+    assert (hub.stats()["publications"], hub.stats()["deliveries"]) == (2, 4)
+
+
+def test_a_publication_that_nobody_wants_has_a_number_too() -> None:
+    hub = opened()
+    assert hub.handle("ann", Publish("1", HEAT), 0.0) == ok("ann", "1", Value(256), "p256")
+    assert published(hub) == []
+    assert hub.handle("ann", Publish("2", HEAT), 0.0) == ok("ann", "2", Value(258), "p258")
+
+
+def test_who_publishes_may_be_left_out() -> None:
+    hub = opened()
+    subscribe(hub, "ann", pattern("t"), "1")
+    subscribe(hub, "ann", pattern("*"), "2")
+    assert published(hub, "t", exclude_me=True) == []
+    subscribe(hub, "bob", pattern("t"), "3")
+    (fanout,) = published(hub, "t", exclude_me=True)
+    assert isinstance(fanout, Fanout)
+    assert fanout.subscribers == (Subscriber("bob", "3"),)
+    (fanout,) = published(hub, "t")
+    assert isinstance(fanout, Fanout)
+    assert [each.subscription for each in fanout.subscribers] == ["1", "3", "2"]
+
+
+# Subscriptions.
+
+
+def test_a_name_is_taken_once() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("t"), "s")
+    told = refusal(hub.handle("bob", Subscribe("1", pattern("u"), "s"), 0.0))
+    assert told == ("bob", "1", Reason.BAD_ARGUMENTS, "subscription s is in use")
+    subscribe(hub, "eve", pattern("t"), "s")
+
+
+def test_there_are_not_too_many() -> None:
+    hub = opened({"max_subscriptions": 2})
+    subscribe(hub, "bob", pattern("t"), "1")
+    subscribe(hub, "bob", pattern("t"), "2")
+    told = refusal(hub.handle("bob", Subscribe("1", pattern("t"), "3"), 0.0))
+    assert told == ("bob", "1", Reason.BUSY, "more than 2 subscriptions")
+
+
+def test_no_subscriber_can_make_publishers_wait() -> None:
+    hub = opened()
+    told = refusal(hub.handle("bob", Subscribe("1", pattern("t"), "s", when_full="block"), 0.0))
+    assert told[2] is Reason.DENIED
+
+
+def test_unsubscribing() -> None:
+    hub = opened()
+    for name in ("1", "2", "3"):
+        subscribe(hub, "bob", pattern("t"), name)
+    assert hub.handle("bob", Unsubscribe("u", "1"), 0.0) == ok("bob", "u")
+    assert hub.handle("bob", Unsubscribe(None, "2"), 0.0) == []
+    assert hub.handle("bob", Unsubscribe(None, "2"), 0.0) == []
+    told = refusal(hub.handle("bob", Unsubscribe("u", "2"), 0.0))
+    assert told == ("bob", "u", Reason.BAD_ARGUMENTS, "there is no subscription 2")
+    (fanout,) = published(hub, "t")
+    assert isinstance(fanout, Fanout)
+    assert fanout.subscribers == (Subscriber("bob", "3"),)
+
+
+def test_who_reads_too_slowly_may_lose_a_subscription() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("t"), "s")
+    assert hub.unsubscribe("bob", "s") == [Delivery("bob", TopicClosed("s"))]
+    assert hub.unsubscribe("bob", "s") == []
+    assert published(hub, "t") == []
+
+
+def test_who_leaves_gets_nothing_more() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("t"), "1")
+    subscribe(hub, "bob", pattern("*"), "2")
+    assert len(published(hub, "t")) == 1
+    assert hub.leave("bob", 0.0) == []
+    assert published(hub, "t") == []
+
+
+def test_closing_a_topic() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("t"), "1")
+    subscribe(hub, "ann", pattern("t"), "2")
+    subscribe(hub, "cleo", pattern("*"), "3")
+    published(hub, "t", retain=True)
+    closed = [Delivery("bob", TopicClosed("1")), Delivery("ann", TopicClosed("2"))]
+    assert hub.handle("ann", CloseTopic("c", topic("t")), 0.0) == [*closed, *ok("ann", "c")]
+    assert hub.handle("ann", CloseTopic(None, topic("t")), 0.0) == []
+    subscribe(hub, "bob", pattern("t"), "1")
+
+
+# What is kept.
+
+
+def test_the_last_value_is_told_to_those_who_come_later() -> None:
+    hub = opened()
+    published(hub, retain=True)
+    published(hub, body=Value(2), retain=True)
+    published(hub, body=Value(3))
+    event = Event("s", HEAT, Value(2), (), 257, 0, True)
+    told = [*ok("bob", "1", Value({"id": "s"})), Delivery("bob", event, "p257")]
+    assert hub.handle("bob", Subscribe("1", pattern("sensors.*.heat"), "s", envelope=True), 0.0) == told
+    subscribe(hub, "cleo", pattern("sensors.*.cold"), "s")
+    assert hub.stats()["retained"] == 1
+
+
+@pytest.mark.parametrize("nothing", [NULL, Json(b"null"), Text("null"), Cbor(b"\xf6"), Cbor(b"\xf7"), Binary(b"")])
+def test_null_removes_the_value(nothing: Payload) -> None:
+    hub = opened()
+    published(hub, retain=True)
+    subscribe(hub, "cleo", pattern("other"), "c")
+    published(hub, "other", body=nothing, retain=True)
+    (fanout,) = published(hub, "other", body=nothing, retain=True)
+    assert isinstance(fanout, Fanout)
+    assert hub.stats()["retained"] == 1
+    published(hub, body=nothing, retain=True)
+    assert hub.stats()["retained"] == 0
+    subscribe(hub, "bob", pattern("#"), "s")
+
+
+@pytest.mark.parametrize("something", [Value(0), Value(""), Json(b"[]"), Text(""), Cbor(b"\x00"), Binary(b"\0")])
+def test_what_is_not_null_is_kept(something: Payload) -> None:
+    hub = opened()
+    published(hub, body=something, retain=True)
+    assert hub.stats()["retained"] == 1
+
+
+def test_values_are_kept_within_bounds() -> None:
+    hub = opened(max_retained=2, max_retained_bytes=100)
+    published(hub, "a", retain=True)
+    published(hub, "b", retain=True)
+    told = refusal(hub.handle("ann", Publish("1", topic("c"), BODY, retain=True), 0.0))
+    assert told == ("ann", "1", Reason.BUSY, "too many values are retained")
+    assert hub.handle("ann", Publish("1", topic("b"), Text("x" * 94), retain=True), 0.0) == ok(
+        "ann", "1", Value(258), "p258"
+    )
+    assert refusal(hub.handle("ann", Publish("1", topic("b"), Text("x" * 95), retain=True), 0.0))[2] is Reason.BUSY
+    published(hub, "a", NULL, retain=True)
+    assert hub.handle("ann", Publish("1", topic("b"), Text("x" * 99), retain=True), 0.0) == ok(
+        "ann", "1", Value(260), "p260"
+    )
+    assert published(hub, "c", Text("xy"), retain=True) == []
+    assert (hub.stats()["retained"], hub.stats()["dropped"]) == (1, 1)
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", Publish("1", HEAT, BODY, ("a",), retain=True), 0.0))
+    assert told == ("ann", "1", Reason.BAD_ARGUMENTS, "a value with attachments cannot be retained")
+    told = refusal(hub.handle("ann", Publish("1", HEAT, Value("\ud800"), retain=True), 0.0))
+    assert told[2] is Reason.BAD_ARGUMENTS
+
+
+def test_a_value_outlives_its_publisher() -> None:
+    hub = opened()
+    published(hub, retain=True)
+    hub.leave("ann", 0.0)
+    assert len(hub.handle("bob", Subscribe("1", pattern("#"), "s"), 0.0)) == 2
+
+
+def test_new_settings_hold_at_once() -> None:
+    hub = opened()
+    subscribe(hub, "bob", pattern("t"), "s")
+    published(hub, "t")
+    hub.reload(HubSettings(topic_policies=(("t", "block"),), max_retained=0))
+    (fanout,) = published(hub, "t")
+    assert isinstance(fanout, Fanout)
+    assert fanout.subscribers == (Subscriber("bob", "s", False, "block"),)
+    assert published(hub, "u", retain=True) == []
+    assert hub.stats()["retained"] == 0
+
+
+def test_methods_and_topics_are_apart() -> None:
+    hub = opened()
+    offer(hub, "bob", "t")
+    assert published(hub, "t") == []
+    join(hub, "new")

@@ -1,0 +1,229 @@
+"""Push-pull work queues."""
+
+import pytest
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Failure, Result
+from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
+from tests.unit.hub.hubtalk import join, ok, only, opened, refusal
+
+
+def push(hub: Hub, data: object, queue: str = "q", peer: str = "ann") -> Deliveries:
+    return hub.handle(peer, Call("p", "hub.push", Value({"queue": queue, "data": data})), 0.0)
+
+
+def pull(hub: Hub, peer: str = "bob", queue: str = "q", callback: str = "W") -> Deliveries:
+    return hub.handle(peer, Call("l", "hub.pull", Value({"queue": queue, "callback": callback})), 0.0)
+
+
+def work(op: str, data: object, peer: str = "bob", *, again: bool = False) -> Delivery:
+    """Somebody gets an item."""
+    return Delivery(peer, Call(op, "W", Value(data), callback=True, timeout=30.0, redelivered=again), op)
+
+
+def pushed(waiting: int) -> Deliveries:
+    return ok("ann", "p", Value({"waiting": waiting}))
+
+
+PULLED = ok("bob", "l")
+
+
+def test_items_wait_for_those_who_pull() -> None:
+    hub = opened()
+    assert push(hub, "one") == pushed(1)
+    assert push(hub, "two") == pushed(2)
+    assert hub.stats()["queues"] == {"q": 2}
+    assert pull(hub) == [*PULLED, work("1", "one")]
+    assert push(hub, "three") == pushed(2)
+    assert hub.handle("bob", Result("1"), 0.0) == []
+    assert pull(hub) == [*PULLED, work("2", "two")]
+
+
+def test_those_who_pull_wait_for_items() -> None:
+    hub = opened()
+    assert pull(hub) == PULLED
+    assert pull(hub, "eve") == ok("eve", "l")
+    assert push(hub, 1) == [*pushed(0), work("1", 1)]
+    assert push(hub, 2) == [*pushed(0), work("2", 2, "eve")]
+    assert push(hub, 3) == pushed(1)
+
+
+def test_queues_do_not_meet() -> None:
+    hub = opened()
+    pull(hub, queue="other")
+    assert push(hub, 1) == pushed(1)
+
+
+def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub)
+    assert hub.stats()["queues"] == {"q": 0}
+    hub.handle("bob", Result("1"), 0.0)
+    assert hub.stats()["queues"] == {}
+    assert (hub.open_calls(), hub._queues._bytes) == (0, 0)
+
+
+def test_a_failure_gives_an_item_back_to_its_place() -> None:
+    hub = opened()
+    for data in (1, 2, 3):
+        push(hub, data)
+    pull(hub)
+    pull(hub)
+    assert hub.handle("bob", Failure("2", Reason.RAISED), 0.0) == []
+    assert hub.handle("bob", Failure("1", Reason.RAISED), 0.0) == []
+    assert pull(hub) == [*PULLED, work("3", 1, again=True)]
+    assert pull(hub) == [*PULLED, work("4", 2, again=True)]
+    assert pull(hub) == [*PULLED, work("5", 3)]
+
+
+def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub)
+    pull(hub, "eve")
+    assert hub.handle("bob", Failure("1", Reason.RAISED), 0.0) == [work("2", 1, "eve", again=True)]
+    assert hub.handle("eve", Failure("2", Reason.RAISED), 0.0) == []
+    assert hub.stats()["queues"] == {"q": 1}
+
+
+def test_who_leaves_gives_all_its_items_back_in_order() -> None:
+    hub = opened()
+    for data in (1, 2, 3):
+        push(hub, data)
+    pull(hub)
+    pull(hub)
+    pull(hub, queue="other")
+    pull(hub, "eve", queue="empty")
+    assert hub.leave("bob", 1.0) == []
+    assert hub.stats()["queues"] == {"q": 3, "empty": 0}
+    join(hub, "bob")
+    assert [pull(hub)[1:] for _ in range(3)] == [
+        [work("3", 1, again=True)],
+        [work("4", 2, again=True)],
+        [work("5", 3)],
+    ]
+
+
+def test_what_somebody_who_leaves_had_goes_to_those_who_wait() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub)
+    pull(hub)
+    pull(hub, "eve")
+    assert hub.leave("bob", 1.0) == [work("2", 1, "eve", again=True)]
+
+
+def test_an_item_comes_back_when_its_time_is_over() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub)
+    assert hub.deadline() == 30.0
+    assert hub.expire(30.0) == [Delivery("bob", Cancel("1"), "1")]
+    assert hub.handle("bob", Result("1"), 31.0) == []
+    assert pull(hub) == [*PULLED, work("2", 1, again=True)]
+
+
+def test_an_item_that_cannot_be_said_comes_back() -> None:
+    hub = opened()
+    push(hub, 1)
+    (_, delivery) = pull(hub)
+    assert isinstance(delivery, Delivery)
+    pull(hub, "eve")
+    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == [work("2", 1, "eve", again=True)]
+
+
+def test_a_streamed_answer_counts_when_it_is_whole() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub, "cleo")
+    hub.handle("cleo", Result("1", NULL, stream=True, last=False), 0.0)
+    assert hub.open_calls() == 1
+    hub.handle("cleo", Result("1", None, stream=True), 0.0)
+    assert (hub.open_calls(), hub.stats()["queues"]) == (0, {})
+
+
+def test_nobody_made_these_calls() -> None:
+    hub = opened()
+    push(hub, 1)
+    pull(hub)
+    assert (hub.open_calls(), hub.caller("1")) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [
+        (Json(b'{"queue": "q", "data": {"a" : 1.10}}'), Json(b'{"a" : 1.10}')),
+        (Json(b'["q", 1.10]'), Json(b"1.10")),
+        (Text('{"queue": "q", "data": "x"}'), Json(b'"x"')),
+        (Cbor(b"\x82\x61q\x43abc"), Value(b"abc")),
+        (Value(["q", [1]]), Value([1])),
+        (Text("q"), NULL),
+        (Json(b'"q"'), NULL),
+        (Json(b'{"queue": "q", "data": null}'), NULL),
+    ],
+)
+def test_data_stays_as_it_was_written(body: Payload, data: Payload) -> None:
+    hub = opened()
+    hub.handle("ann", Call("p", "hub.push", body), 0.0)
+    (_, delivery) = pull(hub)
+    assert only([delivery], Call).body == data
+
+
+def test_queues_are_bounded() -> None:
+    hub = opened(max_queue=2, max_queues=2, max_queue_bytes=10)
+    push(hub, 1)
+    pull(hub)
+    push(hub, 2)
+    assert refusal(push(hub, 3)) == ("ann", "p", Reason.BUSY, "more than 2 items in q")
+    push(hub, 1, "r")
+    assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.BUSY, "more than 2 queues")
+    assert refusal(pull(hub, queue="s"))[2] is Reason.BUSY
+    assert refusal(push(hub, "x" * 6, "r")) == ("ann", "p", Reason.BUSY, "the work queues are full")
+    push(hub, "x" * 5, "r")
+    hub.handle("bob", Result("1"), 0.0)
+    push(hub, 3)
+    assert hub.stats()["queues"] == {"q": 2, "r": 2}
+
+
+def test_pulls_are_bounded() -> None:
+    hub = opened({"max_pending": 2})
+    push(hub, 1)
+    pull(hub)
+    pull(hub)
+    assert refusal(pull(hub)) == ("bob", "l", Reason.BUSY, "too many calls are open")
+    hub.handle("bob", Result("1"), 0.0)
+    assert pull(hub) == PULLED
+
+
+def test_bad_arguments_leave_nothing_behind() -> None:
+    hub = opened()
+    for body in (
+        NULL,
+        Value({}),
+        Value({"queue": ""}),
+        Value({"queue": 1.5}),
+        Value(["q", 1, 2]),
+        Json(b'{"$base64":1}'),
+    ):
+        assert refusal(hub.handle("ann", Call("p", "hub.push", body), 0.0))[2] is Reason.BAD_ARGUMENTS
+        assert refusal(hub.handle("ann", Call("p", "hub.pull", body), 0.0))[2] is Reason.BAD_ARGUMENTS
+    assert refusal(hub.handle("ann", Call("p", "hub.pull", Value({"queue": "q"})), 0.0))[2] is Reason.BAD_ARGUMENTS
+    assert refusal(push(hub, "\ud800"))[2] is Reason.BAD_ARGUMENTS
+    assert refusal(push(hub, 1, "q" * 256))[2] is Reason.BAD_ARGUMENTS
+    assert hub.stats()["queues"] == {}
+
+
+def test_a_hub_that_closes_takes_and_gives_no_more_work() -> None:
+    hub = opened()
+    push(hub, 1)
+    push(hub, 2)
+    pull(hub)
+    hub.drain(0.0)
+    assert refusal(push(hub, 3)) == ("ann", "p", Reason.UNAVAILABLE, "the hub is closing")
+    assert refusal(pull(hub))[2] is Reason.UNAVAILABLE
+    assert hub.handle("bob", Result("1"), 0.0) == []
+    assert hub.stats()["queues"] == {"q": 1}

@@ -1,0 +1,27 @@
+"""Which values a pattern finds."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.hub.retained import Retained, RetainedValues
+from fiveways.model.topics import Pattern, Topic
+from fiveways.wire.payload import NULL
+from tests.unit.hub.test_topics import all_topics, patterns
+
+
+@given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns)
+def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[Topic], wanted: Pattern) -> None:
+    values = RetainedValues()
+    for topic in kept:
+        values.put(Retained(topic, NULL, 1, 10), 8, 80)
+        values.put(Retained(topic, NULL, 2, 10), 8, 80)
+    for topic in gone:
+        values.remove(topic)
+    kept -= gone
+    assert len(values) == len(kept)
+    found = list(values.matching(wanted))
+    assert sorted(value.topic for value in found) == sorted(topic for topic in kept if wanted.matches(topic))
+    assert {value.publication for value in found} <= {2}
+    for topic in kept:
+        values.remove(topic)
+    assert (values._root.below, len(values), values._bytes) == ({}, 0, 0)

@@ -1,0 +1,369 @@
+"""Calls on their way to a callee, and answers on their way back."""
+
+import math
+
+import pytest
+
+from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Cancel,
+    Failure,
+    Part,
+    Progress,
+    Result,
+    Stray,
+    Unregister,
+)
+from fiveways.wire.payload import NULL, Json, Text, Value
+from tests.unit.hub.hubtalk import offer, ok, only, opened, refusal
+
+BODY = Json(b'{"user":"alice"}')
+
+
+def calling(hub: Hub, caller: str = "ann", call_id: str = "c", method: str = "m", now: float = 0.0) -> Deliveries:
+    return hub.handle(caller, Call(call_id, method, BODY), now)
+
+
+def test_a_call_and_its_answer() -> None:
+    hub = opened()
+    offer(hub, "bob", "account.get_balance", "Account:getBalance")
+    call = Call("17", "account.get_balance", BODY, "account.get_balance", traceparent="t", extras={"k": NULL})
+    passed = Call(
+        "1", "account.get_balance", BODY, "Account:getBalance", timeout=30.0, traceparent="t", extras={"k": NULL}
+    )
+    assert hub.handle("ann", call, 5.0) == [Delivery("bob", passed, "1")]
+    assert hub.open_calls() == 1
+    answer = Result("1", Text("12"), extras={"x": NULL})
+    assert hub.handle("bob", answer, 6.0) == [Delivery("ann", Result("17", Text("12"), extras={"x": NULL}), "1")]
+    assert hub.open_calls() == 0
+    assert hub.deadline() is None
+
+
+def test_the_ids_of_callers_do_not_meet() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    assert calling(hub, "ann") == [Delivery("bob", Call("1", "m", BODY, timeout=30.0), "1")]
+    assert calling(hub, "dan") == [Delivery("bob", Call("2", "m", BODY, timeout=30.0), "2")]
+    assert hub.handle("bob", Result("2", Value(2)), 0.0) == [Delivery("dan", Result("c", Value(2)), "2")]
+    assert hub.handle("bob", Result("1", Value(1)), 0.0) == [Delivery("ann", Result("c", Value(1)), "1")]
+
+
+def test_a_peer_may_call_itself() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    assert calling(hub, "bob") == [Delivery("bob", Call("1", "m", BODY, timeout=30.0), "1")]
+    assert hub.handle("bob", Result("1"), 0.0) == [Delivery("bob", Result("c"), "1")]
+    calling(hub, "bob")
+    assert hub.leave("bob", 1.0) == []
+    assert hub.open_calls() == 0
+
+
+def test_an_id_of_an_open_call_is_not_used_twice() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    assert refusal(calling(hub)) == ("ann", "c", Reason.BAD_ARGUMENTS, "a call c is open already")
+
+
+def test_an_answer_that_nobody_waits_for_is_dropped_and_counted() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    assert hub.handle("dan", Result("1"), 0.0) == []
+    assert hub.handle("bob", Result("9"), 0.0) == []
+    assert hub.handle("bob", Failure("9", Reason.RAISED), 0.0) == []
+    assert hub.handle("bob", Stray("9"), 0.0) == []
+    assert hub.handle("ann", Part("9"), 0.0) == []
+    assert hub.stats()["stray"] == 5
+    assert hub.handle("bob", Result("1"), 0.0) == [Delivery("ann", Result("c"), "1")]
+    assert hub.handle("bob", Result("1"), 0.0) == []
+
+
+def test_a_failure_is_passed_on_with_all_it_says() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    failure = Failure("1", Reason.RAISED, "no", Value({"why": 1}), 2.5, "app.err.no", 17)
+    told = Failure("c", Reason.RAISED, "no", Value({"why": 1}), 2.5, "app.err.no", 17)
+    assert hub.handle("bob", failure, 0.0) == [Delivery("ann", told, "1")]
+    assert hub.stats()["failures"] == {"raised": 1}
+
+
+def test_what_a_callee_says_was_not_run_is_passed_on_so() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    told = Failure("c", Reason.BAD_ARGUMENTS, "a is missing")
+    assert hub.handle("bob", Failure("1", Reason.BAD_ARGUMENTS, "a is missing"), 0.0) == [Delivery("ann", told, "1")]
+
+
+# Names.
+
+
+def test_a_method_that_was_never_there() -> None:
+    hub = opened()
+    assert refusal(calling(hub)) == ("ann", "c", Reason.NO_METHOD, "there is no method m")
+    assert refusal(calling(hub, method="hub.nonsense"))[2] is Reason.NO_METHOD
+
+
+def test_a_method_whose_last_callee_has_gone() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    offer(hub, "eve", "m")
+    hub.leave("bob", 0.0)
+    assert calling(hub) == [Delivery("eve", Call("1", "m", BODY, timeout=30.0), "1")]
+    assert hub.handle("eve", Unregister("u", "m"), 0.0) == ok("eve", "u")
+    assert refusal(calling(hub, call_id="d")) == ("ann", "d", Reason.UNAVAILABLE, "nobody offers m any more")
+    assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", Result("c"), "1")]
+
+
+def test_a_route_gets_the_name_below_it() -> None:
+    hub = opened()
+    offer(hub, "bob", "account", "Account:", route=True)
+    call = Call("c", "account.get_balance", BODY, "account.get_balance")
+    assert hub.handle("ann", call, 0.0) == [Delivery("bob", Call("1", "get_balance", BODY, timeout=30.0), "1")]
+    call = Call("c", "account.get_balance", BODY, "Account:getBalance")
+    passed = Call("2", "get_balance", BODY, "getBalance", timeout=30.0)
+    assert hub.handle("eve", call, 0.0) == [Delivery("bob", passed, "2")]
+
+
+def test_a_name_wins_over_a_route_and_a_longer_route_over_a_shorter() -> None:
+    hub = opened()
+    offer(hub, "ann", "a", "a.", route=True)
+    offer(hub, "bob", "a.b", "a:b:", route=True)
+    offer(hub, "eve", "a.b.c", "a:b:c")
+    told = [hub.handle("dan", Call(name, name), 0.0) for name in ("a.b.c", "a.b.d", "a.b", "a.c.d")]
+    assert told == [
+        [Delivery("eve", Call("1", "a.b.c", spelling="a:b:c", timeout=30.0), "1")],
+        [Delivery("bob", Call("2", "d", timeout=30.0), "2")],
+        [Delivery("ann", Call("3", "b", timeout=30.0), "3")],
+        [Delivery("ann", Call("4", "c.d", timeout=30.0), "4")],
+    ]
+    assert refusal(calling(hub, method="a"))[2] is Reason.NO_METHOD
+    hub.leave("bob", 0.0)
+    assert hub.handle("dan", Call("x", "a.b.d"), 0.0) == [Delivery("ann", Call("5", "b.d", timeout=30.0), "5")]
+    hub.leave("ann", 0.0)
+    assert refusal(calling(hub, "dan", method="a.b.d"))[2] is Reason.UNAVAILABLE
+    assert refusal(calling(hub, "dan", method="z.b.d"))[2] is Reason.NO_METHOD
+
+
+# Bounds.
+
+
+def test_a_caller_has_so_many_open_calls_and_no_more() -> None:
+    hub = opened({"max_pending": 2})
+    offer(hub, "bob", "m")
+    offer(hub, "eve", "n")
+    calling(hub, call_id="1")
+    calling(hub, call_id="2", method="n")
+    told = Failure("3", Reason.BUSY, "too many calls are open", retry_after=1.0)
+    assert calling(hub, call_id="3") == [Delivery("ann", told)]
+    assert len(calling(hub, "dan")) == 1
+    hub.handle("bob", Result("1"), 0.0)
+    assert only(calling(hub, call_id="3"), Call).id == "4"
+
+
+def test_a_callee_has_so_many_open_calls_and_no_more() -> None:
+    hub = opened({"max_pending": 1})
+    offer(hub, "bob", "m")
+    calling(hub, "ann")
+    assert refusal(calling(hub, "dan"))[2] is Reason.BUSY
+    hub.handle("bob", Result("1"), 0.0)
+    assert only(calling(hub, "dan"), Call).id == "2"
+
+
+# Time.
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (None, 30.0),
+        (30.0, 30.0),
+        (5.0, 5.0),
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1e9, 3600.0),
+        (math.inf, 3600.0),
+        (math.nan, 3600.0),
+    ],
+)
+def test_a_call_has_a_deadline(asked: float | None, given: float) -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    assert hub.handle("ann", Call("c", "m", timeout=asked), 100.0) == [
+        Delivery("dan", Call("1", "m", timeout=given), "1")
+    ]
+    assert hub.deadline() == 100.0 + given
+    assert hub.expire(99.9 + given) == []
+    told = [Delivery("dan", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.TIMEOUT), "1")]
+    assert hub.expire(100.0 + given) == told
+    assert (hub.deadline(), hub.open_calls()) == (None, 0)
+    assert hub.handle("dan", Result("1"), 200.0) == []
+
+
+def test_calls_run_out_in_the_order_of_their_deadlines() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    for number, (at, timeout) in enumerate([(0.0, None), (1.0, 2.0), (2.0, None), (3.0, 50.0)]):
+        hub.handle("ann", Call(str(number), "m", timeout=timeout), at)
+    assert hub.deadline() == 3.0
+    ended = []
+    while (deadline := hub.deadline()) is not None:
+        words = [delivery.word for delivery in hub.expire(deadline) if isinstance(delivery, Delivery)]
+        ended.append((deadline, [word.id for word in words if isinstance(word, Failure)]))
+    assert ended == [(3.0, ["1"]), (30.0, ["0"]), (32.0, ["2"]), (53.0, ["3"])]
+
+
+def test_a_deadline_is_never_told_too_late() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    calling(hub, call_id="1", now=0.0)
+    calling(hub, call_id="2", now=10.0)
+    hub.handle("dan", Result("1"), 11.0)
+    # The first one has been answered: the hub looks once more than it must, and then knows.
+    assert hub.deadline() == 30.0
+    assert hub.expire(30.0) == []
+    assert hub.deadline() == 40.0
+
+
+# Cancelling, and going away.
+
+
+def test_a_caller_cancels() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    calling(hub)
+    told = [Delivery("dan", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.CANCELLED), "1")]
+    assert hub.handle("ann", Cancel("c"), 1.0) == told
+    assert hub.handle("ann", Cancel("c"), 1.0) == []
+    assert hub.handle("dan", Failure("1", Reason.CANCELLED), 1.0) == []
+    assert hub.open_calls() == 0
+
+
+def test_a_conversation_forgets_a_call_even_where_the_peer_cannot_hear_of_it() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    told = [Delivery("bob", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.CANCELLED), "1")]
+    assert hub.handle("ann", Cancel("c"), 1.0) == told
+
+
+def test_a_callee_is_gone() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub, "ann")
+    calling(hub, "dan")
+    lost = [
+        Delivery(peer, Failure("c", Reason.LOST, "the callee is gone"), op) for peer, op in [("ann", "1"), ("dan", "2")]
+    ]
+    assert hub.leave("bob", 1.0) == lost
+    assert hub.leave("bob", 1.0) == []
+    assert hub.handle("bob", Result("1"), 1.0) == []
+
+
+def test_a_caller_is_gone() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    offer(hub, "dan", "n")
+    calling(hub, call_id="1", method="m")
+    calling(hub, call_id="2", method="n")
+    assert hub.leave("ann", 1.0) == [Delivery("bob", Cancel("1"), "1"), Delivery("dan", Cancel("2"), "2")]
+    assert hub.handle("bob", Result("1"), 1.0) == []
+    assert hub.open_calls() == 0
+
+
+# Progress.
+
+
+def test_progress_is_for_those_who_want_it() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("c", "m"), 0.0)
+    hub.handle("ann", Call("d", "m", progress=True), 0.0)
+    said = Progress("", Value(5), "warn", "w", "{1}", ("x",))
+    said = Progress("1", said.body, said.kind, said.code, said.text, said.args)
+    assert hub.handle("bob", said, 0.0) == []
+    said = Progress("2", said.body, said.kind, said.code, said.text, said.args)
+    told = Progress("d", said.body, said.kind, said.code, said.text, said.args)
+    assert hub.handle("bob", said, 0.0) == [Delivery("ann", told, "2")]
+    assert hub.handle("bob", Progress("9"), 0.0) == []
+    assert hub.open_calls() == 2
+
+
+# What a protocol cannot say.
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Unrepresentable("lone surrogate"), Reason.BAD_ARGUMENTS),
+        (LocalProtocolError("too many requests to this peer are open"), Reason.BUSY),
+        (LocalProtocolError("the conversation is over"), Reason.UNAVAILABLE),
+    ],
+)
+def test_a_call_that_cannot_be_said(error: LocalProtocolError, reason: Reason) -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    (delivery,) = calling(hub)
+    assert isinstance(delivery, Delivery)
+    assert hub.undelivered(delivery, error, 0.0) == [Delivery("ann", Failure("c", reason, str(error)), "1")]
+    assert hub.undelivered(delivery, error, 0.0) == []
+    assert (hub.open_calls(), hub.stats()["undelivered"]) == (0, 2)
+
+
+def test_a_part_that_cannot_be_said() -> None:
+    hub = opened()
+    offer(hub, "cleo", "m")
+    hub.handle("ann", Call("c", "m", more=True), 0.0)
+    (delivery,) = hub.handle("ann", Part("c", Value(2)), 0.0)
+    assert isinstance(delivery, Delivery)
+    told = [Delivery("cleo", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.LOST, "no"), "1")]
+    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == told
+    assert hub.handle("ann", Part("c", None, last=True), 0.0) == []
+
+
+def test_an_answer_that_cannot_be_said() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    (delivery,) = hub.handle("bob", Result("1", Value(1)), 0.0)
+    assert isinstance(delivery, Delivery)
+    told = Failure("c", Reason.RAISED, "the answer cannot be written in lrpm-json")
+    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == [Delivery("ann", told, "1")]
+    hub.leave("ann", 0.0)
+    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == []
+
+
+def test_an_element_that_cannot_be_said_ends_its_call() -> None:
+    hub = opened()
+    offer(hub, "cleo", "m")
+    hub.handle("ann", Call("c", "m", stream=True), 0.0)
+    (delivery,) = hub.handle("cleo", Result("1", Value(1), stream=True, last=False), 0.0)
+    assert isinstance(delivery, Delivery)
+    told = Failure("c", Reason.RAISED, "the answer cannot be written in lrpm-json")
+    expected = [Delivery("cleo", Cancel("1"), "1"), Delivery("ann", told, "1")]
+    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == expected
+    assert hub.handle("cleo", Result("1", None, stream=True), 0.0) == []
+
+
+def test_a_call_with_the_same_id_is_not_ended_by_an_answer_before_it() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    calling(hub)
+    (delivery,) = hub.handle("bob", Result("1", Value(1)), 0.0)
+    assert isinstance(delivery, Delivery)
+    calling(hub)
+    hub.undelivered(delivery, Unrepresentable("no"), 0.0)
+    assert hub.open_calls() == 1
+
+
+def test_what_else_cannot_be_said_is_counted_only() -> None:
+    hub = opened()
+    delivery = Delivery("ann", Failure("c", Reason.LOST))
+    assert hub.undelivered(delivery, LocalProtocolError("never"), 0.0) == []
+    assert hub.stats()["undelivered"] == 1

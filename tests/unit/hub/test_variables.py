@@ -1,0 +1,85 @@
+"""Variables of sessions."""
+
+from fiveways.hub.core import Hub
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+from tests.unit.hub.hubtalk import join, ok, only, opened, refusal
+
+
+def put(hub: Hub, name: str, body: Payload = NULL, peer: str = "ann") -> None:
+    assert hub.handle(peer, SetVariable("v", name, body), 0.0) == ok(peer, "v")
+
+
+def get(hub: Hub, body: object, peer: str = "ann") -> Payload:
+    found = only(hub.handle(peer, Call("g", "hub.get", Value(body)), 0.0), Result).body
+    assert isinstance(found, Payload)
+    return found
+
+
+def test_a_variable_is_what_it_was_set_to() -> None:
+    hub = opened()
+    put(hub, "colour", Json(b'"red" '))
+    assert get(hub, "colour") == Json(b'"red" ')
+    assert get(hub, {"name": "colour", "peer": "ann"}, "bob") == Json(b'"red" ')
+    assert get(hub, ["colour", "ann"], "bob") == Json(b'"red" ')
+    assert get(hub, "colour", "bob") == NULL
+    assert hub.handle("ann", SetVariable(None, "colour", Text("blue")), 0.0) == []
+    assert get(hub, "colour") == Text("blue")
+    assert hub.handle("ann", UnsetVariable("u", "colour"), 0.0) == ok("ann", "u")
+    assert hub.handle("ann", UnsetVariable(None, "colour"), 0.0) == []
+    assert get(hub, "colour") == NULL
+
+
+def test_variables_end_with_their_session() -> None:
+    hub = opened()
+    put(hub, "colour", Value("red"))
+    hub.leave("ann", 0.0)
+    told = refusal(hub.handle("bob", Call("g", "hub.get", Value(["colour", "ann"])), 0.0))
+    assert told == ("bob", "g", Reason.BAD_ARGUMENTS, "there is no peer ann")
+    join(hub, "ann")
+    assert get(hub, ["colour", "ann"], "bob") == NULL
+
+
+def test_there_are_so_many_and_no_more() -> None:
+    hub = opened({"max_variables": 2})
+    put(hub, "a")
+    put(hub, "b")
+    told = refusal(hub.handle("ann", SetVariable("v", "c"), 0.0))
+    assert told == ("ann", "v", Reason.BUSY, "more than 2 variables")
+    assert hub.handle("ann", SetVariable(None, "c"), 0.0) == []
+    assert hub.stats()["dropped"] == 1
+    put(hub, "a", Value(1))
+    put(hub, "c", peer="bob")
+    hub.handle("ann", UnsetVariable(None, "a"), 0.0)
+    put(hub, "c")
+
+
+def test_they_are_so_large_and_no_larger() -> None:
+    hub = opened({"max_text": 20})
+    put(hub, "a", Text("x" * 9))
+    put(hub, "b", Json(b"123456789"))
+    told = refusal(hub.handle("ann", SetVariable("v", "b", Cbor(b"x" * 10)), 0.0))
+    assert told == ("ann", "v", Reason.TOO_LARGE, "more than 20 bytes of variables")
+    put(hub, "b", Binary(b"x" * 9))
+    put(hub, "b", Value("x" * 7))
+    hub.handle("ann", UnsetVariable(None, "a"), 0.0)
+    put(hub, "b", Text("x" * 19))
+    hub.handle("ann", UnsetVariable(None, "b"), 0.0)
+    put(hub, "ü" * 5, Text("ü" * 5))
+
+
+def test_names_are_neither_empty_nor_too_long() -> None:
+    hub = opened()
+    put(hub, "n" * 255)
+    for name in ("", "n" * 256, "ü" * 128):
+        assert refusal(hub.handle("ann", SetVariable("v", name), 0.0))[2] is Reason.BAD_ARGUMENTS
+    assert refusal(hub.handle("ann", SetVariable("v", "a", Value("\ud800")), 0.0))[2] is Reason.BAD_ARGUMENTS
+    put(hub, "\ud800")
+
+
+def test_a_token_is_never_kept() -> None:
+    hub = opened()
+    assert refusal(hub.handle("ann", SetVariable("v", "token", Text("secret")), 0.0))[2] is Reason.DENIED
+    assert get(hub, "token") == NULL
+    assert hub.handle("ann", UnsetVariable("u", "token"), 0.0) == ok("ann", "u")
