@@ -20,11 +20,11 @@ OPTIONS: dict[str, Mapping[str, object]] = {
 class Pair:
     """A client and a server, after their handshake. Time stands still unless a test moves it."""
 
-    def __init__(self, spec: ProtocolSpec) -> None:
+    def __init__(self, spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> None:
         self.spec = spec
         self.now = 0.0
         self.ends: dict[Role, Conversation] = {
-            role: talks.converse(spec, role, options=OPTIONS.get(spec.name)) for role in Role
+            role: talks.converse(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
         }
         self.heard: dict[Role, list[Word]] = {role: [] for role in Role}
         if words.Hello in spec.carries:

@@ -232,7 +232,7 @@ def test_a_cancelled_call_is_answered_once_at_most(spec: ProtocolSpec, role: Rol
     call = pair.ask(role, words.Call("h1", "math.add", body(spec)))
     assert isinstance(call, words.Call)
     told = pair.say(role, words.Cancel("h1"))
-    assert told in ([], [words.Cancel(call.id)])
+    assert told == ([words.Cancel(call.id)] if spec.cancels else [])
     late = pair.say(
         other(role), words.Failure(call.id, Reason.CANCELLED) if told else words.Result(call.id, body(spec))
     )

@@ -12,6 +12,7 @@ import msgspec
 
 from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern, Topic
+from fiveways.wire.blob import Blob
 from fiveways.wire.payload import NULL, Payload
 
 
@@ -275,5 +276,5 @@ class Attachment(Word, frozen=True):
     """One attachment that an earlier message named, whole or, with `error`, failed."""
 
     name: str
-    data: bytes = b""
+    data: bytes | Blob = b""
     error: str | None = None

@@ -6,8 +6,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Protocol
 
-from fiveways.errors import RemoteProtocolError
-from fiveways.model.messages import Word
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.model.messages import Attachment, Challenge, Part, Word
 from fiveways.model.names import NameStyle
 from fiveways.model.topics import TopicStyle
 from fiveways.wire.limits import Limits
@@ -42,11 +42,32 @@ class Conversation(Protocol):
     def outgoing(self) -> list[Packet]:
         """Hand over what is to be written, and forget it."""
 
+    def progress(self, now: float) -> None:
+        """Know that more of a large packet has come, which is not whole yet: its attachment is not overdue."""
+
+    def alike(self, subscription: str) -> bool:
+        """Say whether an `Event` for it would be the same bytes here as at others of this protocol who say so too.
+
+        That is, for the same name of the subscription and the same `envelope`, without attachments, with nothing missed
+        and under the same limits. To `send` it changes nothing but `outgoing()`: one packet will do for all of them.
+        """
+
     def deadline(self) -> float | None:
         """When to be woken, if at all."""
 
     def wake(self, now: float) -> Sequence[Word]:
         """Repeat, time out, keep alive; give what the hub should hear of it."""
+
+
+class Whole:
+    """What a conversation says whose messages hold their attachments, and whose events are each of their own."""
+
+    def progress(self, now: float) -> None:
+        """No attachment comes by itself, so that none can be overdue."""
+
+    def alike(self, subscription: str) -> bool:
+        """Each subscriber must be written to."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +103,33 @@ class ProtocolSpec:
     topics: TopicStyle
     carries: frozenset[type[Word]]
     """The hub's words that `send` can say in this protocol; for all others it raises LocalProtocolError."""
+    cancels: bool = False
+    """A callee hears of `Cancel`. Elsewhere only the conversation does, and forgets the call: say it there as well."""
     vectors: str = "*.json"
     """Which files of the folder's `vectors/` are its own, where two encodings share a folder."""
+
+    @property
+    def challenges(self) -> bool:
+        """Whether a client can be asked for a proof."""
+        return Challenge in self.carries
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether a callee can be given a streamed request as it comes."""
+        return Part in self.carries
+
+
+def at_hand(given: Attachment) -> Attachment:
+    """Return an attachment whose bytes are in memory, as they must be to stand in a message. Look at the size first."""
+    try:
+        return given if isinstance(given.data, bytes) else Attachment(given.name, bytes(given.data))
+    except OSError:
+        return Attachment(given.name, error="lost on the way")
+
+
+def content_of(packet: Packet, limits: Limits, what: str, rule: str) -> bytes:
+    """Return the bytes of a packet that must be at hand to be read, wherever they lie; or refuse it as too large."""
+    content = packet.payload if packet.blob is None else packet.blob
+    if len(content) > limits.max_text:
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a {what} of {len(content)} bytes", rule)
+    return bytes(content)

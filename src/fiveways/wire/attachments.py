@@ -15,21 +15,22 @@ class Expected:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._open: deque[tuple[str, float]] = deque()
+        self.open: deque[tuple[str, float]] = deque()
+        """Those that are not overdue: the name and when it was announced."""
         self._overdue = 0
         self._unwanted: set[str] = set()
         self._progress_at = 0.0
         self._announced = 0
 
     def __len__(self) -> int:
-        return self._overdue + len(self._open)
+        return self._overdue + len(self.open)
 
     def announce(self, count: int, now: float) -> tuple[str, ...]:
         """Make room for `count` more; the names under which they will be known."""
         first = self._announced + 1
         self._announced += count
         names = tuple(map(str, range(first, first + count)))
-        self._open.extend((name, now) for name in names)
+        self.open.extend((name, now) for name in names)
         return names
 
     def ignore(self, names: tuple[str, ...]) -> None:
@@ -42,25 +43,29 @@ class Expected:
         if self._overdue:
             self._overdue -= 1
             return None
-        if not self._open:
+        if not self.open:
             raise LookupError
-        name, _ = self._open.popleft()
+        name, _ = self.open.popleft()
         if name in self._unwanted:
             self._unwanted.remove(name)
             return None
         return name
 
+    def progress(self, now: float) -> None:
+        """A part of the next one has come."""
+        self._progress_at = now
+
     def deadline(self) -> float | None:
         """When the next one is overdue: counted from its announcement, or from the last sign of progress."""
-        if not self._open:
+        if not self.open:
             return None
-        return max(self._open[0][1], self._progress_at) + self._timeout
+        return max(self.open[0][1], self._progress_at) + self._timeout
 
     def expire(self, now: float) -> list[str]:
         """The names that are overdue by now. Their slots stay in the queue."""
         late = []
         while (deadline := self.deadline()) is not None and deadline <= now:
-            name, _ = self._open.popleft()
+            name, _ = self.open.popleft()
             self._overdue += 1
             if name in self._unwanted:
                 self._unwanted.remove(name)

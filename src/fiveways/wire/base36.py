@@ -30,6 +30,12 @@ def write(number: int) -> str:
         return _UNPADDED[number]
     if number < 0:
         raise Unrepresentable("base 36 has no numbers below 0")
+    return _write_more(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
+
+
+@lru_cache(4096)
+def _write_more(number: int) -> str:
+    """Return what stands before the last two digits: the same for many numbers in a row."""
     pairs = []
     while number >= _PAIR_BASE:
         number, pair = divmod(number, _PAIR_BASE)

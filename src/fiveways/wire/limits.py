@@ -10,6 +10,7 @@ class Limits:
     max_text: int = 1 << 20
     """A text frame, or a binary frame that carries a message (CBOR, protobuf)."""
     max_attachment: int = 1 << 28
+    """One attachment."""
     max_attachments: int = 1024
     """Binary frames that one message may announce."""
     max_expected_attachments: int = 4096
@@ -23,9 +24,20 @@ class Limits:
     max_pending: int = 4096
     """Calls of one peer that are not answered yet, in each direction."""
     max_subscriptions: int = 4096
+    """Subscriptions of one peer."""
     max_variables: int = 256
+    """Variables of one peer."""
     max_batch: int = 1024
     """Messages in one NQ batch."""
     max_stream: int = 1 << 20
     """Parts of one stream."""
     attachment_timeout: float = 30.0
+    """Seconds without progress after which an attachment has failed."""
+    max_frame: int = 1 << 24
+    """One frame of a transport, which is held in memory: larger attachments have to come in fragments."""
+    max_unread_events: int = 1 << 20
+    """Bytes that wait for a slow reader before its topics' policy strikes: skip, unsubscribe, close or block."""
+    max_unread: int = 1 << 24
+    """Bytes that wait for a slow reader, calls and answers included, before it is let go."""
+    max_spool: int = 1 << 32
+    """Bytes of large or late attachments that wait on disk, of all peers together."""

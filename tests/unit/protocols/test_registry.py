@@ -11,3 +11,15 @@ def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyP
 
 def test_every_protocol_carries_its_own_name() -> None:
     assert [spec.name for spec in registry.all_specs()] == list(registry.PROTOCOLS)
+
+
+def test_what_a_hub_must_know_of_a_protocol_is_told_by_its_spec() -> None:
+    told = {spec.name: (spec.cancels, spec.challenges, spec.takes_parts) for spec in registry.all_specs()}
+    assert told == {
+        "umq36": (False, False, False),
+        "umq": (False, False, False),
+        "lrpm-json": (True, True, False),
+        "lrpm-cbor": (True, True, False),
+        "mqtt-rpc": (False, False, True),
+        "nq": (True, False, True),
+    }

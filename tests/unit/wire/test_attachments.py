@@ -81,3 +81,14 @@ def test_an_owed_one_is_offered_once_and_only_if_announced(name: str) -> None:
     owed.offer("a", b"1")
     with pytest.raises(LookupError):
         owed.offer(name, b"again")
+
+
+def test_a_part_of_one_gives_it_more_time_but_does_not_take_its_place() -> None:
+    expected = Expected(timeout=30.0)
+    names = expected.announce(1, 0.0)
+    expected.progress(20.0)
+    assert expected.deadline() == 50.0
+    assert expected.expire(49.9) == []
+    assert (expected.take(49.9),) == names
+    expected.progress(60.0)
+    assert expected.deadline() is None

@@ -29,6 +29,7 @@ def _spec(name: str, codec: Codec, vectors: str) -> ProtocolSpec:
         names=names.LRPM,
         topics=topics.LRPM,
         carries=frozenset(LrpmConversation.SENDERS),
+        cancels=True,
         vectors=vectors,
     )
 

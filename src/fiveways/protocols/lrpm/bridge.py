@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from fiveways.errors import Fault, FivewaysError, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
@@ -64,7 +66,7 @@ def _too_long(name: str, max_name: int) -> str:
     return f"the name is too long: {len(name.encode())} of at most {max_name} bytes"
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True, gc=False):
     """What a procedure means."""
 
     method: str
@@ -182,7 +184,7 @@ def read_attachments(
 
 def with_attachments(meta: Meta, attachments: Sequence[hub.Attachment], encoding: Encoding) -> Meta:
     """Return a meta that holds these; a failed one is null, and its reason stands beside."""
-    listed = [encoding.write_attachment(each.data) if each.error is None else None for each in attachments]
+    listed = [encoding.write_attachment(bytes(each.data)) if each.error is None else None for each in attachments]
     errors = {str(index): each.error for index, each in enumerate(attachments) if each.error is not None}
     return {**meta, "attachments": listed, **({"attachment_errors": errors} if errors else {})}
 
@@ -211,10 +213,16 @@ def call_options(meta: Meta) -> Iterable[Any]:
 
 def call_meta(word: hub.Call) -> Meta:
     """Return what a call of ours has to say beside its body."""
-    timed = NO_META if word.timeout is None else {"timeout": _millis(word.timeout) or 1}
+    timed = NO_META if word.timeout is None else {"timeout": wait_of(word.timeout)}
     if not (word.stream or word.progress or word.traceparent):
         return timed
     return {**timed, **_given(stream=word.stream, progress=word.progress, traceparent=word.traceparent)}
+
+
+@lru_cache(1024)
+def wait_of(timeout: float) -> int:
+    """Return a timeout in milliseconds; the shortest is one, for none is for ever."""
+    return _millis(timeout) or 1
 
 
 def read_result(hub_id: str, message: lrpm.Result, attached: tuple[str, ...]) -> hub.Word:

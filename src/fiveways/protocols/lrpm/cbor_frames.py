@@ -19,7 +19,7 @@ from fiveways.protocols.lrpm.frames import (
     kind_number,
     malformed,
     read_kind,
-    refuse_packet,
+    unusual,
 )
 from fiveways.wire.cbor import head, parse, skip, text_item, uint_item, write
 from fiveways.wire.limits import Limits
@@ -28,7 +28,7 @@ from fiveways.wire.payload import Cbor, Payload
 
 _UINT, _TEXT, _ARRAY, _MAP = 0, 3, 4, 5
 _UINT_8, _UINT_16 = 0x18, 0x19
-_CALL, _RESULT = int(Kind.CALL), int(Kind.RESULT)
+_CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
 _ARRAYS: Final = _ARRAY << 5
 _TEXTS: Final = _TEXT << 5
 _LONGER_TEXTS: Final = _TEXTS + 24
@@ -40,8 +40,8 @@ _FLAGS = _FALSE, _TRUE = 0xF4, 0xF5
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
     """Take a binary packet apart; RemoteProtocolError whatever is wrong with it."""
     raw = packet.payload
-    if packet.is_text or len(raw) > limits.max_text:
-        refuse_packet(packet, "CBOR")
+    if packet.is_text or len(raw) > limits.max_text or packet.blob is not None:
+        raw = unusual(packet, limits, "CBOR")
     try:
         return _parse(raw, limits, names)
     except Malformed as exc:
@@ -259,4 +259,21 @@ def _read_attachment(item: object) -> bytes:
     return item
 
 
-CBOR: Final = Encoding(parse_frame, serialize_frame, lambda data: data, _read_attachment)
+def write_call(number: int, uri: str, body: Payload, wait: int) -> Packet:
+    """Write a CALL that says nothing beside but a timeout."""
+    return serialize_frame((_CALL, (number, uri, body, {"timeout": wait} if wait else NO_META)))
+
+
+def write_result(number: int, body: Payload) -> Packet:
+    """Write a RESULT that says nothing beside."""
+    return serialize_frame((_RESULT, (number, body, NO_META)))
+
+
+def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
+    """Write an EVENT that tells its topic and nothing else."""
+    return serialize_frame((_EVENT, (publication, subscription, body, {"topic": topic})))
+
+
+CBOR: Final = Encoding(
+    parse_frame, serialize_frame, lambda data: data, _read_attachment, write_call, write_result, write_event
+)

@@ -9,17 +9,20 @@ from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.model.failures import Reason
+from fiveways.model.names import BadName
 from fiveways.model.topics import Topic
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import NO_META, Kind, Meta
+from fiveways.protocols.lrpm.frames import NO_META, ODD, Kind, Meta, Plain
 from fiveways.protocols.lrpm.holding import Held, Line, Names
 from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Incoming
 from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Value
 
+ODD_CALL: Final = (*ODD, BadName)
 LAST_ID: Final = (1 << 53) - 1
 """LRPM-a09: JavaScript counts no further."""
 
@@ -53,12 +56,43 @@ class LrpmConversation(Incoming):
 
     def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
         super().__init__(setup, codec)
-        self._asking: dict[int, Asking] = {}
+        self._asking: dict[int, str | Asking] = {}
+        """By our own ids; of a plain call, as most are, no more than the hub's name for it."""
         self._asking_by_hub_id: dict[str, int] = {}
         self._next_id = FIRST_ID
         self._following: dict[int, Following] = {}
         self._followed: dict[str, int | None] = {}
         """Our subscriptions by the hub's name for them; None until the peer has numbered one."""
+
+    def receive(self, packet: Packet, now: float) -> Words:
+        """Take one frame of the peer. Plain calls and their plain results, as most are, need not become messages."""
+        read, payload, limits = self._read_plain, packet.payload, self._limits
+        if read is not None and packet.is_text and len(payload) <= limits.max_text:
+            try:
+                plain = read(payload, limits.max_depth)
+                words = None if plain is None else self._hear(plain)
+            except ODD_CALL:
+                words = None
+            if words is not None:
+                return words
+        return super().receive(packet, now)
+
+    def _hear(self, plain: Plain) -> Words | None:
+        """Return what a plain call or a plain result says; None, and nothing has happened, if there is more to it."""
+        number, uri, body, wait = plain
+        if self._upward:
+            return None
+        if uri is None:
+            asking = self._asking.get(number)
+            if type(asking) is not str:
+                return None
+            del self._asking[number], self._asking_by_hub_id[asking]
+            return (hub.Result(asking, body),)
+        aim, asked, hub_id = self._target(uri), self._asked, str(number)
+        if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending:
+            return None
+        asked[hub_id] = number
+        return (hub.Call(hub_id, aim.method, body, uri, (), aim.callback, wait / 1000 if wait else None),)
 
     # Our requests.
 
@@ -76,7 +110,7 @@ class LrpmConversation(Incoming):
             asking.line = asking.line or ("request", number)
             asking.held = self._say_with(asking.line, message, attachments, asks=number)
         else:
-            self._outgoing.append(self._encode(message))
+            self._outgoing.append(self._codec.encode(message))
         self._next_id += 1
         self._asking[number] = asking
         if asking.hub_id is not None:
@@ -87,8 +121,15 @@ class LrpmConversation(Incoming):
             raise LocalProtocolError("LRPM takes a streamed request as one array")
         number = self._new_id(word.id)
         uri = bridge.procedure(word.method, word.spelling, word.callback)
-        meta = bridge.call_meta(word)
-        self._ask(lrpm.Call(number, uri, word.body, meta), Asking(word.id, CALL, hub.Call, meta), word.attachments)
+        if word.attachments or word.stream or word.progress or word.traceparent:
+            meta = bridge.call_meta(word)
+            self._ask(lrpm.Call(number, uri, word.body, meta), Asking(word.id, CALL, hub.Call, meta), word.attachments)
+            return
+        wait = 0 if word.timeout is None else bridge.wait_of(word.timeout)
+        self._outgoing.append(self._codec.fitting(self._codec.write_call(number, uri, word.body, wait)))
+        self._next_id += 1
+        self._asking[number] = word.id
+        self._asking_by_hub_id[word.id] = number
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
@@ -126,7 +167,7 @@ class LrpmConversation(Incoming):
         number = self._asking_by_hub_id.get(word.id)
         if number is None:
             return  # the answer has come meanwhile
-        asking = self._asking[number]
+        asking = self._asking_of(number)
         if asking.held is not None:
             self._close(number)
             self._holding.drop(asking.held)
@@ -138,14 +179,13 @@ class LrpmConversation(Incoming):
     def _gone(self, held: Held) -> None:
         super()._gone(held)
         if held.asks:
-            self._asking[held.asks].held = None
+            self._asking_of(held.asks).held = None
 
     def _give_up(self, held: Held) -> None:
         if not held.asks:
             super()._give_up(held)
             return
-        hub_id = self._asking[held.asks].hub_id
-        self._close(held.asks)
+        hub_id = self._close(held.asks)
         if hub_id is not None:
             self._upward.append(hub.Failure(hub_id, Reason.TOO_LARGE, "the request is too large for LRPM"))
 
@@ -153,18 +193,30 @@ class LrpmConversation(Incoming):
 
     def _answered(self, number: int, kind: int) -> Asking | None:
         """Return the request of ours that is answered; None, and the answer is ignored, if there is none (any more)."""
-        asking = self._asking.get(number)
-        if asking is None or asking.held is not None:
+        if number not in self._asking:
+            return None
+        asking = self._asking_of(number)
+        if asking.held is not None:
             return None
         if asking.kind != kind:
             text = f"an answer to {Kind(asking.kind).name} {number} as if it were another kind of request"
             raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-11")
         return asking
 
-    def _close(self, number: int) -> None:
+    def _asking_of(self, number: int) -> Asking:
+        """Return what is known of an open request of ours, with room for more."""
+        asking = self._asking[number]
+        if isinstance(asking, str):
+            asking = self._asking[number] = Asking(asking, CALL, hub.Call)
+        return asking
+
+    def _close(self, number: int) -> str | None:
+        """Forget a request of ours; return whose it was."""
         asking = self._asking.pop(number)
-        if asking.hub_id is not None:
-            del self._asking_by_hub_id[asking.hub_id]
+        hub_id = asking if isinstance(asking, str) else asking.hub_id
+        if hub_id is not None:
+            del self._asking_by_hub_id[hub_id]
+        return hub_id
 
     def _on_result(self, message: lrpm.Result) -> Words:
         number = message.request_id

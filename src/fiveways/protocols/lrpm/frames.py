@@ -4,11 +4,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+import msgspec
+
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.protocols.base import content_of
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload
 
 MAX_U8: Final = (1 << 8) - 1
 MAX_U64: Final = (1 << 64) - 1
@@ -85,6 +89,12 @@ A plain tuple, for one is made per message. The fields of an application's kind 
 """
 
 
+ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed)
+"""What says that a frame needs a closer look."""
+Plain: TypeAlias = tuple[int, str | None, Payload, int]
+"""A request's id, the uri of a CALL or None for a RESULT, the body, and a CALL's timeout in milliseconds or nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """What JSON and CBOR do each in its own way."""
@@ -96,14 +106,22 @@ class Encoding:
     """How `meta.attachments` holds one."""
     read_attachment: Callable[[object], bytes]
     """Undo `write_attachment`; ValueError if it cannot be one."""
+    write_call: Callable[[int, str, Payload, int], Packet]
+    """A CALL with its id, uri, body and timeout in milliseconds, if any, in one go."""
+    write_result: Callable[[int, Payload], Packet]
+    """A RESULT without a meta, in one go."""
+    write_event: Callable[[int, int, Payload, str], Packet]
+    """An EVENT that tells its topic and nothing else, in one go."""
+    read_plain: Callable[[bytes, int], Plain | None] | None = None
+    """Read, within a depth, what `write_call` and `write_result` write; None or one of ODD if it is anything else."""
 
 
-def refuse_packet(packet: Packet, label: str) -> NoReturn:
-    """Say why a packet may not even be looked at: it is of the wrong sort, or else too large."""
+def unusual(packet: Packet, limits: Limits, label: str) -> bytes:
+    """Return the bytes of a packet that are not at hand; or refuse it, which is of the wrong sort or too large."""
     if packet.is_text is not (label == "JSON"):
         sort = "text" if packet.is_text else "binary"
         raise malformed(f"a {sort} frame in a conversation in {label}", "LRPM-a19")
-    raise RemoteProtocolError(Fault.TOO_LARGE, f"a frame of {len(packet.payload)} bytes", "LRPM-a19")
+    return content_of(packet, limits, "frame", "LRPM-a19")
 
 
 def malformed(text: str, rule: str) -> RemoteProtocolError:

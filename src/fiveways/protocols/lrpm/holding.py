@@ -8,6 +8,7 @@ import msgspec
 
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
+from fiveways.protocols.base import at_hand
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm.frames import Encoding
 from fiveways.wire.limits import Limits
@@ -78,7 +79,7 @@ class Holding:
         # Whether it fits in is told by the finished frame; what certainly does not need not be held until then.
         if held.size + size > self._limits.max_text or self._size + size > self._limits.max_attachment:
             given, size = failed(given), 0
-        held.found[given.name] = given
+        held.found[given.name] = at_hand(given)
         held.size += size
         self._size += size
 

@@ -33,8 +33,6 @@ class Asked(msgspec.Struct, gc=False):
 
     request_id: int
     kind: int = CALL
-    plain: bool = True
-    """A call that a bare RESULT answers."""
     word: type[hub.Word] = hub.Call
     subscription: str = ""
     stream: bool = False
@@ -50,15 +48,19 @@ class Served(msgspec.Struct, gc=False):
     """A subscription of the peer; `topic` is empty where a wildcard leaves it open."""
 
     topic: str
+    number: int
     missed: int = 0
     """Events that were too large for us, until the next one tells."""
 
 
-def _asked(call: hub.Call, number: int) -> Asked:
-    return Asked(number, CALL, not (call.stream or call.progress), hub.Call, "", call.stream, call.progress)
+def _asked(call: hub.Call, number: int) -> int | Asked:
+    """Return what is kept of a call; where a bare RESULT answers it, as most, no more than its id."""
+    if call.stream or call.progress:
+        return Asked(number, CALL, hub.Call, "", call.stream, call.progress)
+    return number
 
 
-Request: TypeAlias = tuple[hub.Word, Asked]
+Request: TypeAlias = tuple[hub.Word, int | Asked]
 Reader: TypeAlias = Callable[[Any, str, Any, Names], Request]
 
 
@@ -67,7 +69,8 @@ class Incoming(LrpmLink):
 
     def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
         super().__init__(setup, codec)
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, int | Asked] = {}
+        """By the hub's name for them."""
         self._served: dict[str, Served] = {}
         self._target = bridge.targets_within(setup.limits.max_name)
         self._next_subscription = count(FIRST_ID)
@@ -84,7 +87,7 @@ class Incoming(LrpmLink):
             if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending or "attachments" in meta:
                 return self._on_request(message)
             if not meta:
-                asked[hub_id] = Asked(message.request_id)
+                asked[hub_id] = message.request_id
                 return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
             call = bridge.read_call(hub_id, message, aim, ())
         except (BadName, Refused):
@@ -144,25 +147,25 @@ class Incoming(LrpmLink):
         bridge.check_names(word, self._limits.max_name)
         if isinstance(word, hub.Subscribe):
             self._serve(word)
-        return word, Asked(message.request_id, CALL, False, type(word), getattr(word, "subscription", ""))
+        return word, Asked(message.request_id, CALL, type(word), getattr(word, "subscription", ""))
 
     def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: Names) -> Request:
         word = bridge.read_publish(hub_id, message, attached)
         bridge.check_names(word, self._limits.max_name)
-        return word, Asked(message.request_id, PUBLISH, False, hub.Publish)
+        return word, Asked(message.request_id, PUBLISH, hub.Publish)
 
     def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: Names) -> Request:
         word = bridge.read_subscribe(hub_id, message, self._new_subscription)
         bridge.check_names(word, self._limits.max_name)
         self._serve(word)
-        return word, Asked(message.request_id, SUBSCRIBE, False, hub.Subscribe, word.subscription)
+        return word, Asked(message.request_id, SUBSCRIBE, hub.Subscribe, word.subscription)
 
     def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: Names) -> Request:
         try:
             subscription = self._topic_id(message.subscription_id, "")
         except builtins.BadArguments as exc:
             raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        asked = Asked(message.request_id, UNSUBSCRIBE, False, hub.Unsubscribe, subscription)
+        asked = Asked(message.request_id, UNSUBSCRIBE, hub.Unsubscribe, subscription)
         return hub.Unsubscribe(hub_id, subscription), asked
 
     def _topic_id(self, given: object, written: str) -> str:
@@ -181,7 +184,8 @@ class Incoming(LrpmLink):
 
     def _serve(self, word: hub.Subscribe) -> None:
         literal = word.pattern.literal
-        self._served[word.subscription] = Served(topics.spell(literal, topics.LRPM) if literal else "")
+        topic = topics.spell(literal, topics.LRPM) if literal else ""
+        self._served[word.subscription] = Served(topic, int(word.subscription))
 
     def _unserve(self, subscription: str) -> None:
         """Forget a subscription, and its events that still wait: none goes out behind the answer that ends it."""
@@ -195,27 +199,36 @@ class Incoming(LrpmLink):
         return str(next(self._next_subscription))
 
     def _on_cancel(self, message: lrpm.Cancel) -> Words:
-        asked = self._asked.get(str(message.request_id))
+        hub_id = str(message.request_id)
+        asked = self._asked_of(hub_id) if hub_id in self._asked else None
         # LRPM-a06: for what is unknown or finished there is no answer, and nothing is cancelled twice.
         if asked is None or asked.answered or asked.cancelled:
             return NOTHING
         asked.cancelled = True
-        return (hub.Cancel(str(message.request_id)),)
+        return (hub.Cancel(hub_id),)
 
     # Our answers.
 
+    def _asked_of(self, hub_id: str) -> Asked:
+        """Return what is known of an open request of the peer, with room for more."""
+        asked = self._asked[hub_id]
+        if isinstance(asked, int):
+            asked = self._asked[hub_id] = Asked(asked)
+        return asked
+
     def _open_request(self, hub_id: str) -> Asked:
-        asked = self._asked.get(hub_id)
+        asked = self._asked_of(hub_id) if hub_id in self._asked else None
         if asked is None or asked.answered:
             raise LocalProtocolError(f"no request {hub_id} is open")
         return asked
 
     def _send_result(self, word: hub.Result) -> None:
-        asked, body = self._open_request(word.id), word.body
-        if asked.plain and not word.stream and not word.attachments and body is not None:
-            self._outgoing.append(self._encode(lrpm.Result(asked.request_id, body, NO_META)))
+        number, body = self._asked.get(word.id), word.body
+        if type(number) is int and not word.stream and not word.attachments and body is not None:
+            self._outgoing.append(self._codec.fitting(self._codec.write_result(number, body)))
             del self._asked[word.id]
             return
+        asked = self._open_request(word.id)
         last = word.last or not word.stream
         if word.stream:
             self._check_part(word, asked)
@@ -285,7 +298,8 @@ class Incoming(LrpmLink):
                 self._served[key].missed += 1
         else:
             # An answer, or a part of one: whatever stands behind it is not said either.
-            asked = self._asked.pop(key)
+            asked = self._asked_of(key)
+            del self._asked[key]
             self._holding.drop_line(held.line)
             if asked.word is hub.Subscribe:
                 self._unserve(asked.subscription)
@@ -301,9 +315,21 @@ class Incoming(LrpmLink):
         if served.missed:
             word = msgspec.structs.replace(word, missed=word.missed + served.missed)
         body = builtins.wrapped(word, self._styles) if word.envelope else word.body
-        message = lrpm.Event(word.publication, int(word.subscription), body, bridge.event_meta(word))
+        if not (word.missed or word.attachments or self._holding.lines):
+            topic = topics.spell(word.topic, topics.LRPM)
+            packet = self._codec.encoding.write_event(word.publication, served.number, body, topic)
+            self._outgoing.append(self._codec.fitting(packet))
+            return
+        message = lrpm.Event(word.publication, served.number, body, bridge.event_meta(word))
         self._say_with(("event", word.subscription), message, word.attachments)
         served.missed = 0
+
+    def alike(self, subscription: str) -> bool:
+        """Nothing was missed because of us, and nothing waits that it must not overtake."""
+        served, lines = self._served.get(subscription), self._holding.lines
+        if served is None or served.missed or self.closed:
+            return False
+        return not lines or ("event", subscription) not in lines
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""

@@ -3,9 +3,9 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
-from typing import Annotated, Any, Final, assert_never, cast
+from typing import Annotated, Any, Final, TypeAlias, assert_never, cast
 
 import msgspec
 from msgspec import Raw
@@ -22,28 +22,32 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
+    Plain,
     check_fields,
     check_id,
     kind_number,
     malformed,
     read_kind,
-    refuse_packet,
+    unusual,
 )
 from fiveways.wire import jsontext
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Json
+from fiveways.wire.payload import Json, Payload
 
 # msgspec reads a numbered kind with all its fields in one go, and strictly: neither 13.0 nor true is 13. What it does
 # not take is looked at again at leisure: a kind by name, an application's kind, an id beyond 63 bits, or a fault.
+_Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _TYPES: Final[dict[Field, Any]] = {
-    Field.ID: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)],
+    Field.ID: _Id,
     Field.URI: str,
     Field.KIND: Annotated[int, msgspec.Meta(ge=0, le=255)],
     Field.BODY: Raw,
 }
 _CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
 _EMPTY: Final = Raw(b"{}")
+_SHORT_META: Final = 40
+"""Enough for a timeout, and little enough to remember many of."""
 
 
 def _struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
@@ -67,8 +71,8 @@ _count: Final[Callable[[str], int]] = json.JSONDecoder(object_pairs_hook=len, pa
 def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
     """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
     payload = packet.payload
-    if not packet.is_text or len(payload) > limits.max_text:
-        refuse_packet(packet, "JSON")
+    if not packet.is_text or len(payload) > limits.max_text or packet.blob is not None:
+        payload = unusual(packet, limits, "JSON")
     try:
         if not payload.isascii():
             payload.decode()
@@ -88,6 +92,86 @@ def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Fram
         return kind, (found.id0, _body(found.body1, limits), meta)
     *head, last, _ = _fields(found)
     return kind, (*head, _body(last, limits) if kind in _BODIED else last, meta)
+
+
+class _Call(msgspec.Struct, array_like=True, gc=False):
+    kind: int
+    number: _Id
+    uri: str
+    body: Raw
+    meta: Raw = _EMPTY
+
+
+class _Result(msgspec.Struct, array_like=True, gc=False):
+    kind: int
+    number: _Id
+    body: Raw
+    meta: Raw = _EMPTY
+
+
+class _Timeout(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    timeout: _Id
+
+
+_read_call: Final = msgspec.json.Decoder(_Call).decode
+_read_result: Final = msgspec.json.Decoder(_Result).decode
+_read_timeout: Final = msgspec.json.Decoder(_Timeout).decode
+
+
+def read_plain(payload: bytes, max_depth: int) -> Plain | None:
+    """Read a CALL that says nothing beside but a timeout, or a RESULT that says nothing beside, as most do."""
+    start, wait = payload[:4], 0
+    found: Any
+    if start == b"[40,":
+        found = _read_call(payload)
+        uri = found.uri
+        if found.meta != _EMPTY:
+            wait = _wait(bytes(found.meta))
+    elif start == b"[41,":
+        found, uri = _read_result(payload), None
+        if found.meta != _EMPTY:
+            return None
+    else:
+        return None
+    if not payload.isascii():
+        payload.decode()
+    raw = bytes(found.body)
+    jsontext.check_trusted(raw, max_depth)
+    return found.number, uri, Json(raw), wait
+
+
+def _wait(meta: bytes) -> int:
+    if len(meta) > _SHORT_META or meta.count(b":") > 1:
+        raise ValueError
+    return _short_wait(meta)
+
+
+@lru_cache(1024)
+def _short_wait(meta: bytes) -> int:
+    return int(_read_timeout(meta).timeout)
+
+
+def write_call(number: int, uri: str, body: Payload, wait: int) -> Packet:
+    """Write a CALL that says nothing beside but a timeout."""
+    if wait:
+        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quoted(uri), body.json(), wait))
+    return Packet(b"[40,%d,%b,%b,{}]" % (number, _quoted(uri), body.json()))
+
+
+def write_result(number: int, body: Payload) -> Packet:
+    """Write a RESULT that says nothing beside."""
+    return Packet(b"[41,%d,%b,{}]" % (number, body.json()))
+
+
+def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
+    """Write an EVENT that tells its topic and nothing else."""
+    return Packet(b'[60,%d,%d,%b,{"topic":%b}]' % (publication, subscription, body.json(), _quoted(topic)))
+
+
+@lru_cache(1024)
+def _quoted(uri: str) -> bytes:
+    """Write a uri or topic of ours, which are never too long to remember."""
+    return _write(uri)
 
 
 def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
@@ -189,4 +273,13 @@ def _read_attachment(item: object) -> bytes:
     return b64decode(item, validate=True)
 
 
-JSON: Final = Encoding(parse_frame, serialize_frame, lambda data: b64encode(data).decode(), _read_attachment)
+JSON: Final = Encoding(
+    parse_frame,
+    serialize_frame,
+    lambda data: b64encode(data).decode(),
+    _read_attachment,
+    write_call,
+    write_result,
+    write_event,
+    read_plain,
+)

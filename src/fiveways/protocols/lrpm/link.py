@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.topics import BadTopic
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import Role, Setup, Whole
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.frames import application_kinds
@@ -32,10 +32,11 @@ FIELD_COST: Final = 128
 
 
 class Applications:
-    """The messages of application kinds that nobody has taken yet."""
+    """The kinds of messages that an application registered, and those of them that nobody has taken yet."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, configured: object) -> None:
         self._limits = limits
+        self.kinds, self.names = application_kinds(configured)
         self.waiting: deque[lrpm.Application] = deque()
         self._size = 0
 
@@ -47,13 +48,20 @@ class Applications:
         while len(waiting) > limits.max_pending or self._size > limits.max_attachment:
             self._size -= _size(waiting.popleft())
 
+    def take(self) -> list[lrpm.Application]:
+        """Hand them over."""
+        taken = list(self.waiting)
+        self.waiting.clear()
+        self._size = 0
+        return taken
+
 
 def _size(message: lrpm.Application) -> int:
     """Return what a message holds: its fields came as Json or Cbor, so that these bytes are theirs."""
     return sum((FIELD_COST + len(getattr(field, "raw", b"")) for field in message.fields), FIELD_COST)
 
 
-class LrpmLink(ABC):
+class LrpmLink(Whole, ABC):
     """One LRPM peer and its frames; `LrpmConversation` adds what they mean.
 
     The conversation has fewer than 30 attributes, those of all its classes together: beyond that Python reads each of
@@ -66,9 +74,8 @@ class LrpmLink(ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
-        self._decode = codec.decode
         # What we would not read ourselves we do not write.
-        self._encode = lrpm.Codec(codec.encoding, max(setup.limits.max_text, SMALLEST)).encode
+        self._codec = lrpm.Codec(codec.encoding, max(setup.limits.max_text, SMALLEST))
         self._outgoing: list[Packet] = []
         self._enter(State.INIT if setup.role is Role.SERVER else State.SILENT)
         self._rounds = 0
@@ -76,14 +83,15 @@ class LrpmLink(ABC):
         self._upward: list[hub.Word] = []
         """What the hub will hear when it asks next: the ends of requests that could not go out after all."""
         self._now = 0.0
-        self._kinds, self._kind_names = application_kinds((setup.options or {}).get("application_kinds"))
-        self._applications = Applications(setup.limits)
+        self._applications = Applications(setup.limits, (setup.options or {}).get("application_kinds"))
 
     def _enter(self, state: Enum) -> None:
         # The rows are kept at hand: an Enum is hashed in Python, which takes as long as reading a small frame.
         self._state = state
         self._theirs = TRANSITIONS[state]
-        self._ours = OWN_TRANSITIONS[state]
+        is_open = state is State.OKAY
+        self._senders = self.SENDERS if is_open else LrpmLink.SENDERS
+        self._read_plain = self._codec.encoding.read_plain if is_open else None
 
     # What the runtime sees.
 
@@ -92,7 +100,7 @@ class LrpmLink(ABC):
         if self.closed:
             return NOTHING
         try:
-            message = self._decode(packet, self._limits, self._kind_names)
+            message = self._codec.decode(packet, self._limits, self._applications.names)
             kind = type(message)
             if self._theirs.get(kind) is not self._state:
                 self._enter(advance(self._state, message))
@@ -105,10 +113,10 @@ class LrpmLink(ABC):
 
     def send(self, word: hub.Word, now: float) -> None:
         """Say a word to the peer."""
-        sender = self.SENDERS.get(type(word))
+        sender = self._senders.get(type(word))
         if sender is None:
-            raise LocalProtocolError(f"LRPM has no way to say {type(word).__name__}")
-        if self._state is not State.OKAY and type(word) not in LrpmLink.SENDERS:
+            if type(word) not in self.SENDERS:
+                raise LocalProtocolError(f"LRPM has no way to say {type(word).__name__}")
             raise LocalProtocolError(f"{type(word).__name__} cannot be said in state {self._state.value}")
         try:
             sender(self, word)
@@ -138,17 +146,17 @@ class LrpmLink(ABC):
 
     def _say(self, message: lrpm.Message) -> None:
         """Put a message out that needs nothing else."""
-        after = self._ours.get(type(message))
+        after = OWN_TRANSITIONS[self._state].get(type(message))
         if after is None:
             raise LocalProtocolError(f"{type(message).__name__.upper()} cannot be said in state {self._state.value}")
-        self._outgoing.append(self._encode(message))
+        self._outgoing.append(self._codec.encode(message))
         self._enter(after)
 
     def _say_with(
         self, line: Line, message: lrpm.Message, names: Names, answers: str = "", asks: int = 0
     ) -> Held | None:
         """Put a message out, or let it wait until its attachments, and all before it in its line, are there."""
-        packet = self._encode(message)
+        packet = self._codec.encode(message)
         if not names and line not in self._holding.lines:
             self._outgoing.append(packet)
             return None
@@ -166,7 +174,7 @@ class LrpmLink(ABC):
         """Put out what need not wait any longer."""
         while (held := self._holding.pop(line)) is not None:
             try:
-                packet = finished(held, self._encode, self._holding.encoding)
+                packet = finished(held, self._codec.encode, self._holding.encoding)
             except Unrepresentable:
                 self._give_up(held)
             else:
@@ -183,9 +191,9 @@ class LrpmLink(ABC):
 
     def _end(self, farewell: lrpm.Goodbye) -> None:
         try:
-            packet = self._encode(farewell)
+            packet = self._codec.encode(farewell)
         except Unrepresentable:  # too long a text
-            packet = self._encode(lrpm.Goodbye(farewell.reason))
+            packet = self._codec.encode(lrpm.Goodbye(farewell.reason))
         self._outgoing.append(packet)
         self._enter(State.CLOSED)
         self.closed = True
@@ -236,17 +244,16 @@ class LrpmLink(ABC):
 
     def take_applications(self) -> list[lrpm.Application]:
         """Hand over the messages of registered application kinds. Where nobody takes them, the oldest are dropped."""
-        taken, self._applications = self._applications, Applications(self._limits)
-        return list(taken.waiting)
+        return self._applications.take()
 
     def send_application(self, kind: int, fields: Sequence[Payload]) -> None:
         """Say a message of a registered application kind."""
-        if kind not in self._kinds:
+        if kind not in self._applications.kinds:
             raise LocalProtocolError(f"kind {kind} is not registered")
         self._say(lrpm.Application(kind, tuple(fields)))
 
     def _on_application(self, message: lrpm.Application) -> Words:
-        if message.kind not in self._kinds:
+        if message.kind not in self._applications.kinds:
             raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {message.kind} is not registered", "LRPM-a10")
         self._applications.add(message)
         return NOTHING

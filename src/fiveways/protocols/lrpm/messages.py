@@ -175,7 +175,9 @@ class Codec:
 
     def __init__(self, encoding: Encoding, longest: int = sys.maxsize) -> None:
         self.encoding = encoding
-        self._longest = longest
+        self.longest = longest
+        self.write_call = encoding.write_call
+        self.write_result = encoding.write_result
         self._parse = encoding.parse_frame
         self._serialize = encoding.serialize_frame
 
@@ -197,7 +199,11 @@ class Codec:
             packet = self._serialize((message.kind, message.fields))
         else:
             raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
-        if len(packet.payload) > self._longest:
+        return self.fitting(packet)
+
+    def fitting(self, packet: Packet) -> Packet:
+        """Return a frame that is not too long; Unrepresentable if it is."""
+        if len(packet.payload) > self.longest:
             raise Unrepresentable(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
         return packet
 

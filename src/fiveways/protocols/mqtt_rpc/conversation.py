@@ -16,7 +16,7 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.protocols import builtins
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import Role, Setup, Whole
 from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of
 from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
@@ -30,7 +30,7 @@ Words = Sequence[hub.Word]
 NOTHING: Final[tuple[hub.Word, ...]] = ()
 
 
-class MqttConversation:
+class MqttConversation(Whole):
     """All that passes between us and one broker. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup) -> None:

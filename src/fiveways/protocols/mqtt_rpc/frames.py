@@ -7,6 +7,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.protocols.base import content_of
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -44,8 +45,8 @@ _LONGEST: Final = 10
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
     """Parse a message and tell its shape; RemoteProtocolError whatever is wrong with it."""
     data = packet.payload
-    if len(data) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a message of {len(data)} bytes", "MQRPC-03")
+    if len(data) > limits.max_text or packet.blob is not None:
+        data = content_of(packet, limits, "message", "MQRPC-03")
     if len(packet.channel) > limits.max_name:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"a topic of {len(packet.channel)} characters", "MQRPC-a08")
     if packet.is_text:

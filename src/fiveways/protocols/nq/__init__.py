@@ -18,4 +18,5 @@ SPEC = ProtocolSpec(
     names=bridge.STYLES.names,
     topics=bridge.STYLES.topics,
     carries=frozenset(NqConversation.SENDERS),
+    cancels=True,
 )

@@ -13,7 +13,7 @@ import msgspec
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Setup
+from fiveways.protocols.base import Setup, Whole
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
@@ -37,7 +37,7 @@ _KEPT: Final = frozenset({hub.Accepted, hub.Result, hub.Failure, hub.Description
 """Words that may be said while there is no link, since the peer, who has a right to them, may come back."""
 
 
-class NqConversation:
+class NqConversation(Whole):
     """One NQ peer. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup) -> None:

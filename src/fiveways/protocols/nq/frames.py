@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fiveways.errors import Fault, Malformed, RemoteProtocolError
+from fiveways.protocols.base import content_of
 from fiveways.protocols.nq import errors
 from fiveways.protocols.nq.errors import Err
 from fiveways.wire import jsontext
@@ -127,8 +128,8 @@ def _check_batch(elements: Sequence[object], limits: Limits) -> None:
 def check_packet(packet: Packet, limits: Limits) -> bytes:
     """Return the JSON of a packet without the blanks around it; the size is looked at before anything else."""
     payload = packet.payload
-    if len(payload) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a packet of {len(payload)} bytes", "NQ-02")
+    if len(payload) > limits.max_text or packet.blob is not None:
+        payload = content_of(packet, limits, "packet", "NQ-02")
     if not packet.is_text:
         raise RemoteProtocolError(Fault.MALFORMED, "a binary packet", "NQ-02")
     if not payload.isascii():

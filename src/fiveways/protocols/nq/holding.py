@@ -2,6 +2,7 @@
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
+from fiveways.protocols.base import at_hand
 from fiveways.wire.limits import Limits
 
 Carrier = hub.Call | hub.Result | hub.Publish | hub.Event | hub.SetVariable
@@ -69,7 +70,10 @@ class Waiting:
         held.room -= len(attachment.data)
         if held.word is None:
             return None
-        held.given[attachment.name] = attachment
+        if held.room < 0:
+            held.given.clear()
+        else:
+            held.given[attachment.name] = at_hand(attachment)
         if held.missing and held.room >= 0:
             return None
         if not isinstance(held.word, hub.Event) and held.word.id is not None:

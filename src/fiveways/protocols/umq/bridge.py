@@ -8,6 +8,7 @@ from fiveways.model.failures import Ran, Reason
 from fiveways.model.messages import Description, Failure
 from fiveways.protocols.builtins import BadArguments, Styles
 from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.plain import ordinary_names
 
 CODES: Final = {
     Reason.RAISED: 6,
@@ -55,6 +56,7 @@ def failure_text(failure: Failure) -> str:
 
 
 STYLES: Final = Styles(names.UMQ, topics.UMQ, topic_id)
+ordinary: Final = ordinary_names(names.UMQ)
 
 
 def write_listing(word: Description) -> str:

@@ -9,21 +9,26 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.base import Role
 from fiveways.protocols.umq import bridge
-from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable
+from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable, one_line
 from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.conversation import Asked, Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
+from fiveways.protocols.umq_family.plain import PlainUmq
+from fiveways.protocols.umq_family.requests import Asked, Asking
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 _DOTTED: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")
 
 
-class Umq1Conversation(UmqConversation):
+class Umq1Conversation(PlainUmq):
     """One UMQ 1.0.0 peer, at either end of the link."""
 
     VERSION = "1.0.0"
+    CALL = ord("M")
+    SEPARATOR = "\n"
     DECODE = staticmethod(decode)
     ENCODE = staticmethod(encode)
     TRANSITIONS = TRANSITIONS
@@ -35,6 +40,15 @@ class Umq1Conversation(UmqConversation):
     RULE_STATE = "UMQ1-a10"
     RULE_ATTACHMENTS = "UMQ1-a11"
     RULE_VARIABLES = "UMQ1-a16"
+
+    def _hear_call(self, payload: bytes) -> Words | None:
+        head, _, call = payload.decode().partition("\n")
+        name, _, text = call.partition("\n")
+        wire_id, method = head[1:], bridge.ordinary(name)
+        if not method or not 0 < len(wire_id) <= self._limits.max_id or wire_id in self._asked:
+            return None
+        self._asked[wire_id] = wire_id
+        return (hub.Call(wire_id, method, Text(text), name),)
 
     def _wire_id(self, number: int) -> str:
         return str(number)
@@ -73,6 +87,9 @@ class Umq1Conversation(UmqConversation):
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, name, body.text(), attachments)
+
+    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
+        return write_text(f"M{wire_id}\n{one_line(name)}\n{body.text()}")
 
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
         return umq.Callback(wire_id, token, body.text(), attachments)
@@ -133,14 +150,14 @@ class Umq1Conversation(UmqConversation):
         return read or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
-        **UmqConversation.RECEIVERS,
+        **PlainUmq.RECEIVERS,
         umq.Hello: _on_hello,
         umq.AttachmentError: _on_attachment_error,
         Call: _on_call,
         Discover: _on_discover,
     }
     SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
-        **UmqConversation.SENDERS,
+        **PlainUmq.SENDERS,
         hub.Failure: _send_failure,
         hub.Description: _send_description,
     }

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.protocols.umq.frames import parse_frame, serialize_frame
+from fiveways.protocols.umq_family.frames import read_binary, write_binary
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
     Callback,
@@ -48,7 +49,7 @@ class Discover(UmqMessage, frozen=True):
 def decode(packet: Packet, limits: Limits) -> UmqMessage:
     """The message in a packet; RemoteProtocolError whatever is wrong with it."""
     if not packet.is_text:
-        return Data(packet.payload)
+        return read_binary(packet)
     kind, identifier, payload, count = parse_frame(packet, limits)
     reader = _WITH_ID.get(kind)
     if reader is None:
@@ -123,11 +124,11 @@ def encode(message: UmqMessage) -> Packet:
 
 
 def _write_call(message: Call) -> Packet:
-    return serialize_frame("M", message.id, f"{_one_line(message.method)}\n{message.payload}", message.count)
+    return serialize_frame("M", message.id, f"{one_line(message.method)}\n{message.payload}", message.count)
 
 
 def _write_callback(message: Callback) -> Packet:
-    return serialize_frame("C", message.id, f"{_one_line(message.callback)}\n{message.payload}", message.count)
+    return serialize_frame("C", message.id, f"{one_line(message.callback)}\n{message.payload}", message.count)
 
 
 def _write_set(message: SetVariable) -> Packet:
@@ -138,7 +139,8 @@ def _write_unset(message: UnsetVariable) -> Packet:
     return serialize_frame("X", _writable(message.name), "", message.count)
 
 
-def _one_line(name: str) -> str:
+def one_line(name: str) -> str:
+    """The name, if a frame can hold it; else LocalProtocolError."""
     if "\n" in name:
         raise LocalProtocolError(f"UMQ cannot write the name {name!r}")
     return name
@@ -151,7 +153,7 @@ def _writable(name: str) -> str:
 
 
 _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
-    Data: lambda message: Packet(message.data, is_text=False),
+    Data: write_binary,
     Call: _write_call,
     Result: lambda message: serialize_frame("R", message.id, message.payload, message.count),
     Callback: _write_callback,

@@ -9,6 +9,7 @@ from fiveways.errors import Fault, LocalProtocolError, Malformed
 from fiveways.model import names, topics
 from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.builtins import BadArguments, Styles
+from fiveways.protocols.umq_family.plain import ordinary_names
 from fiveways.wire import base36, jsontext
 from fiveways.wire.payload import NULL, Json, Payload
 
@@ -50,6 +51,26 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
 
 
+_DIGITS: Final = base36.DIGITS.encode()
+_FEW_DIGITS: Final = 12
+_OPENING: Final = ord("[")
+
+
+def read_plain_call(payload: bytes, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, str, Payload]:
+    """A frame `C<id>:["m", x]` as id, method and body, if it is written as most are; else some error."""
+    if not payload.isascii():
+        payload.decode()
+    head, _, call = payload.partition(b":")
+    number = head[1:]
+    found = _SIMPLE.decode(call)
+    raw = bytes(found.body)
+    jsontext.check_trusted(raw, max_depth)
+    # An id is plain digits, without a zero before them and too few to be too large; and no blanks around the array.
+    if number.strip(_DIGITS) or number < b"1" or len(number) > _FEW_DIGITS or call.strip() != call:
+        raise Malformed("not plain")
+    return number.decode(), found.method, Json(raw)
+
+
 def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, Payload] | None:
     """`["m", x, ...]` as method and body; None for any other payload."""
     if payload[:1] != "[" or payload[-1:] != "]":
@@ -79,18 +100,23 @@ def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload] | None:
 
 def write_call(method: str, body: Payload) -> str:
     """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
-    raw = body.json().decode()
-    name = _quoted(method)
-    if raw == "null":
-        return f"[{name}]"
-    if raw[0] == "[" and len(_ITEMS.decode(raw)) > 1:
-        return f"[{name},{raw[1:]}"
-    return f"[{name},{raw}]"
+    return write_plain_call("", method, body)[2:].decode()
+
+
+def write_plain_call(number: str, method: str, body: Payload) -> bytes:
+    """The frame of a call without attachments."""
+    raw, name = body.json(), _quoted(method)
+    if raw[0] in b"[n":
+        if raw == b"null":
+            return b"C%b:[%b]" % (number.encode(), name)
+        if raw[0] == _OPENING and len(_ITEMS.decode(raw)) > 1:
+            return b"C%b:[%b,%b" % (number.encode(), name, raw[1:])
+    return b"C%b:[%b,%b]" % (number.encode(), name, raw)
 
 
 @lru_cache(maxsize=1024)
-def _quoted(name: str) -> str:
-    return jsontext.write(name).decode()
+def _quoted(name: str) -> bytes:
+    return jsontext.write(name)
 
 
 def token_to_hub(written: str) -> str:
@@ -118,3 +144,4 @@ def topic_id(given: object, _written: str) -> str:
 
 
 STYLES: Final = Styles(names.UMQ36, topics.UMQ, topic_id)
+ordinary: Final = ordinary_names(names.UMQ36)

@@ -13,19 +13,23 @@ from fiveways.protocols.umq36 import bridge
 from fiveways.protocols.umq36.messages import Call, decode, encode
 from fiveways.protocols.umq36.states import OWN_TRANSITIONS, TRANSITIONS
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.conversation import Asking, UmqConversation
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Words
+from fiveways.protocols.umq_family.plain import PlainUmq
+from fiveways.protocols.umq_family.requests import Asking
 from fiveways.wire import base36
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 _LAST_ID: Final = 2**32 - 1
 
 
-class Umq36Conversation(UmqConversation):
+class Umq36Conversation(PlainUmq):
     """One UMQ36 peer, at either end of the link."""
 
     VERSION = "1"
+    CALL = ord("C")
+    SEPARATOR = ":"
     DECODE = staticmethod(decode)
     ENCODE = staticmethod(encode)
     TRANSITIONS = TRANSITIONS
@@ -42,6 +46,14 @@ class Umq36Conversation(UmqConversation):
         super().__init__(setup)
         default = (setup.options or {}).get("default_method")
         self._default_method = default if isinstance(default, str) else None
+
+    def _hear_call(self, payload: bytes) -> Words | None:
+        wire_id, name, body = bridge.read_plain_call(payload, self._limits.max_depth)
+        method = bridge.ordinary(name)
+        if not method or wire_id in self._asked:
+            return None
+        self._asked[wire_id] = wire_id
+        return (hub.Call(wire_id, method, body, name),)
 
     def _wire_id(self, number: int) -> str:
         # 32 bits are all that existing peers have (UMQ36-a04).
@@ -63,6 +75,9 @@ class Umq36Conversation(UmqConversation):
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, bridge.write_call(name, body), attachments)
+
+    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
+        return Packet(bridge.write_plain_call(wire_id, name, body))
 
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
         return umq.Callback(wire_id, bridge.token_from_hub(token), body.text(), attachments)
@@ -96,4 +111,4 @@ class Umq36Conversation(UmqConversation):
         # Existing publishers forget it, but the document is clear: U on a live topic is answered by D (UMQ36-a12).
         self._say(umq.TopicClose(topic))
 
-    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {**UmqConversation.RECEIVERS, Call: _on_call}
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {**PlainUmq.RECEIVERS, Call: _on_call}

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.protocols.umq36.frames import canonical, parse_frame, serialize_frame
+from fiveways.protocols.umq_family.frames import read_binary, write_binary
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
     Callback,
@@ -37,7 +38,7 @@ class Call(UmqMessage, frozen=True):
 def decode(packet: Packet, limits: Limits) -> UmqMessage:
     """The message in a packet; RemoteProtocolError whatever is wrong with it."""
     if not packet.is_text:
-        return Data(packet.payload)
+        return read_binary(packet)
     command, identifier, payload, count = parse_frame(packet, limits)
     reader = _WITH_ATTACHMENTS.get(command)
     if reader is not None:
@@ -114,7 +115,7 @@ def _write_not_run(_message: NotRun) -> Packet:
 
 # Unused identifiers as the document prints them: zero behind F, nothing behind -, S and X (UMQ36-a02).
 _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
-    Data: lambda message: Packet(message.data, is_text=False),
+    Data: write_binary,
     Call: lambda message: serialize_frame("C", message.id, message.payload, message.count),
     Result: lambda message: serialize_frame("R", message.id, message.payload, message.count),
     Callback: lambda message: serialize_frame("B", message.id, f"{message.callback}:{message.payload}", message.count),

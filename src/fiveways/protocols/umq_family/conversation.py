@@ -6,7 +6,7 @@ A dialect subclasses it, says how a call is written and which codes its errors h
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import count
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -17,30 +17,18 @@ from fiveways.model.names import BadName, fold, spell
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Setup
 from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.link import NOTHING, Names, Receiver, Sender, UmqLink, Words
 from fiveways.protocols.umq_family.messages import UmqMessage
+from fiveways.protocols.umq_family.requests import Asked, Asking
+from fiveways.protocols.umq_family.states import State
 from fiveways.protocols.umq_family.topics import Followed, Following, Published
 from fiveways.protocols.umq_family.variables import Variables
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
-
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A request of the peer that is more than a plain call: what must be known when its answer comes."""
-
-    wire_id: str
-    word: hub.Word | None = None
-    """What it asks for, where its being granted changes something here."""
-    listing: bool = False
-    """It was asked by the dialect's own discover message, so the answer has that message's form."""
-
-
-class Asking(msgspec.Struct, frozen=True, gc=False):
-    """A request of ours that is more than a plain call, which is kept as its `hub_id` alone."""
-
-    hub_id: str
-    word: type[hub.Word]
-    topic: str | None = None
-    """The topic that we follow unless it is refused."""
+OPEN: Final = State.OPEN
+"""To reach a member of an Enum through its class takes longer than to write a frame."""
 
 
 class UmqConversation(UmqLink):
@@ -68,6 +56,10 @@ class UmqConversation(UmqLink):
 
     @abstractmethod
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> UmqMessage: ...
+
+    @abstractmethod
+    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
+        """A call without attachments, as a frame at once."""
 
     @abstractmethod
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback: ...
@@ -170,11 +162,17 @@ class UmqConversation(UmqLink):
         return asked
 
     def _send_result(self, word: hub.Result) -> None:
+        asked, body = self._asked.get(word.id), word.body
+        if type(asked) is str and body is not None and not word.stream and not word.attachments:
+            # Most answers are such, and need not become a message first.
+            self._put(write_text(f"R{asked}{self._separator}{body.text()}"))
+            del self._asked[word.id]
+            return
         asked = self._open_request(word.id)
-        if word.stream or word.body is None:
+        if word.stream or body is None:
             raise LocalProtocolError("UMQ takes a streamed answer as one array")
         wire_id = asked if isinstance(asked, str) else asked.wire_id
-        self._say(umq.Result(wire_id, word.body.text(), len(word.attachments)), word.attachments)
+        self._say(umq.Result(wire_id, body.text(), len(word.attachments)), word.attachments)
         del self._asked[word.id]
         if isinstance(asked, Asked):
             self._granted(asked.word)
@@ -200,13 +198,14 @@ class UmqConversation(UmqLink):
         hub_id = word.id
         wire_id = self._next_id(hub_id)
         attachments = word.attachments
-        message: UmqMessage
         if word.callback:
-            message = self._callback(wire_id, word.method, word.body, len(attachments))
+            self._say(self._callback(wire_id, word.method, word.body, len(attachments)), attachments)
         else:
             name = word.spelling or spell(word.method, self.STYLES.names)
-            message = self._call(wire_id, name, word.body, len(attachments))
-        self._say(message, attachments)
+            if attachments or self._state is not OPEN:
+                self._say(self._call(wire_id, name, word.body, len(attachments)), attachments)
+            else:
+                self._put(self._plain_call(wire_id, name, word.body))
         self._last_id += 1
         self._asking[wire_id] = hub_id
         self._asking_by_hub_id[hub_id] = wire_id
@@ -291,6 +290,10 @@ class UmqConversation(UmqLink):
         event = hub.Event(following.subscription, following.topic, Text(message.payload), names)
         return (builtins.unwrapped(event, self.STYLES) if following.envelope else event,)
 
+    def alike(self, subscription: str) -> bool:
+        """An update carries nothing of its receiver but the topic's id."""
+        return subscription in self._published.live and not self.closed
+
     def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
         subscription = self._followed.remove(message.id)
         return NOTHING if subscription is None else (hub.TopicClosed(subscription),)
@@ -302,9 +305,13 @@ class UmqConversation(UmqLink):
         return (hub.Unsubscribe(None, message.id),)
 
     def _send_event(self, word: hub.Event) -> None:
-        self._published.check_live(word.subscription)
+        topic, attachments = word.subscription, word.attachments
+        self._published.check_live(topic)
         body = builtins.wrapped(word, self.STYLES) if word.envelope else word.body
-        self._say(umq.TopicUpdate(word.subscription, body.text(), len(word.attachments)), word.attachments)
+        if attachments:
+            self._say(umq.TopicUpdate(topic, body.text(), len(attachments)), attachments)
+        else:
+            self._put(write_text(f"T{topic}{self._separator}{body.text()}"))
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         self._published.check_live(word.subscription)

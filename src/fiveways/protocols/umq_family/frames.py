@@ -1,6 +1,8 @@
-"""Text frames: what both dialects of UMQ do before and after their grammar."""
+"""What both dialects of UMQ do alike: text frames before and after their grammar, and binary frames."""
 
 from fiveways.errors import Fault, RemoteProtocolError, Unrepresentable
+from fiveways.protocols.base import content_of
+from fiveways.protocols.umq_family.messages import Data
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -8,8 +10,8 @@ from fiveways.wire.packet import Packet
 def read_text(packet: Packet, limits: Limits, rule: str) -> str:
     """The text of a packet; RemoteProtocolError if it is too long or not UTF-8."""
     raw = packet.payload
-    if len(raw) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a text frame of {len(raw)} bytes", rule)
+    if len(raw) > limits.max_text or packet.blob is not None:
+        raw = content_of(packet, limits, "text frame", rule)
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -22,3 +24,14 @@ def write_text(text: str) -> Packet:
         return Packet(text.encode())
     except UnicodeEncodeError as exc:
         raise Unrepresentable("half of a surrogate pair is no text") from exc
+
+
+def read_binary(packet: Packet) -> Data:
+    """The attachment that a binary packet is."""
+    return Data(packet.payload if packet.blob is None else packet.blob)
+
+
+def write_binary(message: Data) -> Packet:
+    """The packet that carries an attachment; one that is too large for memory goes as it lies."""
+    data = message.data
+    return Packet(data, is_text=False) if isinstance(data, bytes) else Packet(b"", is_text=False, blob=data)

@@ -32,6 +32,8 @@ class UmqLink(ABC):
     """One UMQ peer and its frames; `UmqConversation` adds what they mean."""
 
     VERSION: ClassVar[str]
+    SEPARATOR: ClassVar[str]
+    """What stands between the head of a frame and its payload."""
     DECODE: ClassVar["staticmethod[[Packet, Limits], UmqMessage]"]
     ENCODE: ClassVar["staticmethod[[UmqMessage], Packet]"]
     TRANSITIONS: ClassVar[Transitions]
@@ -55,6 +57,10 @@ class UmqLink(ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
+        # Read for every frame: an attribute of our own is faster to reach than one of the class, or of the limits.
+        self._longest = setup.limits.max_text
+        self._separator = self.SEPARATOR
+        self._senders = self.SENDERS
         self._enter(State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW)
         self._outgoing: list[Packet] = []
         self._expected = Expected(setup.limits.attachment_timeout)
@@ -95,7 +101,7 @@ class UmqLink(ABC):
 
     def send(self, word: hub.Word, now: float) -> None:
         """Say a word to the peer."""
-        sender = self.SENDERS.get(type(word))
+        sender = self._senders.get(type(word))
         if sender is None:
             raise LocalProtocolError(f"UMQ has no way to say {type(word).__name__}")
         if self.closed:
@@ -112,9 +118,13 @@ class UmqLink(ABC):
         """The attachment that must go out next, if any is owed: the others wait for it."""
         return self._owed.next
 
+    def progress(self, now: float) -> None:
+        """A part of the next attachment has come."""
+        self._expected.progress(now)
+
     def deadline(self) -> float | None:
         """When the next announced attachment is overdue."""
-        return None if self.closed else self._expected.deadline()
+        return self._expected.deadline() if self._expected.open and not self.closed else None
 
     def wake(self, now: float) -> Words:
         """Give up attachments that are overdue; their slots stay, so that the queue never shifts."""
@@ -131,14 +141,18 @@ class UmqLink(ABC):
         if attachments and not self._owed.can_announce(attachments):
             raise LocalProtocolError("an attachment of that name is owed already")
         packet = self.ENCODE(message)
-        if len(packet.payload) > self._limits.max_text:
-            # What we would not read ourselves may end the session of a peer that is like us.
-            raise Unrepresentable(f"{len(packet.payload)} bytes are too many for one frame")
-        self._outgoing.append(packet)
+        self._put(packet)
         if after is not self._state:
             self._enter(after)
         if attachments:
             self._owed.announce(attachments)
+
+    def _put(self, packet: Packet) -> None:
+        """Put a frame out that may be said now."""
+        if len(packet.payload) > self._longest:
+            # What we would not read ourselves may end the session of a peer that is like us.
+            raise Unrepresentable(f"{len(packet.payload)} bytes are too many for one frame")
+        self._outgoing.append(packet)
 
     def _end(self, text: str) -> None:
         self._outgoing.append(self.ENCODE(umq.Fatal(text)))

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from fiveways.wire.blob import Blob
+
 
 class UmqMessage(msgspec.Struct, frozen=True, gc=False):
     """The root of all of them."""
@@ -42,7 +44,7 @@ class Data(UmqMessage, frozen=True):
     """A binary frame: the next attachment that was announced."""
 
     count: ClassVar[int] = 0
-    data: bytes
+    data: bytes | Blob
 
 
 class AttachmentError(UmqMessage, frozen=True):

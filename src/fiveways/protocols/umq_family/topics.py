@@ -13,7 +13,7 @@ class Published:
     def __init__(self, most: int) -> None:
         self._most = most
         self._claimed: set[str] = set()
-        self._live: set[str] = set()
+        self.live: set[str] = set()
 
     def claim(self, topic: str) -> tuple[Reason, str] | None:
         """Take an id; or why it cannot be had."""
@@ -26,7 +26,7 @@ class Published:
 
     def grant(self, topic: str) -> None:
         """From now on there may be updates."""
-        self._live.add(topic)
+        self.live.add(topic)
 
     def release(self, topic: str) -> None:
         """It was not granted."""
@@ -34,15 +34,15 @@ class Published:
 
     def end(self, topic: str) -> bool:
         """If the topic is live it ends, and its id is free again; whether it was."""
-        if topic not in self._live:
+        if topic not in self.live:
             return False
-        self._live.remove(topic)
+        self.live.remove(topic)
         self._claimed.remove(topic)
         return True
 
     def check_live(self, topic: str) -> None:
         """LocalProtocolError if there can be no update."""
-        if topic not in self._live:
+        if topic not in self.live:
             raise LocalProtocolError(f"the peer has no topic {topic}")
 
 

@@ -1,0 +1,54 @@
+"""How a call ended, as Python says it: a value, or an exception."""
+
+from fiveways.errors import (
+    CallError,
+    CallFailed,
+    CallLost,
+    CallTimeout,
+    Cancelled,
+    LocalProtocolError,
+    NotExecuted,
+    Unrepresentable,
+)
+from fiveways.model.failures import Ran, Reason
+from fiveways.model.messages import Failure, Result
+from fiveways.wire.payload import Payload
+
+
+def error_of(failure: Failure) -> CallError:
+    """Return the exception that says what is known about the call."""
+    reason, text, wait = failure.reason, failure.text, failure.retry_after
+    data = None if failure.data is None else _value(failure.data)
+    if reason.ran is Ran.NO:
+        return NotExecuted(reason, text, data=data, retry_after=wait)
+    if reason is Reason.RAISED:
+        text = text or failure.name or "the method failed"
+        return CallFailed(text, name=failure.name, code=failure.code, data=data, retry_after=wait)
+    kind = {Reason.TIMEOUT: CallTimeout, Reason.LOST: CallLost, Reason.CANCELLED: Cancelled}[reason]
+    return kind(text or reason.value, data=data, retry_after=wait)
+
+
+def _value(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable:
+        return None
+
+
+def value_of(answer: Result) -> object:
+    """Return what a method answered; CallFailed if nobody can read it."""
+    body = answer.body
+    if body is None:
+        return None
+    try:
+        return body.value()
+    except Unrepresentable as exc:
+        raise CallFailed(f"the answer cannot be read: {exc}") from exc
+
+
+def unsaid(error: LocalProtocolError) -> NotExecuted:
+    """Return why a request never left: nothing was sent, so nothing was run."""
+    if isinstance(error, Unrepresentable):
+        return NotExecuted(Reason.BAD_ARGUMENTS, str(error))
+    busy = "too many" in str(error)
+    return NotExecuted(Reason.BUSY if busy else Reason.UNAVAILABLE, str(error))

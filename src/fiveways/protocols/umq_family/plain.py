@@ -1,0 +1,68 @@
+"""The short way through a UMQ conversation: plain calls and plain results, as most are, need not become messages."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import ClassVar, Final
+
+import msgspec
+
+from fiveways.errors import Malformed
+from fiveways.model import messages as hub
+from fiveways.model.names import BadName, NameStyle, fold
+from fiveways.protocols.umq_family.conversation import OPEN, UmqConversation
+from fiveways.protocols.umq_family.link import Words
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Text
+
+ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName)
+"""What tells that a frame needs a closer look."""
+_RESULT: Final = ord("R")
+_REMEMBERED: Final = 4096
+
+
+def ordinary_names(style: NameStyle) -> Callable[[str], str]:
+    """How to fold a name: nothing comes of the hub's own names, and BadName of what is none."""
+
+    @lru_cache(_REMEMBERED)
+    def ordinary(name: str) -> str:
+        method = fold(name, style)
+        return "" if method.startswith("hub.") else method
+
+    return ordinary
+
+
+class PlainUmq(UmqConversation):
+    """One UMQ peer. Whatever is not plain about a frame is left to the long way, as if nobody had looked at it."""
+
+    CALL: ClassVar[int]
+    """The letter of a call."""
+
+    def receive(self, packet: Packet, now: float) -> Words:
+        """Take one frame of the peer."""
+        payload = packet.payload
+        if self._state is OPEN and packet.is_text and 0 < len(payload) <= self._longest:
+            kind, words = payload[0], None
+            try:
+                if kind == _RESULT:
+                    words = self._hear_result(payload.decode())
+                elif kind == self.CALL and len(self._asked) < self._limits.max_pending:
+                    words = self._hear_call(payload)
+            except ODD:
+                words = None
+            if words is not None:
+                return words
+        return super().receive(packet, now)
+
+    def _hear_result(self, text: str) -> Words | None:
+        head, separator, payload = text.partition(self._separator)
+        wire_id = head[1:]
+        hub_id = self._asking.get(wire_id)
+        if type(hub_id) is not str or not separator:
+            return None
+        del self._asking[wire_id], self._asking_by_hub_id[hub_id]
+        return (hub.Result(hub_id, Text(payload)),)
+
+    @abstractmethod
+    def _hear_call(self, payload: bytes) -> Words | None:
+        """What a plain call says; None or one of ODD, and nothing has happened, if it is anything else."""

@@ -1,0 +1,39 @@
+"""Large attachments for tests: they lie in memory, but say so to nobody."""
+
+from fiveways.wire.blob import Blob
+
+
+class FakeBlob(Blob):
+    """Bytes that are read only where they must be; `reads` counts how often that was."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def read(self, start: int, size: int) -> bytes:
+        self.reads += 1
+        return self.content[start : start + size]
+
+
+class HugeBlob(FakeBlob):
+    """One that nobody may ever read whole."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(b"")
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, start: int, size: int) -> bytes:
+        raise AssertionError(f"read {size} bytes at {start}")
+
+
+class LostBlob(HugeBlob):
+    """One that was there, and cannot be read any more."""
+
+    def read(self, start: int, size: int) -> bytes:
+        raise OSError(f"no {size} bytes at {start}")
