@@ -1,0 +1,116 @@
+"""HTTP requests and answers, and how an answer is written."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+_BODILESS: Final = {204, 304}
+_OURS: Final = {"content-length", "transfer-encoding"}
+"""Headers that say where a body ends: nobody else may write them."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client asks for. `HEAD` is asked like `GET`: the body of the answer is left out later."""
+
+    method: str
+    path: str
+    """As it was written: percent-escapes are kept."""
+    query: str
+    headers: Mapping[str, str]
+    """Keys in lower case; a header that came more than once is joined by commas."""
+    body: bytes
+    remote: str
+    is_loopback: bool
+    """It comes from this machine, and not through a proxy that says it speaks for somebody else."""
+
+    def __repr__(self) -> str:
+        """Show nothing that may hold a secret."""
+        return f"Request({self.method} {self.path} from {self.remote})"
+
+
+class Response(msgspec.Struct, frozen=True):
+    """The answer to a request."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = NO_HEADERS
+
+    def __repr__(self) -> str:
+        """Show nothing that may hold a secret."""
+        return f"Response({self.status}, {len(self.body)} bytes)"
+
+
+Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Every bound on what a client may make a port hold or wait for. Sizes in bytes, times in seconds."""
+
+    max_connections: int = 100_000
+    """Connections at once, those handed over to WebSocket included. A client beyond it gets a 503."""
+    max_header: int = 1 << 14
+    """The request line and all headers."""
+    max_body: int = 1 << 20
+    max_pipelined: int = 64
+    """Requests of one client that are answered before others have their turn."""
+    head_timeout: float = 10.0
+    """For a request's line and headers; for the first request, from the moment the connection is there."""
+    body_timeout: float = 30.0
+    idle_timeout: float = 60.0
+    """Between two requests."""
+    write_timeout: float = 30.0
+    """For a client to read some of what waits for it."""
+    linger: float = 2.0
+    """For a client whose request was refused to read the answer, though it may still be sending."""
+
+
+def serialize(response: Response, *, keep_alive: bool, is_head: bool = False, is_old: bool = False) -> bytes:
+    """Return an answer as it goes over the wire; ValueError if it cannot be said in HTTP.
+
+    Args:
+        response: The answer.
+        keep_alive: Whether the connection stays open after it.
+        is_head: The request was `HEAD`, so the body is left out.
+        is_old: The client speaks HTTP/1.0, where keeping a connection open must be said.
+    """
+    connection = [] if keep_alive and not is_old else ["keep-alive" if keep_alive else "close"]
+    lines = [_start(response.status, response.content_type)]
+    for name, value in response.headers.items():
+        if name.lower() == "connection":
+            connection.append(value)
+        else:
+            lines.append(_header(name, value))
+    if connection:
+        lines.append(_header("Connection", ", ".join(connection)))
+    if response.status in _BODILESS:
+        return ("".join(lines) + "\r\n").encode("latin-1")
+    head = f"{''.join(lines)}Content-Length: {len(response.body)}\r\n\r\n".encode("latin-1")
+    return head if is_head else head + response.body
+
+
+@lru_cache(maxsize=256)
+def _start(status: int, content_type: str) -> str:
+    line = _STATUS_LINES.get(status)
+    if line is None or status < 200:
+        raise ValueError(f"{status} is no status of an answer")
+    return line + _header("Content-Type", content_type) if content_type and status not in _BODILESS else line
+
+
+def _header(name: str, value: str) -> str:
+    # A line break that came from outside must not become a header, or an answer, of its own.
+    if not (name.isascii() and name.replace("-", "").isalnum()) or name.lower() in _OURS:
+        raise ValueError(f"{name!r} is no header for an answer")
+    if not (value.isprintable() or value.replace("\t", "").isprintable()):
+        raise ValueError(f"the value of {name} holds a character that a header cannot")
+    return f"{name}: {value}\r\n"

@@ -1,0 +1,111 @@
+"""The second part of an HTTP request: a body of known length, or one that comes in chunks."""
+
+import re
+from enum import Enum
+from typing import Final
+
+from fiveways.transports.http_head import BadRequest
+
+_LONGEST_LINE: Final = 1 << 10
+_MOST_TRAILERS: Final = 1 << 13
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r]*)?\r\n")
+_TRAILER: Final = re.compile(rb"[^\r:]+:[^\r]*\r\n")
+_EMPTY: Final = b"\r\n"
+
+
+class SizedBody:
+    """A body whose length was told before."""
+
+    __slots__ = ("_held", "_missing", "body")
+
+    def __init__(self, length: int, max_bytes: int) -> None:
+        if length > max_bytes:
+            raise too_large(max_bytes)
+        self._missing = length
+        self._held = bytearray()
+        self.body = b""
+
+    def feed(self, data: bytes, start: int) -> int | None:
+        """Take what lies at `start` and behind; return where the body ends, None if it goes on."""
+        piece = data[start : start + self._missing]
+        self._missing -= len(piece)
+        if self._missing:
+            self._held += piece
+            return None
+        self.body = bytes(self._held + piece) if self._held else piece
+        return start + len(piece)
+
+
+class _Next(Enum):
+    """What the next line of a chunked body is."""
+
+    SIZE = "size"
+    END_OF_CHUNK = "end of chunk"
+    TRAILER = "trailer"
+
+
+class ChunkedBody:
+    """A body in chunks. What else may come with them, extensions and trailers, is bounded and dropped."""
+
+    __slots__ = ("_held", "_left", "_line", "_max_bytes", "_next", "_trailers", "body")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held = bytearray()
+        self._line = b""
+        self._left = 0
+        self._next = _Next.SIZE
+        self._trailers = 0
+        self.body = b""
+
+    def feed(self, data: bytes, start: int) -> int | None:
+        """Take what lies at `start` and behind; return where the body ends, None if it goes on. Or BadRequest."""
+        at = start
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._held += piece
+                self._left -= len(piece)
+                at += len(piece)
+                continue
+            stop = data.find(b"\n", at) + 1
+            self._line += data[at : stop or len(data)]
+            if len(self._line) > _LONGEST_LINE:
+                raise BadRequest(400, "a line between the chunks is too long")
+            if not stop:
+                return None
+            at = stop
+            line, self._line = self._line, b""
+            if self._is_last(line):
+                self.body = bytes(self._held)
+                return at
+        return None
+
+    def _is_last(self, line: bytes) -> bool:
+        if self._next is _Next.SIZE:
+            self._begin_chunk(line)
+        elif self._next is _Next.END_OF_CHUNK:
+            if line != _EMPTY:
+                raise BadRequest(400, "a chunk is longer than it said")
+            self._next = _Next.SIZE
+        else:
+            if line == _EMPTY:
+                return True
+            self._trailers += len(line)
+            if self._trailers > _MOST_TRAILERS or _TRAILER.fullmatch(line) is None:
+                raise BadRequest(400, "what follows the last chunk is no header")
+        return False
+
+    def _begin_chunk(self, line: bytes) -> None:
+        match = _SIZE.fullmatch(line)
+        if match is None:
+            raise BadRequest(400, "a chunk does not begin with its size")
+        self._left = int(match[1], 16)
+        if len(self._held) + self._left > self._max_bytes:
+            raise too_large(self._max_bytes)
+        self._next = _Next.END_OF_CHUNK if self._left else _Next.TRAILER
+
+
+def too_large(max_bytes: int) -> BadRequest:
+    """Return what to say of a body over the bound."""
+    return BadRequest(413, f"the body is longer than {max_bytes} bytes")

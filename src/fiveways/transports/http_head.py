@@ -1,0 +1,196 @@
+"""The first part of an HTTP request: its line and its headers."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+_END: Final = b"\r\n\r\n"
+_AUTHORITY: Final = re.compile(r"[^/?]+")
+_ONCE: Final = {
+    "authorization",
+    "content-length",
+    "expect",
+    "host",
+    "origin",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "transfer-encoding",
+}
+"""Headers that two readers could understand in two ways, if they came twice."""
+
+
+class BadRequest(Exception):
+    """What a client sent cannot be answered but with `status` and a sentence. The connection ends with it."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+
+class Head(msgspec.Struct, frozen=True):
+    """All that is known of a request before its body."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    keep_alive: bool
+    is_old: bool
+    """The client speaks HTTP/1.0."""
+    length: int | None
+    """Of the body; None if it comes in chunks."""
+    wants_websocket: bool
+    wants_continue: bool
+    """The client waits for a word before it sends the body."""
+
+
+class HeadReader:
+    """Takes the head of one request, in pieces as they come.
+
+    httptools knows the grammar, but neither bounds a head nor tells where a message ends. So we look for the end
+    ourselves, and give it no byte of what follows.
+    """
+
+    __slots__ = ("_lines", "_max_bytes", "_parser", "_size", "_tail")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._tail = b""
+        self._lines = _Lines()
+        self._parser = HttpRequestParser(self._lines)
+
+    def feed(self, data: bytes, start: int) -> int | None:
+        """Take what lies at `start` and behind; return where the head ends, None if it goes on. Or BadRequest."""
+        end = self._end(data, start)
+        stop = len(data) if end is None else end
+        self._size += stop - start
+        if self._size > self._max_bytes:
+            raise BadRequest(431, f"the request line and the headers are longer than {self._max_bytes} bytes")
+        piece = data[start:stop]
+        try:
+            self._parser.feed_data(piece)
+        except HttpParserUpgrade:
+            pass  # it stands at the end of the head, where we stop anyway
+        except HttpParserError as exc:
+            raise BadRequest(400, f"this is not HTTP/1.1: {exc}") from None
+        if self._lines.ends != (end is not None):
+            raise BadRequest(400, "this is not HTTP/1.1: a line does not end as it should")
+        self._tail = (self._tail + piece[-3:])[-3:]
+        return end
+
+    def _end(self, data: bytes, start: int) -> int | None:
+        if self._tail:
+            across = (self._tail + data[start : start + 3]).find(_END)
+            if across >= 0:
+                return start + across + len(_END) - len(self._tail)
+        found = data.find(_END, start)
+        return None if found < 0 else found + len(_END)
+
+    def head(self) -> Head:
+        """Return the whole head; BadRequest if it asks for what we cannot do."""
+        parser = self._parser
+        version = parser.get_http_version()
+        if version not in {"1.1", "1.0"}:
+            raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        is_old = version == "1.0"
+        method = parser.get_method().decode("ascii")
+        headers = _headers(self._lines.headers)
+        path, query = _target(method, self._lines.target, headers)
+        length = _length(headers, is_old=is_old)
+        expected = headers.get("expect", "").lower()
+        if expected not in {"", "100-continue"}:
+            raise BadRequest(417, "nothing but 100-continue can be expected")
+        connection = _tokens(headers.get("connection", ""))
+        keep_alive = "close" not in connection and (not is_old or "keep-alive" in connection)
+        # Browsers say "keep-alive, Upgrade" as well as "Upgrade".
+        wants_websocket = "upgrade" in connection and "websocket" in _tokens(headers.get("upgrade", ""))
+        wants_websocket = wants_websocket and method == "GET" and not is_old
+        if wants_websocket and length != 0:
+            raise BadRequest(400, "a request for a WebSocket has no body")
+        return Head(
+            method,
+            path,
+            query,
+            headers,
+            keep_alive,
+            is_old,
+            length,
+            wants_websocket,
+            bool(expected) and not is_old,
+        )
+
+
+class _Lines:
+    """What httptools calls with what it finds. It does not know the parser, so that both go without the collector."""
+
+    __slots__ = ("ends", "headers", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.ends = 0
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self.ends += 1
+
+
+def _headers(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in lines:
+        key, text = _key(name), value.decode("latin-1").strip(" \t")
+        if key not in headers:
+            headers[key] = text
+        elif key in _ONCE:
+            raise BadRequest(400, f"the header {key} came twice")
+        else:
+            headers[key] += ("; " if key == "cookie" else ", ") + text
+    return headers
+
+
+@lru_cache(maxsize=512)
+def _key(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
+def _target(method: str, target: bytes, headers: dict[str, str]) -> tuple[str, str]:
+    """Return path and query; a host that is part of the target is the one that counts."""
+    if method == "CONNECT":
+        raise BadRequest(501, "this is not a proxy")
+    text = target.partition(b"#")[0].decode("latin-1")
+    if not text.startswith("/") and text != "*":
+        _, _, place = text.partition("://")
+        authority = _AUTHORITY.match(place)
+        if authority is None:
+            raise BadRequest(400, "the request names no path")
+        headers["host"] = authority[0]
+        rest = place[authority.end() :]
+        text = rest if rest.startswith("/") else "/" + rest
+    path, _, query = text.partition("?")
+    return path, query
+
+
+def _length(headers: dict[str, str], *, is_old: bool) -> int | None:
+    # httptools has refused a length that is no number, and both together; of the latter one can never be too sure.
+    encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if encoding is not None:
+        if is_old or length is not None:
+            raise BadRequest(400, "it is not clear where the body ends")
+        if encoding.lower() != "chunked":
+            raise BadRequest(501, "chunked is the only transfer encoding understood here")
+        return None
+    return int(length or 0)
+
+
+def _tokens(text: str) -> list[str]:
+    return [token.strip() for token in text.lower().split(",")] if text else []

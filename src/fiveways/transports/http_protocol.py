@@ -1,0 +1,349 @@
+"""One HTTP connection, until it ends or becomes something else."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Final, TypeAlias, cast
+
+from fiveways.transports.address import describe
+from fiveways.transports.alarm import Alarm
+from fiveways.transports.connections import Connections
+from fiveways.transports.handover import hand_over, handshake_refusal, websocket_request
+from fiveways.transports.http import CONTINUE, Handler, HttpLimits, Request, Response, serialize
+from fiveways.transports.http_head import BadRequest, Head
+from fiveways.transports.http_reader import RequestReader, Stage
+
+_logger = logging.getLogger("fiveways.http")
+
+Upgrade: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BaseProtocol]]
+"""Answers a request for a WebSocket: with a refusal, or with what makes the protocol that takes the socket over."""
+
+_CORK: Final = 1 << 16
+"""Answers to pipelined requests are written together, up to so many bytes."""
+_FAILED: Final = Response(500, b"something went wrong here; the log of the server says what\n")
+_FULL: Final = Response(503, b"too many connections; try again later\n", headers={"Retry-After": "1"})
+_LATE: Final = Response(408, b"the request took too long to come\n")
+_FORWARDED: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+
+
+class _State(IntEnum):
+    """What a connection does."""
+
+    READING = 0
+    BUSY = 1
+    """Its answer is being made, or it waits for its next turn."""
+    CLOSING = 2
+    """It has said all that it will say."""
+    GONE = 3
+    """It is closed, or somebody else's."""
+
+
+class _Wait(IntEnum):
+    """What the alarm is for."""
+
+    REQUEST = 0
+    HEAD = 1
+    BODY = 2
+    NOTHING = 3
+    CLIENT = 4
+    """The client must read some of what waits for it."""
+
+
+_READING, _BUSY, _CLOSING, _GONE = _State
+
+
+class HttpProtocol(asyncio.Protocol):
+    """Reads requests one after the other, and answers each before it looks at the next.
+
+    What a client sends in the meantime stays in the socket, but for what one read brings.
+    """
+
+    def __init__(self, handler: Handler, upgrade: Upgrade, limits: HttpLimits, connections: Connections) -> None:
+        self._handler = handler
+        self._upgrade = upgrade
+        self._limits = limits
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._socket: asyncio.Transport
+        self._remote = ""
+        self._is_local = False
+        self._state = _READING
+        self._reader = RequestReader(limits)
+        self._is_paused = False
+        self._eof = False
+        self._draining = False
+        self._task: asyncio.Task[None] | None = None
+        self._out: list[bytes] = []
+        self._out_size = 0
+        self._unsent = 0
+        self._writable = True
+        self._alarm = Alarm(self._overdue)
+        self._wait = _Wait.NOTHING
+
+    # What the socket tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: the first request must come soon."""
+        self._socket = cast("asyncio.Transport", transport)
+        self._remote, self._is_local = describe(transport)
+        if self._connections.admit(self):
+            self._wait_for(_Wait.HEAD, self._limits.head_timeout)
+        elif self._connections.refuse(self):
+            self._refuse(_FULL)
+        else:
+            self._state = _CLOSING
+            self._socket.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; or keep it for later, and take nothing more until then."""
+        reader = self._reader
+        if self._state == _READING and self._writable and not reader.has_unread:
+            reader.add(data)
+            self._proceed()
+        elif self._state <= _BUSY:
+            reader.add(data)
+            self._is_paused = True
+            self._socket.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Stay open for as long as something that was asked is not answered."""
+        if self._state == _BUSY or (self._state == _READING and self._reader.has_unread):
+            self._eof = True
+            return True
+        if self._state == _READING:
+            self._state = _CLOSING
+            self._wait_for_client(self._limits.write_timeout)
+        return False
+
+    def pause_writing(self) -> None:
+        """Answer nothing more until the client has read some of it."""
+        self._writable = False
+        if self._state <= _BUSY:
+            self._wait_for_client(self._limits.write_timeout)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._writable = True
+        if self._state == _READING:
+            self._proceed()
+        elif self._state == _BUSY:
+            self._wait_for_nothing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, whoever ended it."""
+        self._state = _GONE
+        self._alarm.cancel()
+        self._reader = RequestReader(self._limits)
+        self._connections.leave(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    # What the port tells.
+
+    def drain(self) -> None:
+        """End as soon as what was asked is answered."""
+        self._draining = True
+        if self._state == _READING and self._reader.stage == Stage.NOTHING and not self._reader.has_unread:
+            self._close()
+
+    # Requests in, answers out.
+
+    def _proceed(self) -> None:
+        """Answer the requests that are there, until one takes time, or others should have their turn."""
+        answered, reader = 0, self._reader
+        try:
+            while reader.has_unread and self._writable and self._state == _READING:
+                if answered == self._limits.max_pipelined:
+                    self._be_busy()
+                    self._loop.call_soon(self._take_turn)
+                    break
+                request = reader.read()
+                if request is None:
+                    break
+                answered += 1
+                self._answer(*request)
+                if self._out_size > _CORK:
+                    self._flush()
+        except BadRequest as exc:
+            self._refuse(Response(exc.status, f"{exc.text}\n".encode()))
+        if reader.wants_continue:
+            reader.wants_continue = False
+            self._write(CONTINUE)
+        self._flush()
+        if self._state == _READING and self._writable:
+            self._settle(answered)
+
+    def _settle(self, answered: int) -> None:
+        """Wait for more, now that all that came is read."""
+        stage, limits = self._reader.stage, self._limits
+        if self._eof or (self._draining and stage == Stage.NOTHING):
+            self._close()
+            return
+        # Neither blank lines before the first request nor half of it give it more time.
+        if stage == Stage.NOTHING:
+            if answered or self._wait >= _Wait.NOTHING:
+                self._wait_for(_Wait.REQUEST, limits.idle_timeout)
+        elif stage == Stage.HEAD:
+            if answered or self._wait != _Wait.HEAD:
+                self._wait_for(_Wait.HEAD, limits.head_timeout)
+        elif answered or self._wait != _Wait.BODY:
+            self._wait_for(_Wait.BODY, limits.body_timeout)
+        if self._is_paused:
+            self._is_paused = False
+            self._socket.resume_reading()
+
+    def _be_busy(self) -> None:
+        self._state = _BUSY
+        self._wait_for_nothing()
+
+    def _take_turn(self) -> None:
+        if self._state == _BUSY:
+            self._state = _READING
+            self._proceed()
+
+    def _answer(self, head: Head, body: bytes) -> None:
+        is_loopback = self._is_local and _FORWARDED.isdisjoint(head.headers)
+        request = Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback)
+        if head.wants_websocket:
+            self._begin_websocket(request)
+            return
+        try:
+            answer = self._handler(request)
+        except Exception:
+            _logger.exception("%s %s failed", request.method, request.path)
+            answer = _FAILED
+        if isinstance(answer, Response):
+            self._say(answer, head)
+        else:
+            self._be_busy()
+            self._task = self._loop.create_task(self._answer_later(answer, head))
+
+    async def _answer_later(self, answer: Awaitable[Response], head: Head) -> None:
+        response = _FAILED
+        try:
+            response = await answer
+        except Exception:
+            _logger.exception("%s %s failed", head.method, head.path)
+        finally:
+            # Even if somebody cancelled it, the client is still owed an answer.
+            self._task = None
+            if self._state == _BUSY:
+                self._state = _READING
+                self._say(response, head)
+                self._proceed()
+
+    def _say(self, response: Response, head: Head) -> None:
+        keep_alive = head.keep_alive and not self._draining
+        is_head = head.method == "HEAD"
+        try:
+            data = serialize(response, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
+        except Exception:
+            _logger.exception("the answer to %s %s cannot be written", head.method, head.path)
+            data = serialize(_FAILED, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
+        self._write(data)
+        if not keep_alive:
+            self._close()
+
+    # From HTTP to WebSocket.
+
+    def _begin_websocket(self, request: Request) -> None:
+        """Hand the socket over, with all that came on it and was not read yet."""
+        protocol = self._successor(request)
+        if isinstance(protocol, Response):
+            self._refuse(protocol)
+            return
+        if self._eof:
+            self._close()
+            return
+        self._flush()
+        self._state = _GONE
+        self._alarm.cancel()
+        self._connections.hand_over(self, self._socket)
+        try:
+            hand_over(self._socket, protocol, websocket_request(request) + self._reader.rest())
+        except Exception:
+            _logger.exception("the WebSocket on %s failed", request.path)
+            self._socket.abort()
+
+    def _successor(self, request: Request) -> asyncio.BaseProtocol | Response:
+        try:
+            answer = self._upgrade(request)
+            if isinstance(answer, Response):
+                return answer
+            return handshake_refusal(request) or answer()
+        except Exception:
+            _logger.exception("the WebSocket on %s failed", request.path)
+            return _FAILED
+
+    # Writing and closing.
+
+    def _write(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_size += len(data)
+
+    def _flush(self) -> None:
+        if self._out:
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            self._out_size = 0
+            self._socket.write(data)
+
+    def _refuse(self, response: Response) -> None:
+        """Say a last word."""
+        try:
+            data = serialize(response, keep_alive=False)
+        except Exception:
+            _logger.exception("a refusal cannot be written")
+            data = serialize(_FAILED, keep_alive=False)
+        self._write(data)
+        self._linger()
+
+    def _close(self) -> None:
+        """Close when all is written."""
+        if self._is_paused or self._reader.has_unread:
+            self._linger()
+            return
+        self._flush()
+        self._state = _CLOSING
+        self._wait_for_client(self._limits.write_timeout)
+        self._socket.close()
+
+    def _linger(self) -> None:
+        """Close, but take in what is still coming: a socket closed with bytes unread loses what it wrote last."""
+        self._flush()
+        self._state = _CLOSING
+        self._reader.rest()
+        self._wait_for_client(self._limits.linger)
+        if self._eof:
+            self._socket.close()
+            return
+        self._socket.write_eof()
+        if self._is_paused:
+            self._is_paused = False
+            self._socket.resume_reading()
+
+    # Time.
+
+    def _wait_for(self, what: _Wait, seconds: float) -> None:
+        self._wait = what
+        self._alarm.set(seconds)
+
+    def _wait_for_nothing(self) -> None:
+        self._wait = _Wait.NOTHING
+        self._alarm.silence()
+
+    def _wait_for_client(self, seconds: float) -> None:
+        self._unsent = self._socket.get_write_buffer_size()
+        self._wait_for(_Wait.CLIENT, seconds)
+
+    def _overdue(self) -> None:
+        if self._wait != _Wait.CLIENT:
+            if self._reader.stage == Stage.NOTHING:
+                self._close()
+            else:
+                self._refuse(_LATE)
+        elif 0 < self._socket.get_write_buffer_size() < self._unsent:
+            self._wait_for_client(self._limits.write_timeout)
+        else:
+            self._socket.abort()

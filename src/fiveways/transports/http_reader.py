@@ -1,0 +1,85 @@
+"""Requests, one after the other, out of the bytes of a connection."""
+
+from enum import IntEnum
+
+from fiveways.transports.http import HttpLimits
+from fiveways.transports.http_body import ChunkedBody, SizedBody
+from fiveways.transports.http_head import Head, HeadReader
+
+
+class Stage(IntEnum):
+    """How much of the next request has been read."""
+
+    NOTHING = 0
+    HEAD = 1
+    BODY = 2
+
+
+class RequestReader:
+    """Holds what came and was not asked for yet, and the request that is half read."""
+
+    __slots__ = ("_at", "_body", "_head", "_limits", "_unread", "stage", "wants_continue")
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self._limits = limits
+        self._unread = b""
+        self._at = 0
+        self._head: HeadReader | Head | None = None
+        self._body: SizedBody | ChunkedBody | None = None
+        self.stage = Stage.NOTHING
+        self.wants_continue = False
+        """The client waits for a word before it sends the body; who says it clears this."""
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is more to read before more has to come."""
+        return bool(self._unread)
+
+    def add(self, data: bytes) -> None:
+        """Take what came."""
+        self._unread = self._unread + data if self._unread else data
+
+    def rest(self) -> bytes:
+        """Return what was not read, and forget it."""
+        rest = self._unread[self._at :]
+        self._unread, self._at = b"", 0
+        return rest
+
+    def read(self) -> tuple[Head, bytes] | None:
+        """Return the next request if all of it is there; BadRequest if it cannot be answered."""
+        head = self._head if isinstance(self._head, Head) else self._read_head()
+        body = b""
+        if head is not None and self._body is not None:
+            end = self._body.feed(self._unread, self._at)
+            if end is None:
+                head = None
+            else:
+                self._at, body = end, self._body.body
+        if head is None or self._at == len(self._unread):
+            self._unread, self._at = b"", 0
+        if head is None:
+            return None
+        self._head = self._body = None
+        self.stage = Stage.NOTHING
+        return head, body
+
+    def _read_head(self) -> Head | None:
+        data = self._unread
+        if not isinstance(self._head, HeadReader):
+            while data.startswith((b"\r", b"\n"), self._at):
+                self._at += 1  # RFC 9112, 2.2: empty lines before a request are no offence
+            if self._at == len(data):
+                return None
+            self._head = HeadReader(self._limits.max_header)
+            self.stage = Stage.HEAD
+        end = self._head.feed(data, self._at)
+        if end is None:
+            return None
+        head, self._at = self._head.head(), end
+        if head.length != 0:
+            most = self._limits.max_body
+            self._body = ChunkedBody(most) if head.length is None else SizedBody(head.length, most)
+            self._head = head
+            self.stage = Stage.BODY
+            self.wants_continue = head.wants_continue and end == len(data)
+        return head

@@ -1,0 +1,102 @@
+"""Who may reach the hub through a browser.
+
+A page from anywhere can make a browser connect to this machine. Its `Origin` tells which page it was. A name that was
+made to point here tells itself in `Host`: no page that came by such a name is one of ours.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from fiveways.transports.address import is_loopback
+
+_PLACE: Final = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_SCHEME: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>.*)")
+_PORTS: Final = {"http": "80", "https": "443"}
+_LONGEST: Final = 100
+
+
+class _Place(NamedTuple):
+    host: str
+    port: str
+
+
+def check_origin(
+    headers: Mapping[str, str], allowed_origins: Collection[str], allowed_hosts: Collection[str]
+) -> str | None:
+    """Return why a request must be refused, and which setting would allow it; None if it may pass.
+
+    Args:
+        headers: Those of the request, keys in lower case.
+        allowed_origins: `https://example.com`, or only `example.com` for any scheme and port; `*` is every page.
+        allowed_hosts: `example.com` for any port, or `example.com:7500`; `*` is every name. Our own address too.
+    """
+    host = headers.get("host", "")
+    if host and not _is_host_allowed(host, allowed_hosts):
+        return f"this hub does not answer to the host {_shown(host)}; [server] hosts would allow it"
+    origin = headers.get("origin")
+    if origin == "null":
+        # What every local file says, and a frame of any page that wants to hide where it is from.
+        return "a page that does not tell where it is from may not connect; one from a place in [server] origins may"
+    if origin is None or _is_origin_allowed(origin.lower(), allowed_origins, host, allowed_hosts):
+        return None
+    return f"pages from {_shown(origin)} may not connect; [server] origins would allow them"
+
+
+def _is_host_allowed(host: str, allowed: Collection[str]) -> bool:
+    place = _place(host)
+    return place is not None and (_is_local(place) or _is_configured(place, allowed))
+
+
+def _is_configured(place: _Place, allowed: Collection[str]) -> bool:
+    for each in allowed:
+        if each == "*":
+            return True
+        wanted = _place(f"[{each}]" if each.count(":") > 1 and "[" not in each else each)
+        if wanted is not None and wanted.host == place.host and wanted.port in {"", place.port}:
+            return True
+    return False
+
+
+def _is_origin_allowed(origin: str, allowed: Collection[str], host: str, allowed_hosts: Collection[str]) -> bool:
+    if "*" in allowed or origin in {each.lower().rstrip("/") for each in allowed}:
+        return True
+    match = _SCHEME.fullmatch(origin)
+    place = _place(match["place"]) if match is not None else None
+    if match is None or place is None or match["scheme"] not in _PORTS:
+        return False
+    default = _PORTS[match["scheme"]]
+    if _is_local(place) or any(_is_same(each, match["scheme"], place) for each in allowed):
+        return True
+    ours = _place(host) if host else None
+    if ours is None or not _is_configured(ours, allowed_hosts):
+        return False
+    # The page came from us; a proxy before us may have another port than we have, but says so in Host.
+    return (ours.host, ours.port or default) == (place.host, place.port or default)
+
+
+def _is_same(allowed: str, scheme: str, place: _Place) -> bool:
+    """Return whether a page's scheme and place are those of an entry; what the entry leaves out may be anything."""
+    match = _SCHEME.fullmatch(allowed.lower().rstrip("/"))
+    if match is None:
+        return _is_configured(place, [allowed])
+    wanted = _place(match["place"])
+    if wanted is None or match["scheme"] != scheme:
+        return False
+    default = _PORTS.get(scheme, "")
+    return wanted.host == place.host and (wanted.port or default) == (place.port or default)
+
+
+def _place(text: str) -> _Place | None:
+    match = _PLACE.fullmatch(text.lower())
+    if match is None:
+        return None
+    return _Place(match["host"].strip("[]").rstrip("."), match["port"] or "")
+
+
+def _is_local(place: _Place) -> bool:
+    return place.host == "localhost" or is_loopback(place.host)
+
+
+def _shown(text: str) -> str:
+    return repr(text[:_LONGEST])

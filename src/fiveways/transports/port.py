@@ -1,0 +1,46 @@
+"""One listening port for HTTP and WebSocket."""
+
+import asyncio
+from typing import Final
+
+from fiveways.transports.connections import Connections
+from fiveways.transports.http import Handler, HttpLimits
+from fiveways.transports.http_protocol import HttpProtocol, Upgrade
+
+_BACKLOG: Final = 1024
+
+
+class Port:
+    """Looks at the first request of each connection: it is answered as HTTP, or the socket is handed over."""
+
+    def __init__(self, handler: Handler, upgrade: Upgrade, *, limits: HttpLimits = HttpLimits()) -> None:  # noqa: B008
+        """Make it; what `handler` or `upgrade` raise is logged, and answered with a 500."""
+        self._handler = handler
+        self._upgrade = upgrade
+        self._limits = limits
+        self._servers: list[asyncio.Server] = []
+        self._connections = Connections(limits.max_connections, lambda: asyncio.get_running_loop().time())
+
+    async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
+        """Accept connections, and return on which addresses; OSError as the system gives it. An empty host is all."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
+        self._servers.append(server)
+        addresses = [socket.getsockname() for socket in server.sockets]
+        return [(str(address[0]), int(address[1])) for address in addresses]
+
+    async def close(self) -> None:
+        """Stop listening; end HTTP connections when what was asked is answered. Sockets handed over are not ours."""
+        for server in self._servers:
+            # To wait for it would be to wait for those who took sockets over, too.
+            server.close()
+        self._servers.clear()
+        self._connections.drain()
+        await asyncio.sleep(0)
+
+    def connections(self) -> int:
+        """Return how many there are, those handed over included."""
+        return len(self._connections)
+
+    def _accept(self) -> HttpProtocol:
+        return HttpProtocol(self._handler, self._upgrade, self._limits, self._connections)

@@ -1,0 +1,296 @@
+"""WebSocket links, as server and as client. picows shakes hands and reads frames; we write, many frames at once."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from picows import (
+    WSAutoPingStrategy,
+    WSCloseCode,
+    WSFrame,
+    WSHandshakeError,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+    ws_connect,
+)
+from picows.picows import WSProtocol  # type: ignore[attr-defined]  # it is not in picows' stubs
+
+from fiveways.transports import framing
+from fiveways.transports.address import describe
+from fiveways.transports.base import Receiver, Spool, Spools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+_TEXT, _BINARY, _CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
+HIGH_WATER: Final = 1 << 18
+"""Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
+SPOOL_ABOVE: Final = 1 << 20
+_PROGRESS: Final = 1 << 14
+"""So many bytes of a large message count as progress; less could be said one by one, for ever."""
+_LINGER: Final = 2.0
+"""Seconds for the peer to answer a close, and to read what was said before it."""
+_LONGEST_REASON: Final = 120
+_PROTOCOL_ERROR: Final = 1002
+_READ_BUFFER: Final = 1 << 12
+
+# picows tells of every connection and of every frame that it does not like; we tell what matters ourselves.
+_QUIET: Final = logging.getLogger("fiveways.picows")
+_QUIET.setLevel(logging.CRITICAL)
+
+
+class WebSocketLink(WSListener):
+    """One WebSocket connection, at either end. Fulfils `base.Link`."""
+
+    transport = "ws"
+
+    def __init__(
+        self,
+        receive: Callable[["WebSocketLink"], Receiver],
+        limits: Limits,
+        spools: Spools | None,
+        *,
+        is_client: bool = False,
+    ) -> None:
+        """Make it; `spools` is where large binary messages go, None where no message may be larger than a text."""
+        self.remote = ""
+        self.is_loopback = False
+        self.is_full = False
+        self.is_alive = True
+        self._receive = receive
+        self._receiver: Receiver
+        self._limits = limits
+        self._spools = spools
+        self._is_client = is_client
+        self._incoming: _Incoming | None = None
+        self._closing = False
+        self._gone = False
+        self._reason = ""
+        self._linger: asyncio.TimerHandle | None = None
+
+    # What picows tells.
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """Begin: the handshake is over."""
+        self._ws = transport
+        self._socket = transport.underlying_transport
+        self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
+        self.remote, self.is_loopback = describe(self._socket)
+        self._receiver = self._receive(self)
+
+    def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
+        """Pass a message on; most of them are one text frame."""
+        self.is_alive = True
+        kind = frame.msg_type
+        if frame.fin and self._incoming is None and not self._closing:
+            if kind is _TEXT:
+                self._receiver.received(Packet(frame.get_payload_as_bytes()))
+                return
+            if kind is _BINARY:
+                self._receiver.received(Packet(frame.get_payload_as_bytes(), is_text=False))
+                return
+        if kind is WSMsgType.CLOSE:
+            self._on_close(frame)
+        elif kind in (_TEXT, _BINARY, _CONTINUATION) and not self._closing:
+            self._on_fragment(kind, frame)
+
+    def _on_close(self, frame: WSFrame) -> None:
+        if not self._closing:
+            self._reason = frame.get_close_reason() or ""
+            self._ws.send_close(frame.get_close_code())
+        self._ws.disconnect()
+
+    def _on_fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
+        if (self._incoming is None) is (kind is _CONTINUATION):
+            self.close(_PROTOCOL_ERROR, "fragments of two messages are mixed up")
+            return
+        if self._incoming is None:
+            is_text = kind is _TEXT
+            spools = None if is_text else self._spools
+            self._incoming = _Incoming(is_text, self._limits.max_text, spools)
+        incoming = self._incoming
+        if incoming.add(frame.get_payload_as_bytes()):
+            self._receiver.progressed()
+        if frame.fin:
+            self._incoming = None
+            self._receiver.received(incoming.finish())
+
+    def on_ws_disconnected(self, _transport: WSTransport) -> None:
+        """End, whoever ended it."""
+        self._gone = True
+        self._incoming = None
+        if self._linger is not None:
+            self._linger.cancel()
+        self._receiver.lost(self._reason)
+
+    def pause_writing(self) -> None:
+        """The socket has more than it can write."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """The socket has written most of it."""
+        self.is_full = False
+        self._receiver.writable()
+
+    # What the runtime asks for.
+
+    def frame(self, packet: Packet) -> bytes:
+        """Return a message as one frame."""
+        if self._is_client:
+            return framing.client_frame(packet.payload, framing.TEXT if packet.is_text else framing.BINARY)
+        if packet.is_text:
+            return framing.server_text(packet.payload)
+        return framing.server_frame(packet.payload, framing.BINARY)
+
+    def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
+        """Return a fragment of a binary message."""
+        make = framing.client_frame if self._is_client else framing.server_frame
+        return make(piece, framing.BINARY, first=first, last=last)
+
+    def write(self, data: bytes) -> None:
+        """Write frames."""
+        if not (self._gone or self._closing):
+            self._socket.write(data)
+
+    def waiting(self) -> int:
+        """Return how much the socket has not taken yet."""
+        return 0 if self._gone else int(self._socket.get_write_buffer_size())
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the peer, whose writes will wait."""
+        if not self._gone:
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        if not self._gone:
+            self._socket.resume_reading()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        if not (self._gone or self._closing):
+            self._ws.send_ping()
+
+    def close(self, code: int = 1000, text: str = "") -> None:
+        """Say so, and let the peer read on a little: a socket closed with bytes unread loses what it wrote last."""
+        if self._gone or self._closing:
+            return
+        self._closing = True
+        self._reason = self._reason or text
+        self._ws.send_close(WSCloseCode(code), text.encode()[:_LONGEST_REASON].decode(errors="ignore"))
+        self._socket.resume_reading()
+        self._linger = asyncio.get_running_loop().call_later(_LINGER, self.abort)
+
+    def abort(self) -> None:
+        """Close without a word."""
+        if not self._gone:
+            self._ws.disconnect(graceful=False)
+
+
+class _Incoming:
+    """A message that comes in fragments."""
+
+    def __init__(self, is_text: bool, max_size: int, spools: Spools | None) -> None:
+        self._is_text = is_text
+        self._max_size = max_size
+        self._spools = spools
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._spool: Spool | None = None
+        self._told = 0
+
+    def add(self, piece: bytes) -> bool:
+        """Take a fragment; say whether it counts as progress."""
+        self._size += len(piece)
+        if self._spools is None:
+            # One byte more than is allowed is enough for the conversation to refuse it.
+            if self._size - len(piece) <= self._max_size:
+                self._pieces.append(piece[: self._max_size + 1])
+        elif self._spool is None:
+            self._pieces.append(piece)
+            if self._size > SPOOL_ABOVE:
+                self._spool = self._spools.open()
+                self._spool.write(b"".join(self._pieces))
+                self._pieces = []
+        else:
+            self._spool.write(piece)
+        if self._size - self._told < _PROGRESS:
+            return False
+        self._told = self._size
+        return True
+
+    def finish(self) -> Packet:
+        """Return the whole message."""
+        if self._spool is not None:
+            return Packet(b"", is_text=False, blob=self._spool.finish())
+        return Packet(b"".join(self._pieces), self._is_text)
+
+
+def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotocol: str = "") -> asyncio.BaseProtocol:
+    """Return what takes over a socket whose upgrade request is about to be replayed."""
+    headers = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol else None
+
+    def listener(_request: object) -> WSUpgradeResponseWithListener:
+        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(headers), make())
+
+    # The order of picows' own ws_create_server; a test opens a connection through it.
+    return WSProtocol(  # type: ignore[no-any-return]
+        None,
+        None,
+        False,
+        listener,
+        _QUIET,
+        True,
+        10.0,
+        False,
+        0.0,
+        0.0,
+        WSAutoPingStrategy.PING_WHEN_IDLE,
+        True,
+        limits.max_frame,
+        None,
+        _READ_BUFFER,
+    )
+
+
+async def open_websocket(
+    url: str,
+    receive: Callable[[WebSocketLink], Receiver],
+    *,
+    limits: Limits,
+    spools: Spools | None = None,
+    subprotocol: str = "",
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+) -> WebSocketLink:
+    """Connect to `url`; ConnectionError or OSError, with a sentence, if that fails."""
+    extra = {**(headers or {}), **({"Sec-WebSocket-Protocol": subprotocol} if subprotocol else {})}
+    link = WebSocketLink(receive, limits, spools, is_client=True)
+    try:
+        await asyncio.wait_for(
+            ws_connect(
+                lambda *_: link,
+                url,
+                websocket_handshake_timeout=timeout,
+                logger_name=_QUIET,
+                max_frame_size=limits.max_frame,
+                extra_headers=extra,
+                read_buffer_init_size=_READ_BUFFER,
+            ),
+            timeout,
+        )
+    except TimeoutError:
+        raise ConnectionError(f"{url} did not answer within {timeout:g} seconds") from None
+    except WSHandshakeError as exc:
+        raise ConnectionRefusedError(_refusal(url, exc)) from exc
+    return link
+
+
+def _refusal(url: str, error: WSHandshakeError) -> str:
+    """Return what the other end said instead of opening a WebSocket."""
+    body = (error.raw_body or b"").decode(errors="replace").strip()
+    status = f"{error.response.status.value}" if error.response is not None else ""
+    return f"{url} refused: {' '.join(filter(None, [status, body])) or error}"

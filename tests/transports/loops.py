@@ -1,0 +1,36 @@
+"""Tests that wait, on each of the loops that the hub may run on."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import ParamSpec
+
+import pytest
+import uvloop
+
+P = ParamSpec("P")
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+LOOPS: dict[str, NewLoop] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+LONGEST = 60.0
+"""Seconds after which a test that still waits is stuck."""
+
+
+def on_both_loops(test: Callable[P, Coroutine[object, object, None]]) -> Callable[..., None]:
+    """Run a coroutine as a test, once on each loop."""
+
+    @functools.wraps(test)
+    def run(new_loop: NewLoop, *args: P.args, **kwargs: P.kwargs) -> None:
+        async def timed() -> None:
+            async with asyncio.timeout(LONGEST):
+                await test(*args, **kwargs)
+
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(timed())
+
+    signature = inspect.signature(test)
+    new_loop = inspect.Parameter("new_loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = signature.replace(parameters=[new_loop, *signature.parameters.values()])  # type: ignore[attr-defined]
+    mark = pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
+    return mark(run)

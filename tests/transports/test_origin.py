@@ -1,0 +1,152 @@
+"""Which pages and which names may reach the hub."""
+
+import pytest
+
+from fiveways.transports.origin import check_origin
+
+ORIGINS = ("https://app.example", "http://dev.example:3000/", "pages.example", "app://Desktop")
+HOSTS = ("hub.example", "edge.example:8443", "192.0.2.1", "2001:db8::1", "")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "localhost",
+        "LocalHost:7500",
+        "localhost.",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.9.9.9:7500",
+        "[::1]",
+        "[::1]:7500",
+        "[::ffff:127.0.0.1]:80",
+        "hub.example",
+        "HUB.example:99",
+        "hub.example.:99",
+        "edge.example:8443",
+        "192.0.2.1:7500",
+        "[2001:db8::1]:7500",
+    ],
+)
+def test_hosts_that_are_ours(host: str | None) -> None:
+    headers = {} if host is None else {"host": host}
+    assert check_origin(headers, ORIGINS, HOSTS) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "evil.localhost",
+        "127.0.0.1.evil.example",
+        "127.1",
+        "0x7f000001",
+        "0.0.0.0:7500",
+        "128.0.0.1",
+        "[::2]",
+        "::1",
+        "edge.example",
+        "edge.example:443",
+        "localhost:123456",
+        "localhost:",
+        "localhost:x",
+        "user@localhost",
+        "localhost/",
+        "localhost, localhost",
+        " localhost",
+        "x" * 1000,
+    ],
+)
+def test_hosts_that_are_not(host: str) -> None:
+    sentence = check_origin({"host": host}, ORIGINS, HOSTS)
+    assert sentence is not None
+    assert sentence.startswith("this hub does not answer to the host '")
+    assert sentence.endswith("; [server] hosts would allow it")
+    assert len(sentence) < 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://localhost",
+        "http://localhost:3000",
+        "https://127.0.0.1:8443",
+        "http://[::1]:7500",
+        "https://app.example",
+        "https://app.example:443",
+        "HTTPS://APP.example",
+        "http://dev.example:3000",
+        "http://pages.example",
+        "https://pages.example:1234",
+        "app://desktop",
+    ],
+)
+def test_pages_that_may_connect(origin: str) -> None:
+    assert check_origin({"host": "localhost:7500", "origin": origin}, ORIGINS, HOSTS) is None
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "https://evil.example",
+        "http://app.example",
+        "https://app.example:444",
+        "https://app.example.evil.example",
+        "https://evil.example/https://app.example",
+        "https://user@localhost",
+        "https://app.example/",
+        "http://localhost:x",
+        "file://",
+        "app://other",
+        "chrome-extension://localhost",
+        "localhost",
+        "http://dev.example",
+        "http://localhost, http://evil.example",
+        "https://hub.example",
+    ],
+)
+def test_pages_that_may_not(origin: str) -> None:
+    sentence = check_origin({"host": "localhost:7500", "origin": origin}, ORIGINS, HOSTS)
+    assert sentence is not None
+    assert sentence.startswith("pages from '")
+    assert sentence.endswith("; [server] origins would allow them")
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "allowed"),
+    [
+        ("hub.example:7500", "http://hub.example:7500", True),
+        ("hub.example", "http://hub.example", True),
+        ("hub.example", "https://hub.example", True),
+        ("hub.example:443", "https://hub.example", True),
+        ("192.0.2.1:7500", "http://192.0.2.1:7500", True),
+        ("[2001:db8::1]:7500", "http://[2001:db8::1]:7500", True),
+        ("hub.example:7500", "http://hub.example", False),
+        ("hub.example:7500", "http://hub.example:7501", False),
+        ("hub.example", "http://edge.example:8443", False),
+        ("hub.example:7500", "null", False),
+    ],
+)
+def test_a_page_of_our_own_may_connect(host: str, origin: str, allowed: bool) -> None:
+    assert (check_origin({"host": host, "origin": origin}, (), HOSTS) is None) is allowed
+
+
+def test_a_star_is_everybody() -> None:
+    assert check_origin({"host": "x.example", "origin": "https://y.example"}, ["*"], ["*"]) is None
+
+
+@pytest.mark.parametrize("allowed", [(), ("null",), ("*",)])
+def test_a_page_from_nowhere_may_never_connect(allowed: tuple[str, ...]) -> None:
+    sentence = check_origin({"host": "localhost", "origin": "null"}, allowed, allowed)
+    assert sentence is not None
+    assert "[server] origins" in sentence
+
+
+def test_what_was_sent_cannot_write_its_own_lines() -> None:
+    sentence = check_origin({"host": "a\r\nb\x1b[2J"}, (), ())
+    assert sentence is not None
+    assert sentence.isprintable()

@@ -1,0 +1,63 @@
+"""Attachments on disk: what is written is read, what has no room says so, and all room is given back."""
+
+from pathlib import Path
+
+import pytest
+
+from fiveways.transports.spool import DiskSpool, DiskSpools
+
+
+def test_what_was_written_is_read_from_any_place() -> None:
+    spool = DiskSpools(100, 100).open()
+    spool.write(b"hello ")
+    spool.write(b"world")
+    blob = spool.finish()
+    assert (len(blob), bytes(blob), blob.read(6, 3), blob.read(8, 99), blob.error) == (
+        11,
+        b"hello world",
+        b"wor",
+        b"rld",
+        None,
+    )
+
+
+def test_room_is_given_back_when_nobody_holds_the_blob() -> None:
+    spools = DiskSpools(100, 100)
+    blob = spools.store(b"x" * 60)
+    assert spools.used == 60
+    del blob
+    assert spools.used == 0
+
+
+def test_room_is_given_back_when_a_spool_is_dropped() -> None:
+    spools = DiskSpools(100, 100)
+    spool = spools.open()
+    spool.write(b"x" * 60)
+    del spool
+    assert spools.used == 0
+
+
+def test_one_that_is_too_large_is_counted_but_not_kept() -> None:
+    spools = DiskSpools(100, 10)
+    spool = spools.open()
+    spool.write(b"x" * 10)
+    spool.write(b"y")
+    spool.write(b"z")
+    blob = spool.finish()
+    assert (len(blob), blob.error, spools.used) == (12, "larger than 10 bytes", 0)
+    with pytest.raises(OSError, match="larger than 10 bytes"):
+        blob.read(0, 1)
+
+
+def test_all_together_may_not_take_more_than_their_room() -> None:
+    spools = DiskSpools(10, 10)
+    first = spools.store(b"x" * 6)
+    second = spools.store(b"x" * 5)
+    assert (first.error, second.error, spools.used) == (None, "no room is left for attachments", 6)
+
+
+def test_a_full_disk_fails_the_attachment_and_nothing_else() -> None:
+    spools = DiskSpools(1 << 20, 1 << 20)
+    spool = DiskSpool(spools, Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115  the spool closes it
+    spool.write(b"x")
+    assert (spool.finish().error, spools.used) == ("no room is left on disk", 0)
