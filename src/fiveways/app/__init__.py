@@ -1,0 +1,9 @@
+"""Applications: functions that are called, and functions that get events."""
+
+from fiveways.app.answers import Fail, Reply
+from fiveways.app.app import App
+from fiveways.app.attached import AttachmentError
+from fiveways.app.context import Context
+from fiveways.app.events import Event
+
+__all__ = ["App", "AttachmentError", "Context", "Event", "Fail", "Reply"]

@@ -1,0 +1,103 @@
+"""What a method may say at the end of its call, and the words that say it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from fiveways.app.values import Unsendable, to_body
+from fiveways.errors import FivewaysError
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Failure, Result, Word
+
+MAX_SENTENCE: Final = 1000
+"""Characters of an error's text that are told to the caller."""
+
+
+class Fail(FivewaysError):
+    """Raised by a method: its call fails with this text, and no traceback is logged.
+
+    `name` (a uri such as `app.err.no_funds`), `code` and `data` are the method's own, and arrive where the caller's
+    protocol has room for them. After `retry_after` seconds another try is worth it.
+    """
+
+    def __init__(
+        self, text: str, name: str = "", data: object = None, *, retry_after: float | None = None, code: int = 0
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.name = name
+        self.data = data
+        self.retry_after = retry_after
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A result with attachments."""
+
+    value: object = None
+    attachments: Sequence[bytes] = ()
+
+
+class Answers:
+    """Turns what methods return and raise into words. Its attachments are named by counting."""
+
+    def __init__(self) -> None:
+        self._names = count(1)
+
+    def result(self, call_id: str, value: object) -> Sequence[Word]:
+        """Return the answer, and the attachments that follow it; Unsendable if the value cannot be said."""
+        if type(value) is Reply:
+            return self._reply(call_id, value)
+        return (Result(call_id, to_body(value)),)
+
+    def part(self, call_id: str, value: object) -> Sequence[Word]:
+        """Return one element of a streamed answer likewise."""
+        if type(value) is Reply:
+            return self._reply(call_id, value, stream=True, last=False)
+        return (Result(call_id, to_body(value), stream=True, last=False),)
+
+    def _reply(self, call_id: str, reply: Reply, *, stream: bool = False, last: bool = True) -> Sequence[Word]:
+        attached = [Attachment(f"reply{next(self._names)}", data) for data in _whole(reply.attachments)]
+        names = tuple(attachment.name for attachment in attached)
+        return (Result(call_id, to_body(reply.value), names, stream=stream, last=last), *attached)
+
+
+def _whole(attachments: Sequence[bytes]) -> Iterator[bytes]:
+    for data in attachments:
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise Unsendable(f"an attachment is bytes, not {type(data).__name__}")
+        yield bytes(data)
+
+
+def failure(call_id: str, error: BaseException) -> Failure:
+    """Return why a method has no result."""
+    if not isinstance(error, Fail):
+        return Failure(call_id, Reason.RAISED, _described(error))
+    try:
+        data = None if error.data is None else to_body(error.data)
+    except Unsendable as exc:
+        return Failure(call_id, Reason.RAISED, cut(f"{error.text} (and its data is lost: {exc})"))
+    return Failure(call_id, Reason.RAISED, _writable(error.text), data, error.retry_after, error.name, error.code)
+
+
+def cut(sentence: str) -> str:
+    """Return a sentence that is no longer than anyone wants to read, and can be written everywhere."""
+    return _writable(f"{sentence[:MAX_SENTENCE]}..." if len(sentence) > MAX_SENTENCE else sentence)
+
+
+def _writable(text: str) -> str:
+    """Return a text in which halves of surrogate pairs are question marks: a failure must arrive."""
+    return text.encode(errors="replace").decode()
+
+
+def _described(error: BaseException) -> str:
+    if isinstance(error, Unsendable):
+        return cut(f"the method ran, but {error}")
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception as exc:  # noqa: BLE001  # an exception whose own text fails must not fail anything else
+        text = f"(without a text: {type(exc).__name__})"
+    return cut(f"{kind}: {text}" if text else kind)

@@ -1,0 +1,184 @@
+"""An application: methods that can be called and functions that get events, each declared by a decorator."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from fiveways.app.arguments import Arguments
+from fiveways.app.events import Event
+from fiveways.app.signature import Style, style_of
+from fiveways.model import names, topics
+from fiveways.model.topics import Pattern
+
+F = TypeVar("F", bound=Callable[..., object])
+E = TypeVar("E", bound=Callable[[Event], object])
+
+Function: TypeAlias = Callable[..., Any]
+"""What it returns is an awaitable, an async generator or a value; its `Style` says which."""
+
+SHARES: Final = ("", "round_robin", "random", "first")
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One method on offer."""
+
+    name: str
+    """Folded."""
+    function: Function
+    style: Style
+    arguments: Arguments
+    doc: str = ""
+    share: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Which side streams."""
+        if self.style is Style.STREAM:
+            return "both" if self.arguments.wants_stream else "server"
+        return "client" if self.arguments.wants_stream else "unary"
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """One function that gets events."""
+
+    topic: str
+    """As it was written."""
+    pattern: Pattern
+    function: Function
+    style: Style
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """One function that runs at the start or at the end."""
+
+    function: Function
+    style: Style
+    arguments: Arguments
+
+
+class App:
+    """What an application offers. It needs neither a hub nor an event loop until it is served.
+
+    Async functions run as tasks, plain ones in threads, and async generators answer in parts. A docstring is what
+    others read when they ask what there is. Arguments are checked against the annotations; `arguments.py` says how.
+    """
+
+    def __init__(self) -> None:
+        self.methods: dict[str, Method] = {}
+        """By folded name."""
+        self.handlers: list[Handler] = []
+        self.startups: list[Hook] = []
+        self.shutdowns: list[Hook] = []
+
+    @overload
+    def method(self, name: F) -> F: ...
+
+    @overload
+    def method(self, name: str | None = None, *, doc: str | None = None, share: str = "") -> Callable[[F], F]: ...
+
+    def method(self, name: F | str | None = None, *, doc: str | None = None, share: str = "") -> F | Callable[[F], F]:
+        """Offer a function under a name such as `account.get_balance` or `Account:getBalance`, or else under its own.
+
+        `doc` stands instead of the docstring; `share` (round_robin, random, first) says who of several that offer the
+        same method gets a call.
+
+        Raises:
+            BadName: the name cannot be a method's.
+            TypeError: no call could be served by the function; the message says why.
+            ValueError: the name is taken, or `share` is none of these.
+        """
+        if share not in SHARES:
+            raise ValueError(f"share is one of {', '.join(filter(None, SHARES))}, not {share!r}")
+
+        def offer(function: F) -> F:
+            written = name if isinstance(name, str) else _own_name(function)
+            folded, is_route = names.fold_offer(written, names.UMQ)
+            if is_route:
+                raise names.BadName(f"{written!r} ends in a separator, as no method does")
+            told = inspect.getdoc(function) if doc is None else doc
+            style = style_of(function, written)
+            arguments = Arguments(function, written)
+            if style is Style.PLAIN and arguments.wants_stream:
+                raise TypeError(f"{written}: only an async function can read a stream")
+            self._check_free(folded)
+            self.methods[folded] = Method(folded, function, style, arguments, told or "", share)
+            return function
+
+        return offer if name is None or isinstance(name, str) else offer(name)
+
+    def on(self, topic: str) -> Callable[[E], E]:
+        """Have a function called with each `Event` on a topic, or on all that fit a pattern (`sensors.*.temperature`).
+
+        Its events come one after the other.
+
+        Raises:
+            BadTopic: neither a topic nor a pattern is written so.
+            TypeError: the function cannot be called with an event.
+        """
+        if not isinstance(topic, str):
+            raise TypeError('on needs a topic: @app.on("sensors.*.temperature")')
+        pattern = topics.parse_pattern(topic, topics.UMQ)
+
+        def follow(function: E) -> E:
+            label = f"on {topic}"
+            style = style_of(function, label)
+            try:
+                inspect.signature(function).bind(Event(topic))
+            except TypeError as exc:
+                raise TypeError(f"{label}: the function must take one argument, the event: {exc}") from exc
+            if style is Style.STREAM:
+                raise TypeError(f"{label}: there is nobody to whom it could yield anything")
+            self.handlers.append(Handler(topic, pattern, function, style))
+            return function
+
+        return follow
+
+    def startup(self, function: F) -> F:
+        """Have a function run before the first call; it may take a `Context` to reach the hub."""
+        self.startups.append(_hook(function, "startup"))
+        return function
+
+    def shutdown(self, function: F) -> F:
+        """Have a function run after the last call; it may take a `Context`."""
+        self.shutdowns.append(_hook(function, "shutdown"))
+        return function
+
+    def include(self, other: "App", prefix: str = "") -> None:
+        """Offer all that another application offers now, its methods below `prefix`.
+
+        Raises:
+            BadName: prefix and name together cannot be a method's.
+            ValueError: a name is taken.
+        """
+        above = names.fold_prefix(prefix, names.UMQ)[0] + "." if prefix else ""
+        offered = [
+            msgspec.structs.replace(method, name=names.fold_offer(above + method.name, names.UMQ)[0])
+            for method in other.methods.values()
+        ]
+        for method in offered:
+            self._check_free(method.name)
+        self.methods |= {method.name: method for method in offered}
+        self.handlers += other.handlers
+        self.startups += other.startups
+        self.shutdowns += other.shutdowns
+
+    def _check_free(self, name: str) -> None:
+        if name in self.methods:
+            raise ValueError(f"there is a method {name!r} already")
+
+
+def _own_name(function: Callable[..., object]) -> str:
+    name = getattr(function, "__name__", "")
+    if not str(name).isidentifier():
+        raise TypeError(f"{function!r} has no name of its own; give it one: @app.method('name')")
+    return str(name)
+
+
+def _hook(function: Callable[..., object], label: str) -> Hook:
+    style = style_of(function, label)
+    arguments = Arguments(function, label)
+    if style is Style.STREAM or not arguments.is_empty:
+        raise TypeError(f"{label}: the function may take a Context, and nothing else")
+    return Hook(function, style, arguments)

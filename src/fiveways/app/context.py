@@ -1,0 +1,201 @@
+"""What a method may know of its call, and do besides answering it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from fiveways.app.attached import Attachments
+from fiveways.app.elements import Elements, Gathered
+from fiveways.app.values import to_body
+from fiveways.model.messages import Call, Progress, Word
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Who made a call, where the runtime knows it."""
+
+    @property
+    def peer(self) -> str:
+        """The caller's session at the hub."""
+
+    @property
+    def protocol(self) -> str:
+        """Which protocol it speaks."""
+
+    @property
+    def identity(self) -> str:
+        """As whom it was let in; empty for the anonymous."""
+
+    @property
+    def variables(self) -> Mapping[str, object]:
+        """What it has set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A caller of whom nothing is known."""
+
+    peer: str = ""
+    protocol: str = ""
+    identity: str = ""
+    variables: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+STRANGER: Final = Stranger()
+
+
+class Reach(Protocol):
+    """The hub that an application lives in, as its methods reach it."""
+
+    def call(
+        self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> Awaitable[object]:
+        """Call a method and give its result; CallError if it has none."""
+
+    def publish(
+        self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
+    ) -> Awaitable[object]:
+        """Give data to all who subscribed to the topic."""
+
+
+class Wait(Protocol):
+    """Something that a thread waits for."""
+
+    def cancel(self) -> bool:
+        """Let it go on without."""
+
+
+class Running(msgspec.Struct, eq=False):
+    """One call that is not answered yet."""
+
+    call: Call
+    over: bool = False
+    """Nothing more is to be said about it."""
+    cancelled: bool = False
+    stop: Callable[[], object] | None = None
+    """Ends its work early, where that can be done."""
+    attachments: Attachments | None = None
+    elements: Elements | Gathered | None = None
+    """Where the further elements of a streamed request go."""
+    waits: set[Wait] | None = None
+    """What a thread waits for on its behalf."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self.over = self.cancelled = True
+        if self.stop is not None:
+            self.stop()
+        # A copy: the thread may be adding one right now.
+        for wait in list(self.waits or ()):
+            wait.cancel()
+
+
+class Context:
+    """One call, as its method sees it: a parameter with this annotation gets it."""
+
+    __slots__ = ("_loop", "_reach", "_running", "_say", "_waits", "peer")
+
+    def __init__(self, running: Running, peer: Caller, reach: Reach | None, say: Callable[[Word], None]) -> None:
+        self._running = running
+        self._reach = reach
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._waits: set[Wait] = set()
+        running.waits = self._waits
+        self.peer = peer
+        """Who called; its fields are empty where that is not known."""
+
+    @property
+    def session(self) -> str:
+        """The caller's session at the hub."""
+        return self.peer.peer
+
+    @property
+    def identity(self) -> str:
+        """As whom the caller was let in; empty for the anonymous."""
+        return self.peer.identity
+
+    @property
+    def variables(self) -> Mapping[str, object]:
+        """What the caller has set."""
+        return self.peer.variables
+
+    @property
+    def timeout(self) -> float | None:
+        """How many seconds the caller waits from when the call came, where it said so."""
+        return self._running.call.timeout
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the answer is not wanted any more. Async methods are stopped then; a thread can only look here."""
+        return self._running.cancelled
+
+    def attachments(self) -> Attachments:
+        """Return what came with the call: `await` it for a list of bytes, or read one by one with `async for`."""
+        return self._running.attachments or Attachments()
+
+    def progress(self, value: object = None, text: str = "") -> None:
+        """Tell the caller how far it is, if it wants to know; from any thread."""
+        call = self._running.call
+        if call.progress and not self._running.over:
+            word = Progress(call.id, to_body(value), text=text)
+            if self._is_in_loop():
+                self._report(word)
+            else:
+                self._loop.call_soon_threadsafe(self._report, word)
+
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the hub keeps the time, and tells the callee
+        attachments: Sequence[bytes] = (),
+    ) -> object:
+        """Call a method of the hub that the application lives in, as the application itself."""
+        return await self._hub().call(method, body, timeout=timeout, attachments=attachments)
+
+    async def publish(
+        self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
+    ) -> None:
+        """Publish at the hub that the application lives in, as the application itself."""
+        await self._hub().publish(topic, data, retain=retain, attachments=attachments)
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        """Wait, in a plain function, for what an async one would await: `context.wait(context.call(...))`."""
+        if self._is_in_loop():
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            raise RuntimeError("wait() is for plain functions; await it here")
+        future = asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._loop)
+        self._waits.add(future)
+        try:
+            if self._running.cancelled:
+                future.cancel()
+            return future.result()
+        finally:
+            self._waits.discard(future)
+
+    def _hub(self) -> Reach:
+        if self._reach is None:
+            raise RuntimeError("this application is in no hub")
+        return self._reach
+
+    def _report(self, word: Progress) -> None:
+        if not self._running.over:
+            self._say(word)
+
+    def _is_in_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable

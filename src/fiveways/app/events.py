@@ -1,0 +1,21 @@
+"""What a function that follows a topic gets."""
+
+from dataclasses import dataclass, field
+
+from fiveways.app.attached import Attachments
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One publication."""
+
+    topic: str
+    """Segments joined by dots; a dot within a segment is `%2E`."""
+    data: object = None
+    missed: int = 0
+    """How many before this one were dropped, since they came faster than they were handled."""
+    attached: Attachments = field(default_factory=Attachments, repr=False, compare=False)
+
+    def attachments(self) -> Attachments:
+        """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
+        return self.attached

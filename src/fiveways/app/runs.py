@@ -1,0 +1,201 @@
+"""Methods at work: each call in a task or a thread, and one answer for each."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+
+from fiveways.app.answers import Answers, Fail, Reply, failure
+from fiveways.app.app import Method
+from fiveways.app.arguments import Given
+from fiveways.app.context import Running
+from fiveways.app.signature import Style
+from fiveways.app.threads import Threads
+from fiveways.app.values import Unsendable
+from fiveways.errors import LocalProtocolError
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Failure, Result, Word
+from fiveways.wire.limits import Limits
+
+_BREATH: Final = 32
+"""Parts of a streamed answer after which everybody else gets a turn."""
+
+_log = logging.getLogger("fiveways.app")
+
+
+class Runs:
+    """The calls whose work is not over yet, whether or not anybody still wants their answers."""
+
+    def __init__(
+        self,
+        say: Callable[[Word], None],
+        ended: Callable[[Running], None],
+        threads: Threads,
+        limits: Limits,
+        *,
+        in_parts: bool,
+    ) -> None:
+        self._say = say
+        self._ended = ended
+        self._threads = threads
+        self._limits = limits
+        self._in_parts = in_parts
+        self._loop = asyncio.get_running_loop()
+        self._answers = Answers()
+        # A task that nobody holds may be swept away while it waits.
+        self.live: dict[Running, asyncio.Task[None] | None] = {}
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Return those that are tasks."""
+        return [task for task in self.live.values() if task is not None]
+
+    def start(self, running: Running, method: Method, given: Given) -> None:
+        """Run a method; RuntimeError if that needs a thread and there are none any more."""
+        args, named = given
+        if method.style is Style.PLAIN:
+            work = partial(self._in_thread, running, method, args, named)
+            self._threads.start(work, partial(self._from_thread, running))
+            self.live[running] = None
+            return
+        self.live[running] = None
+        run = self._in_task if method.style is Style.ASYNC else self._as_stream
+        task = self._loop.create_task(run(running, method, args, named))
+        # The loop may have begun it at once, and it may be over.
+        if running in self.live:
+            self.live[running] = task
+
+    def tell(self, running: Running, answer: Sequence[Word]) -> None:
+        """Say the answer, or a part of it; never raises. What cannot be written fails instead."""
+        for word in answer:
+            try:
+                self._say(word)
+            except LocalProtocolError as exc:
+                if isinstance(word, Attachment) and word.error is None:
+                    self.tell(running, [Attachment(word.name, error=str(exc))])
+                    continue
+                running.over = True
+                if isinstance(word, Result):
+                    text = f"the method ran, but its answer cannot be written: {exc}"
+                    self.tell(running, [Failure(word.id, Reason.RAISED, text)])
+                return
+            except Exception:  # noqa: BLE001  # one answer is lost, and nothing else
+                running.over = True
+                _log.exception("%s: its answer was lost", running.call.method)
+                return
+
+    # Async functions.
+
+    async def _in_task(
+        self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
+    ) -> None:
+        try:
+            if not self._is_wanted(running):
+                return
+            value = await method.function(*args, **named)
+            if not running.over:
+                answer = self._answers.result(running.call.id, value)
+                running.over = True
+                self.tell(running, answer)
+        except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
+            self._fail(running, exc)
+        finally:
+            self._end(running)
+
+    async def _as_stream(
+        self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
+    ) -> None:
+        try:
+            if not self._is_wanted(running):
+                return
+            async with aclosing(method.function(*args, **named)) as parts:
+                if self._in_parts or running.call.stream:
+                    await self._say_parts(running, parts)
+                else:
+                    await self._say_gathered(running, parts)
+        except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
+            self._fail(running, exc)
+        finally:
+            self._end(running)
+
+    def _is_wanted(self, running: Running) -> bool:
+        """Say whether the call is still open, now that its task begins.
+
+        From now on it can be cancelled: a task that is cancelled before it begins would not even end in good order.
+        """
+        task = asyncio.current_task(self._loop)
+        if task is not None:
+            running.stop = task.cancel
+        return not running.over
+
+    async def _say_parts(self, running: Running, parts: AsyncIterator[object]) -> None:
+        number = 0
+        async for value in parts:
+            if running.over:
+                return
+            self.tell(running, self._answers.part(running.call.id, value))
+            number += 1
+            if not number % _BREATH:
+                await asyncio.sleep(0)
+        if not running.over:
+            running.over = True
+            self.tell(running, [Result(running.call.id, None, stream=True, last=True)])
+
+    async def _say_gathered(self, running: Running, parts: AsyncIterator[object]) -> None:
+        values: list[object] = []
+        attachments: list[bytes] = []
+        async for value in parts:
+            if len(values) >= self._limits.max_stream:
+                raise Fail(f"the answer has more than {self._limits.max_stream} elements")
+            if isinstance(value, Reply):
+                attachments += value.attachments
+            values.append(value.value if isinstance(value, Reply) else value)
+        if not running.over:
+            answer = self._answers.result(running.call.id, Reply(values, attachments))
+            running.over = True
+            self.tell(running, answer)
+
+    # Plain functions.
+
+    def _in_thread(
+        self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
+    ) -> Sequence[Word] | BaseException:
+        # It may have waited for a thread until nobody wanted it any more.
+        if running.over:
+            return ()
+        try:
+            return self._answers.result(running.call.id, _returned(method.function(*args, **named)))
+        except BaseException as exc:  # noqa: BLE001  # the caller gets it
+            return exc
+
+    def _from_thread(self, running: Running, outcome: Sequence[Word] | BaseException) -> None:
+        if isinstance(outcome, BaseException):
+            self._fail(running, outcome)
+        elif not running.over:
+            running.over = True
+            self.tell(running, outcome)
+        self._end(running)
+
+    # The end.
+
+    def _fail(self, running: Running, error: BaseException) -> None:
+        if running.over:
+            return
+        running.over = True
+        if isinstance(error, Unsendable):
+            _log.warning("%s: %s", running.call.method, error)
+        elif not isinstance(error, Fail):
+            _log.error("%s failed", running.call.method, exc_info=error)
+        self.tell(running, [failure(running.call.id, error)])
+
+    def _end(self, running: Running) -> None:
+        del self.live[running]
+        self._ended(running)
+
+
+def _returned(value: object) -> object:
+    if asyncio.iscoroutine(value):
+        value.close()
+        raise TypeError("a plain function returned a coroutine; a decorator may have hidden that it is async")
+    return value

@@ -1,0 +1,198 @@
+"""What a function takes, read once, when it is decorated."""
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from types import SimpleNamespace
+from typing import Final, get_args, get_origin, get_type_hints
+
+from msgspec import inspect as shapes
+
+from fiveways.app.context import Context
+
+REQUIRED: Final = inspect.Parameter.empty
+
+_STREAMS: Final = (AsyncIterator, AsyncIterable)
+_BYTES: Final = (shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType)
+
+
+class Style(Enum):
+    """How a function is run."""
+
+    ASYNC = "as a task"
+    STREAM = "as a task, its answer in parts"
+    PLAIN = "in a thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One that a caller can give an argument for."""
+
+    name: str
+    type: object
+    default: object = REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a function wants something that is no argument: by position, or where that is None, by name."""
+
+    name: str
+    position: int | None
+
+
+@dataclass(slots=True)
+class Signature:
+    """The parameters of one function, sorted by who fills them."""
+
+    positional: list[Parameter]
+    by_name: list[Parameter]
+    """Those that can be given by name only."""
+    rest: Parameter | None = None
+    """`*args`."""
+    others: Parameter | None = None
+    """`**kwargs`."""
+    has_names: bool = True
+    """Whether arguments can be given by name."""
+    context: Slot | None = None
+    stream: Slot | None = None
+    element: object = None
+    """What the elements of the stream are."""
+
+    def all(self) -> Iterator[Parameter]:
+        """Give every parameter with a type to check."""
+        yield from self.positional
+        yield from self.by_name
+        yield from filter(None, (self.rest, self.others))
+
+
+def style_of(function: Callable[..., object], label: str) -> Style:
+    """Return how a function is run; TypeError for what cannot be."""
+    if not callable(function):
+        raise TypeError(f"{label}: {function!r} is no function")
+    definition = _definition(function)
+    if inspect.isgeneratorfunction(definition):
+        raise TypeError(f"{label}: a generator must be async; `async def` makes it so, or return a list")
+    if inspect.isasyncgenfunction(definition):
+        return Style.STREAM
+    return Style.ASYNC if inspect.iscoroutinefunction(definition) else Style.PLAIN
+
+
+def read(function: Callable[..., object], label: str) -> Signature:
+    """Return what a function takes.
+
+    Raises:
+        TypeError: no call could be served by it; the message says which parameter is wrong, and why.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError as exc:
+        raise TypeError(f"{label}: {exc}") from exc
+    types = _types(function, signature, label)
+    found = Signature([], [])
+    position = 0
+    for parameter in signature.parameters.values():
+        _sort(found, parameter, types.get(parameter.name, object), position)
+        position += parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    _check(found, label)
+    return found
+
+
+def _types(function: Callable[..., object], signature: inspect.Signature, label: str) -> dict[str, object]:
+    """Return the annotations of the parameters, those written as texts evaluated. What it returns does not matter."""
+    written = {
+        each.name: each.annotation for each in signature.parameters.values() if each.annotation is not each.empty
+    }
+    home = getattr(inspect.unwrap(_definition(function)), "__globals__", {})
+    try:
+        return get_type_hints(SimpleNamespace(__annotations__=written), home, include_extras=True)
+    except Exception as exc:
+        raise TypeError(f"{label}: its annotations cannot be read: {exc}") from exc
+
+
+def _definition(function: Callable[..., object]) -> Callable[..., object]:
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _sort(found: Signature, parameter: inspect.Parameter, annotation: object, position: int) -> None:
+    is_positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    slot = Slot(parameter.name, position if is_positional else None)
+    wanted = Parameter(parameter.name, annotation, parameter.default)
+    if annotation is Context or Context in get_args(annotation):
+        found.context = slot
+    elif (get_origin(annotation) or annotation) in _STREAMS:
+        found.stream = slot
+        found.element = next(iter(get_args(annotation)), object)
+    elif parameter.kind is parameter.VAR_POSITIONAL:
+        found.rest = wanted
+    elif parameter.kind is parameter.VAR_KEYWORD:
+        found.others = wanted
+    elif is_positional:
+        found.positional.append(wanted)
+        found.has_names &= parameter.kind is not parameter.POSITIONAL_ONLY
+    else:
+        found.by_name.append(wanted)
+
+
+def _check(found: Signature, label: str) -> None:
+    for each in found.all():
+        check_type(each.type, f"{label}: parameter {each.name!r}")
+    required = [each.name for each in (*found.positional, *found.by_name) if each.default is REQUIRED]
+    if found.stream is not None:
+        check_type(found.element, f"{label}: an element of {found.stream.name!r}")
+        if required:
+            raise TypeError(f"{label}: parameter {required[0]!r} needs a default, since the call is a stream")
+    unreachable = [each.name for each in found.by_name if each.default is REQUIRED]
+    if unreachable and (found.positional and not found.has_names):
+        raise TypeError(f"{label}: parameter {unreachable[0]!r} is for names only, and others for positions only")
+
+
+def check_type(annotation: object, what: str) -> None:
+    """Refuse a type that no caller can send."""
+    try:
+        info = shapes.type_info(annotation)
+    except Exception as exc:
+        raise TypeError(f"{what} has a type that cannot be checked: {exc}") from exc
+    for shape in _walk(info, set()):
+        kind = getattr(shape, "cls", None)
+        # Whatever comes is an object.
+        if isinstance(shape, shapes.RawType) or (isinstance(shape, shapes.CustomType) and kind is not object):
+            raise TypeError(f"{what} is or holds a {getattr(kind, '__name__', 'Raw')}, which no caller can send")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What msgspec has to be told to convert to a function's types. It costs time, so only where it is needed."""
+
+    bytes: bool
+    """Bytes are bytes here; a text would be taken for base64."""
+    keys: bool
+    """The keys of all our maps are texts; these want other ones."""
+
+
+def needs(signature: Signature) -> Needs:
+    """Return what the types of all parameters need."""
+    types = [each.type for each in signature.all()] + [signature.element or object]
+    found = list(_walk([shapes.type_info(each) for each in types], set()))
+    maps = [each for each in found if isinstance(each, shapes.DictType)]
+    return Needs(
+        bytes=any(isinstance(each, _BYTES) for each in found),
+        keys=any(not isinstance(each.key_type, shapes.StrType | shapes.AnyType) for each in maps),
+    )
+
+
+def _walk(shape: object, seen: set[int]) -> Iterator[shapes.Type]:
+    """Give a type, and all that it is made of."""
+    if isinstance(shape, tuple | list):
+        for each in shape:
+            yield from _walk(each, seen)
+    elif isinstance(shape, shapes.Type | shapes.Field) and id(shape) not in seen:
+        seen.add(id(shape))
+        if isinstance(shape, shapes.Type):
+            yield shape
+        for name in shape.__struct_fields__:
+            yield from _walk(getattr(shape, name), seen)

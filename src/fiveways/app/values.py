@@ -1,0 +1,69 @@
+"""What a method gives back, as a body."""
+
+from types import NoneType
+from typing import Final
+
+import msgspec
+
+from fiveways.errors import FivewaysError
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+
+_PLAIN: Final = frozenset({str, int, float, bool, bytes, NoneType})
+_KEPT: Final = (bytes,)
+_MESSAGE_COST: Final = 128
+
+MAX_HELD: Final = 256 << 20
+"""Bytes that may wait in memory for the methods of one application: attachments, and elements of streams."""
+
+
+class Unsendable(FivewaysError):
+    """A value that is made of things no protocol knows; the message is a sentence."""
+
+
+def to_body(value: object) -> Payload:
+    """Return any value that msgspec can write (dataclasses, structs, dates, enums, ...) as a body; bytes stay bytes.
+
+    Raises:
+        Unsendable: it holds something else.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return NULL if value is None else Value(value)
+    if isinstance(value, bytearray | memoryview):
+        return Value(bytes(value))
+    try:
+        return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True))
+    except Exception as exc:
+        raise Unsendable(f"a {kind.__name__} cannot be sent: {exc}") from exc
+
+
+def cost(body: Payload) -> int:
+    """Return about how many bytes of memory a body takes while it waits."""
+    match body:
+        case Text() | Json() | Cbor():
+            return _MESSAGE_COST + len(body.raw)
+        case Binary():
+            return _MESSAGE_COST + len(body.data)
+        case Value(native=str() | bytes() as native):
+            return _MESSAGE_COST + len(native)
+        case _:
+            return _MESSAGE_COST
+
+
+class Budget:
+    """How many bytes wait, of all calls and events together."""
+
+    def __init__(self, limit: int = MAX_HELD) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def take(self, size: int) -> bool:
+        """Count so many more; False, and nothing is counted, if they are too many."""
+        if self.held + size > self.limit:
+            return False
+        self.held += size
+        return True
+
+    def give(self, size: int) -> None:
+        """Count so many less."""
+        self.held -= size

@@ -1,0 +1,333 @@
+"""What a method knows of its call, and what it can do besides answering it."""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+
+import pytest
+
+from fiveways.app.app import App
+from fiveways.app.attached import AttachmentError
+from fiveways.app.context import Caller, Context
+from fiveways.errors import LocalProtocolError
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Cancel, Failure, Progress, Result, Word
+from fiveways.wire.blob import Blob
+from fiveways.wire.payload import Value
+from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
+
+
+@dataclass
+class Known:
+    peer: str
+    protocol: str = "umq"
+    identity: str = "ann"
+    variables: Mapping[str, object] = field(default_factory=lambda: {"lang": "de"})
+
+
+class Hub:
+    """Answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # as the contract has it
+        attachments: Sequence[bytes] = (),
+    ) -> object:
+        await asyncio.sleep(0)
+        return [method, body, timeout, len(attachments)]
+
+    async def publish(
+        self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
+    ) -> None:
+        self.seen.append((topic, data, retain, attachments))
+
+
+@in_loop
+async def test_a_method_knows_who_calls() -> None:
+    app = App()
+
+    @app.method
+    async def who(context: Context) -> list[object]:
+        peer = context.peer
+        return [context.session, peer.protocol, context.identity, context.variables["lang"], context.timeout]
+
+    @app.method
+    async def nobody(context: Context) -> list[object]:
+        return [context.session, context.peer.protocol, context.identity, dict(context.variables)]
+
+    callers: dict[str, Caller] = {"1": Known("session-7")}
+    stage = Stage(app, who=callers.get)
+    assert value_of(await stage.call("who", timeout=2.5)) == ["session-7", "umq", "ann", "de", 2.5]
+    assert value_of(await stage.call("nobody", id="2")) == ["", "", "", {}]
+    assert value_of(await Stage(app).call("nobody")) == ["", "", "", {}]
+
+
+@in_loop
+async def test_a_method_reaches_the_hub() -> None:
+    app, hub = App(), Hub()
+
+    @app.method
+    async def ask(context: Context) -> object:
+        await context.publish("a.b", 1, retain=True)
+        return await context.call("other", {"x": 1}, timeout=3, attachments=[b""])
+
+    @app.method
+    def ask_plain(context: Context) -> object:
+        context.wait(context.publish("a.c"))
+        return context.wait(context.call("other"))
+
+    @app.startup
+    async def begin(context: Context) -> None:
+        await context.publish("begun")
+
+    stage = Stage(app, reach=hub)
+    await stage.dispatcher.start()
+    assert value_of(await stage.call("ask")) == ["other", {"x": 1}, 3, 1]
+    assert value_of(await stage.call("ask_plain")) == ["other", None, None, 0]
+    assert hub.seen == [("begun", None, False, ()), ("a.b", 1, True, ()), ("a.c", None, False, ())]
+    await stage.dispatcher.close()
+    assert failure_of(await Stage(app).call("ask")) == (Reason.RAISED, "RuntimeError: this application is in no hub")
+
+
+@in_loop
+async def test_only_plain_functions_may_wait() -> None:
+    app = App()
+
+    @app.method
+    async def ask(context: Context) -> object:
+        return context.wait(context.call("other"))
+
+    failure = failure_of(await Stage(app, reach=Hub()).call("ask"))
+    assert failure == (Reason.RAISED, "RuntimeError: wait() is for plain functions; await it here")
+
+
+@in_loop
+async def test_a_thread_that_waits_is_let_go_when_its_call_is_cancelled() -> None:
+    app, begun, ended = App(), threading.Event(), threading.Event()
+
+    @app.method
+    def slow(context: Context) -> None:
+        begun.set()
+        try:
+            context.wait(asyncio.Event().wait())
+        except CancelledError:
+            with pytest.raises(CancelledError):
+                context.wait(asyncio.Event().wait())
+            ended.set()
+
+    stage = Stage(app)
+    stage.received(a_call("slow"))
+    await asyncio.to_thread(begun.wait, 20)
+    stage.received(Cancel("1"))
+    assert await asyncio.to_thread(ended.wait, 20)
+    await stage.idle()
+    await stage.dispatcher.close()
+    assert stage.said == []
+
+
+# Progress.
+
+
+def reporting() -> App:
+    app = App()
+
+    @app.method
+    async def work(context: Context) -> int:
+        context.progress(50, "half")
+        context.progress({"percent": 99})
+        await asyncio.sleep(0)
+        return 1
+
+    @app.method
+    def work_plain(context: Context) -> int:
+        context.progress(50, "half")
+        context.progress({"percent": 99})
+        return 1
+
+    return app
+
+
+@pytest.mark.parametrize("method", ["work", "work_plain"])
+@in_loop
+async def test_progress_comes_before_the_result_and_only_to_those_who_want_it(method: str) -> None:
+    stage = Stage(reporting())
+    assert await stage.call(method) == Result("1", Value(1))
+    assert await stage.call_all(method, progress=True) == [
+        Progress("1", Value(50), text="half"),
+        Progress("1", Value({"percent": 99})),
+        Result("1", Value(1)),
+    ]
+    await stage.dispatcher.close()
+
+
+class Narrow(Stage):
+    """One behind whose `say` is a protocol without progress."""
+
+    def _say(self, word: Word) -> None:
+        if isinstance(word, Progress):
+            raise LocalProtocolError("no progress here")
+        super()._say(word)
+
+
+@in_loop
+async def test_progress_that_cannot_be_told_harms_nobody() -> None:
+    assert await Narrow(reporting()).call_all("work", progress=True) == [Result("1", Value(1))]
+
+
+@in_loop
+async def test_nothing_is_told_after_the_end() -> None:
+    app = App()
+    kept: list[Context] = []
+
+    @app.method
+    async def keep(context: Context) -> None:
+        kept.append(context)
+
+    stage = Stage(app)
+    await stage.call("keep", progress=True)
+    kept[0].progress(1)
+    await asyncio.to_thread(kept[0].progress, 2)
+    stage.received(a_call("keep", progress=True), Cancel("1"))
+    await stage.idle()
+    assert stage.said == [Result("1")]
+
+
+# Attachments.
+
+
+class Memory(Blob):
+    """What lies on a disk elsewhere."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def read(self, start: int, size: int) -> bytes:
+        return self._data[start : start + size]
+
+
+def reading() -> App:
+    app = App()
+
+    @app.method
+    async def lengths(context: Context) -> list[int]:
+        assert len(context.attachments()) == len(await context.attachments())
+        return [len(data) for data in await context.attachments()]
+
+    @app.method
+    async def one_by_one(context: Context) -> list[int]:
+        return [len(data) async for data in context.attachments()]
+
+    @app.method
+    def lengths_plain(context: Context) -> list[int]:
+        return [len(data) for data in context.wait(context.attachments())]
+
+    @app.method
+    async def deaf() -> int:
+        return 1
+
+    return app
+
+
+@pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
+@in_loop
+async def test_attachments_are_awaited(method: str) -> None:
+    stage = Stage(reading())
+    stage.received(a_call(method, attachments=("a", "b", "c")), Attachment("b", b"22"), Attachment("other", b""))
+    await asyncio.sleep(0)
+    stage.received(Attachment("c", Memory(b"333")))
+    await asyncio.sleep(0)
+    assert stage.said == []
+    stage.received(Attachment("a", b"1"))
+    assert value_of((await stage.answers(1))[0]) == [1, 2, 3]
+    assert value_of(await stage.call(method, id="2")) == []
+    await stage.dispatcher.close()
+    assert stage.dispatcher._budget.held == 0
+    assert not stage.dispatcher._incoming._places
+
+
+@pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
+@in_loop
+async def test_a_failed_attachment_is_raised(method: str) -> None:
+    stage = Stage(reading())
+    stage.received(
+        a_call(method, attachments=("a", "b")), Attachment("a", b"1"), Attachment("b", error="the sender is gone")
+    )
+    failure = failure_of((await stage.answers(1))[0])
+    assert failure == (Reason.RAISED, "AttachmentError: the sender is gone")
+    await stage.dispatcher.close()
+
+
+@in_loop
+async def test_attachments_of_calls_that_nobody_reads_are_dropped() -> None:
+    stage = Stage(reading())
+    stage.received(a_call("deaf", attachments=("a",)), Attachment("a", b"1"))
+    stage.received(a_call("lengths", "[1]", id="2", attachments=("b",)), Attachment("b", b"1"))
+    await stage.answers(2)
+    stage.received(a_call("lengths", id="3", attachments=("c",)), Cancel("3"), Attachment("c", b"1"))
+    await stage.idle()
+    assert stage.dispatcher._budget.held == 0
+    assert not stage.dispatcher._incoming._places
+
+
+@in_loop
+async def test_attachments_in_memory_are_bounded() -> None:
+    stage = Stage(reading())
+    stage.dispatcher._budget.limit = 10
+    stage.received(a_call("lengths", attachments=("a", "b", "c")))
+    stage.received(Attachment("a", Memory(b"x" * 100)), Attachment("b", b"x" * 10), Attachment("c", b"x"))
+    failure = failure_of((await stage.answers(1))[0])
+    assert failure == (Reason.RAISED, "AttachmentError: too much waits to be read")
+    assert stage.dispatcher._budget.held == 0
+    # Those that were read one by one do not wait any more.
+    stage.said.clear()
+    stage.received(a_call("one_by_one", attachments=("a", "b")), Attachment("a", b"x" * 10))
+    while stage.dispatcher._budget.held:  # noqa: ASYNC110  # nothing is said when an attachment was read
+        await asyncio.sleep(0)
+    stage.received(Attachment("b", b"x" * 10))
+    assert value_of((await stage.answers(1))[0]) == [10, 10]
+    assert stage.dispatcher._budget.held == 0
+
+
+@in_loop
+async def test_an_attachment_that_was_read_or_comes_too_late_is_not_there() -> None:
+    app = App()
+    kept: list[Context] = []
+
+    @app.method
+    async def twice(context: Context) -> list[bytes]:
+        assert [data async for data in context.attachments()] == [b"1"]
+        return await context.attachments()
+
+    @app.method
+    async def keep(context: Context) -> None:
+        kept.append(context)
+
+    stage = Stage(app)
+    stage.received(a_call("twice", attachments=("a",)), Attachment("a", b"1"))
+    await stage.answers(1)
+    assert failure_of(stage.said[0])[1] == "AttachmentError: the attachment was read before"
+    await stage.call("keep", id="2", attachments=("b",))
+    with pytest.raises(AttachmentError, match="is over"):
+        await kept[0].attachments()
+
+
+@in_loop
+async def test_a_call_that_waits_for_attachments_can_be_cancelled() -> None:
+    stage = Stage(reading())
+    stage.received(a_call("lengths", attachments=("a",)), a_call("lengths", id="2", attachments=("b",)))
+    await asyncio.sleep(0)
+    stage.received(Cancel("1"), Attachment("a", b"1"), Attachment("b", b"22"))
+    await stage.answers(1)
+    await stage.idle()
+    assert [word for word in stage.said if not isinstance(word, Failure)] == [Result("2", Value([2]))]

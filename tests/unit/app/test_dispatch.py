@@ -1,0 +1,298 @@
+"""Calls in, answers out: one for each, whatever the method does."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from fiveways.app.answers import Fail, Reply
+from fiveways.app.app import App
+from fiveways.errors import LocalProtocolError, NotExecuted, Unrepresentable
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Failure, Register, Result, Welcome, Word
+from fiveways.wire.payload import Json, Text, Value
+from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
+
+
+@dataclass
+class Balance:
+    user: str
+    amount: float
+
+
+@in_loop
+async def test_an_async_a_plain_and_a_typed_method_answer() -> None:
+    app = App()
+
+    @app.method("math.add")
+    async def add(a: float, b: float) -> float:
+        return a + b
+
+    @app.method("math.double")
+    def double(a: int) -> int:
+        return 2 * a
+
+    @app.method
+    async def balance(user: str = "nobody") -> Balance:
+        await asyncio.sleep(0)
+        return Balance(user, 1.5)
+
+    stage = Stage(app)
+    assert await stage.call("math.add", "[2,3]") == Result("1", Value(5.0))
+    assert value_of(await stage.call("math.double", "4")) == 8
+    assert value_of(await stage.call("balance", '{"user":"ann"}')) == {"user": "ann", "amount": 1.5}
+    assert value_of(await stage.call("balance", Text("ann"))) == {"user": "ann", "amount": 1.5}
+    assert stage.dispatcher.open_calls() == 0
+    await stage.dispatcher.close()
+
+
+@in_loop
+async def test_methods_are_offered_with_kind_share_and_documentation() -> None:
+    app = App()
+
+    @app.method("Account:getBalance", share="random")
+    async def balance() -> None:
+        """How much?"""
+
+    offers = Stage(app).dispatcher.offers()
+    assert offers == [Register("offer account.get_balance", "account.get_balance", doc="How much?", share="random")]
+
+
+@in_loop
+async def test_what_cannot_be_run_is_refused() -> None:
+    app = App()
+
+    @app.method
+    async def add(a: float, b: float) -> float:
+        return a + b
+
+    stage = Stage(app)
+    assert failure_of(await stage.call("sub", "[1,2]")) == (Reason.NO_METHOD, "there is no method 'sub'")
+    assert failure_of(await stage.call("add", '["1",2]')) == (
+        Reason.BAD_ARGUMENTS,
+        "argument 'a': expected float, got str",
+    )
+    reason, _ = failure_of(await stage.call("add", "[1,2]", callback=True))
+    assert reason is Reason.NO_CALLBACK
+
+
+ERRORS: list[tuple[BaseException, str]] = [
+    (ValueError("no such user"), "ValueError: no such user"),
+    (KeyError("user"), "KeyError: 'user'"),
+    (RuntimeError(), "RuntimeError"),
+    (NotExecuted(Reason.BUSY, "later"), "NotExecuted: overloaded: later"),
+    (asyncio.CancelledError(), "CancelledError"),
+    (SystemExit(3), "SystemExit: 3"),
+    (ValueError("\ud800" + "x" * 5000), "ValueError: ?" + "x" * 987 + "..."),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), ERRORS, ids=[str(number) for number in range(len(ERRORS))])
+@in_loop
+async def test_a_method_that_raises_fails_its_call_and_nothing_else(
+    error: BaseException, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+
+    @app.method
+    async def bad() -> None:
+        raise error
+
+    @app.method
+    def bad_plain() -> None:
+        raise error
+
+    @app.method
+    async def good() -> int:
+        return 1
+
+    stage = Stage(app)
+    assert failure_of(await stage.call("bad")) == (Reason.RAISED, text)
+    assert failure_of(await stage.call("bad_plain")) == (Reason.RAISED, text)
+    assert value_of(await stage.call("good")) == 1
+    await stage.dispatcher.close()
+    assert [record.getMessage() for record in caplog.records] == ["bad failed", "bad_plain failed"]
+    assert all(record.exc_info is not None for record in caplog.records)
+
+
+@in_loop
+async def test_an_error_whose_text_fails_is_told_by_its_type() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    app = App()
+
+    @app.method
+    async def bad() -> None:
+        raise Mute
+
+    assert failure_of(await Stage(app).call("bad")) == (Reason.RAISED, "Mute: (without a text: ValueError)")
+
+
+@in_loop
+async def test_a_method_fails_in_its_own_words(caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+
+    @app.method
+    async def pay() -> None:
+        raise Fail("no funds", "app.err.no_funds", Balance("ann", 0), retry_after=2.5, code=402)
+
+    @app.method
+    def bare() -> None:
+        raise Fail("no\ud800")
+
+    @app.method
+    async def odd() -> None:
+        raise Fail("no", data=object())
+
+    stage = Stage(app)
+    data = Value({"user": "ann", "amount": 0})
+    assert await stage.call("pay") == Failure("1", Reason.RAISED, "no funds", data, 2.5, "app.err.no_funds", 402)
+    assert await stage.call("bare") == Failure("1", Reason.RAISED, "no?")
+    text = "no (and its data is lost: a object cannot be sent: Encoding objects of type object is unsupported)"
+    assert await stage.call("odd") == Failure("1", Reason.RAISED, text)
+    assert not caplog.records
+    await stage.dispatcher.close()
+
+
+@in_loop
+async def test_a_result_that_cannot_be_a_value_fails_the_call() -> None:
+    app = App()
+
+    @app.method
+    async def strange() -> object:
+        return [object()]
+
+    @app.method
+    def strange_plain() -> object:
+        return object()
+
+    @app.method
+    async def attached() -> object:
+        return Reply(1, ["no bytes"])  # type: ignore[list-item]  # what people write
+
+    stage = Stage(app)
+    because = "cannot be sent: Encoding objects of type object is unsupported"
+    assert failure_of(await stage.call("strange")) == (Reason.RAISED, f"the method ran, but a list {because}")
+    assert failure_of(await stage.call("strange_plain")) == (Reason.RAISED, f"the method ran, but a object {because}")
+    sentence = "the method ran, but an attachment is bytes, not str"
+    assert failure_of(await stage.call("attached")) == (Reason.RAISED, sentence)
+    await stage.dispatcher.close()
+
+
+@in_loop
+async def test_a_reply_carries_attachments() -> None:
+    app = App()
+
+    @app.method
+    def photo() -> Reply:
+        return Reply({"n": 2}, [b"one", memoryview(b"two")])  # type: ignore[list-item]  # as good as bytes
+
+    stage = Stage(app)
+    result, *attached = await stage.call_all("photo")
+    assert result == Result("1", Value({"n": 2}), ("reply1", "reply2"))
+    await stage.until(lambda: len(stage.said) == 3)
+    assert stage.said[1:] == [Attachment("reply1", b"one"), Attachment("reply2", b"two")]
+    (result, *_) = await stage.call_all("photo")
+    assert isinstance(result, Result)
+    assert result.attachments == ("reply3", "reply4")
+    await stage.dispatcher.close()
+    assert len(attached) in {0, 2}
+
+
+class Narrow(Stage):
+    """One behind whose `say` is a protocol that cannot say everything."""
+
+    def _say(self, word: Word) -> None:
+        match word:
+            case Result(body=Value(native="unwritable")) | Failure(text="unwritable"):
+                raise Unrepresentable("no room for it")
+            case Attachment(data=b"unwritable"):
+                raise LocalProtocolError("too large")
+            case Result(body=Value(native="broken")):
+                raise ZeroDivisionError
+        super()._say(word)
+
+
+@in_loop
+async def test_an_answer_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+
+    @app.method
+    async def give(what: str) -> str:
+        return what
+
+    @app.method
+    async def fail(what: str) -> None:
+        raise Fail(what)
+
+    @app.method
+    async def attach() -> Reply:
+        return Reply("two", [b"unwritable", b"good"])
+
+    stage = Narrow(app)
+    sentence = "the method ran, but its answer cannot be written: no room for it"
+    assert failure_of(await stage.call("give", '"unwritable"')) == (Reason.RAISED, sentence)
+    stage.received(a_call("fail", '"unwritable"'), a_call("give", '"broken"', id="2"))
+    assert value_of(await stage.call("give", '"good"', id="3")) == "good"
+    stage.said.clear()
+    await stage.call_all("attach", id="4")
+    assert stage.said == [
+        Result("4", Value("two"), ("reply1", "reply2")),
+        Attachment("reply1", error="too large"),
+        Attachment("reply2", b"good"),
+    ]
+    assert stage.dispatcher.open_calls() == 0
+    assert "give: its answer was lost" in caplog.text
+
+
+@in_loop
+async def test_other_words_are_ignored_and_refusals_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(App())
+    stage.received(Welcome(), Result("offer a"), Failure("offer a.b", Reason.DENIED, "not you"))
+    stage.received(Failure("7", Reason.DENIED), Failure("follow x.*", Reason.DENIED))
+    assert stage.said == []
+    assert [record.getMessage() for record in caplog.records] == [
+        "the hub refused to offer a.b: not you",
+        "the hub refused to follow x.*: refused",
+    ]
+
+
+@in_loop
+async def test_what_goes_wrong_in_a_conversion_costs_one_call_only(caplog: pytest.LogCaptureFixture) -> None:
+    @dataclass
+    class Odd:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise ZeroDivisionError
+
+    app = App()
+
+    @app.method
+    async def take(odd: Odd) -> None: ...
+
+    stage = Stage(app)
+    reason, text = failure_of(await stage.call("take", '[{"x":1}]'))
+    assert (reason, text) == (Reason.RAISED, "the call could not be started: ZeroDivisionError")
+    assert "Call could not be taken" in caplog.text
+    assert stage.dispatcher.open_calls() == 0
+
+
+def test_the_log_is_quiet_about_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+
+    @app.method
+    async def login(password: int) -> None: ...
+
+    async def serve() -> Word:
+        return await Stage(app).call("login", Json(b'"secret"'))
+
+    with caplog.at_level(logging.DEBUG):
+        assert failure_of(asyncio.run(serve())) == (
+            Reason.BAD_ARGUMENTS,
+            "argument 'password': expected int, got str",
+        )
+    assert "secret" not in caplog.text

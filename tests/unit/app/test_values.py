@@ -1,0 +1,84 @@
+"""What methods return."""
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+import msgspec
+import pytest
+
+from fiveways.app.values import Budget, Unsendable, cost, to_body
+from fiveways.wire.payload import Binary, Json, Text, Value
+
+
+@dataclass
+class Pair:
+    left: int
+    right: bytes
+
+
+class Kind(Enum):
+    ONE = "one"
+
+
+class Struct(msgspec.Struct):
+    pair: Pair | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (None, None),
+        (1, 1),
+        (1 << 100, 1 << 100),
+        ("text", "text"),
+        (b"data", b"data"),
+        (bytearray(b"data"), b"data"),
+        (memoryview(b"data"), b"data"),
+        (math.inf, math.inf),
+        ([1, {"a": b"data"}], [1, {"a": b"data"}]),
+        ({1: 2}, {"1": 2}),
+        ({3}, [3]),
+        (Pair(1, b"x"), {"left": 1, "right": b"x"}),
+        (Struct(Pair(1, b"x")), {"pair": {"left": 1, "right": b"x"}}),
+        (Kind.ONE, "one"),
+        (Decimal("1.50"), "1.50"),
+        (dt.date(2024, 1, 31), "2024-01-31"),
+    ],
+)
+def test_a_value_that_can_be_sent(value: object, plain: object) -> None:
+    assert to_body(value).value() == plain
+
+
+def test_a_value_that_changes_later_was_copied() -> None:
+    values = [1]
+    body = to_body(values)
+    values.append(2)
+    assert body.value() == [1]
+
+
+def endless() -> object:
+    values: list[object] = []
+    values.append(values)
+    return values
+
+
+@pytest.mark.parametrize("value", [object(), [object()], {None: 1}, endless(), print, iter([1])])
+def test_a_value_that_cannot_be_sent(value: object) -> None:
+    with pytest.raises(Unsendable, match=f"a {type(value).__name__} cannot be sent: "):
+        to_body(value)
+
+
+def test_bodies_cost_what_they_hold() -> None:
+    bodies = [Text("x" * 1000), Json(b"1" * 1000), Binary(b"x" * 1000), Value("x" * 1000), Value(b"x" * 1000)]
+    assert {cost(body) for body in bodies} == {cost(Value(None)) + 1000}
+
+
+def test_a_budget_is_used_to_its_last_byte() -> None:
+    budget = Budget(10)
+    assert budget.take(10)
+    assert not budget.take(1)
+    budget.give(1)
+    assert budget.take(1)
