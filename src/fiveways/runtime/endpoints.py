@@ -1,0 +1,78 @@
+"""What is served under which path, and which of its dialects a peer speaks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from fiveways.hub.traits import Traits
+from fiveways.model import messages as words
+from fiveways.protocols import registry
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role, Setup
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One path. A peer that names no subprotocol speaks `text` or `binary`, as its first packet shows."""
+
+    path: str
+    text: str
+    binary: str
+    subprotocols: dict[str, str]
+    attachments: bool = False
+    """Binary messages are attachments, and may be large."""
+
+    def subprotocol(self, offered: str) -> str:
+        """Return the first of those offered that we speak, or nothing: none is demanded."""
+        return next((name for each in offered.split(",") if (name := each.strip()) in self.subprotocols), "")
+
+    def protocol(self, subprotocol: str, packet: Packet) -> str:
+        """Return the protocol of a peer whose first packet is there."""
+        return self.subprotocols.get(subprotocol) or (self.text if packet.is_text else self.binary)
+
+
+ENDPOINTS: Final = {
+    endpoint.path: endpoint
+    for endpoint in (
+        Endpoint("/umq", "umq", "umq", {"umq.1": "umq"}, attachments=True),
+        Endpoint("/umq36", "umq36", "umq36", {"umq36.1": "umq36"}, attachments=True),
+        Endpoint("/lrpm", "lrpm-json", "lrpm-cbor", {"lrpm.json": "lrpm-json", "lrpm.cbor": "lrpm-cbor"}),
+    )
+}
+
+
+class Speakers:
+    """Makes the conversations of those who come in."""
+
+    def __init__(self, random: Random, limits: Limits, options: dict[str, dict[str, object]]) -> None:
+        self._random = random
+        self._limits = limits
+        self._options = options
+
+    def converse(self, protocol: str, peer: str) -> tuple[ProtocolSpec, Conversation]:
+        """Return a new conversation, and what its protocol is."""
+        spec = registry.load(protocol)
+        setup = Setup(peer, Role.SERVER, self._random, self._limits, self._options.get(protocol))
+        return spec, spec.converse(setup)
+
+
+def traits_of(spec: ProtocolSpec) -> Traits:
+    """Return what the hub has to know of a protocol."""
+    return Traits(
+        spec.name,
+        spec.names,
+        spec.topics,
+        takes_parts=words.Part in spec.carries,
+        cancels=spec.cancels,
+        challenges=words.Challenge in spec.carries,
+    )
+
+
+def described(host: str, port: int, paths: Iterable[str] = tuple(ENDPOINTS)) -> list[tuple[str, str]]:
+    """Return what is served where, for people."""
+    place = f"{f'[{host}]' if ':' in host else host}:{port}"
+    served = [(ENDPOINTS[path], path) for path in paths]
+    clients = [(f"{path[1:]}", f"{path[1:]}+ws://{place}{path}") for _, path in served]
+    return [*clients, ("health", f"http://{place}/livez"), ("ready", f"http://{place}/readyz")]

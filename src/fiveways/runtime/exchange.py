@@ -1,0 +1,164 @@
+"""Where the hub's decisions are carried out: every word to its party, and one write for each of them per loop pass."""
+
+import asyncio
+from typing import Final, TypeAlias
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.model.messages import Event, Word
+from fiveways.runtime.outbox import CORK
+from fiveways.runtime.party import Party
+
+Groups: TypeAlias = list[tuple[str, list[tuple[Party, Subscriber]]]]
+_TOO_SLOW: Final = "you read too slowly"
+_MOST_KNOWN: Final = 1024
+_MANY: Final = 32
+"""Where the hub has more to say at once than this, what is said is written in between."""
+
+
+class Exchange:
+    """The hub and all who take part, in one event loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.parties: dict[str, Party] = {}
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self._marked: list[Party] = []
+        self._known_groups: dict[int, tuple[tuple[Subscriber, ...], Groups]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    # In.
+
+    def handle(self, peer: str, word: Word, now: float) -> None:
+        """Let the hub hear a word, and do what it says."""
+        self.perform(self.hub.handle(peer, word, now), now)
+
+    def perform(self, deliveries: Deliveries, now: float) -> None:
+        """Do what the hub says."""
+        parties = self.parties
+        many = len(deliveries) > _MANY
+        for delivery in deliveries:
+            if type(delivery) is Delivery:
+                party = parties.get(delivery.to)
+                if party is not None:
+                    party.say(delivery, now)
+                    if many:
+                        party.relieve()
+            else:
+                self._fan_out(delivery, now)  # type: ignore[arg-type]  # it is the other one
+
+    def leave(self, party: Party) -> None:
+        """Forget one who is gone."""
+        if self.parties.pop(party.peer, None) is not None:
+            self._known_groups.clear()
+            now = self.now()
+            self.perform(self.hub.leave(party.peer, now), now)
+            self.schedule()
+
+    # Out.
+
+    def _fan_out(self, fanout: Fanout, now: float) -> None:
+        """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
+        event = fanout.event
+        for name, members in self._groups(fanout.subscribers):
+            frame = None
+            size = 0
+            for party, subscriber in members:
+                if name in party.alikes and frame is not None:
+                    # The whole cost of one more subscriber, so it is written out here.
+                    outbox = party.outbox
+                    outbox.waiting.append(frame)
+                    outbox.size += size
+                    if not party.marked:
+                        self.mark(party)
+                    elif outbox.size > CORK:
+                        party.relieve()
+                elif party.choked and not self._is_kept(party, subscriber, fanout, now):
+                    continue
+                elif event.attachments:
+                    party.say(Delivery(subscriber.peer, addressed(event, subscriber), fanout.op), now)
+                else:
+                    frame = party.say_event(event, subscriber, now) or frame
+                    size = 0 if frame is None else len(frame)
+
+    def _groups(self, subscribers: tuple[Subscriber, ...]) -> Groups:
+        """Return who gets a publication, those together whose frames may be the same."""
+        known = self._known_groups.get(id(subscribers))
+        if known is not None and known[0] is subscribers:
+            return known[1]
+        groups: dict[tuple[str, str, bool], list[tuple[Party, Subscriber]]] = {}
+        for subscriber in subscribers:
+            party = self.parties.get(subscriber.peer)
+            if party is not None:
+                key = (party.family, subscriber.subscription, subscriber.envelope)
+                groups.setdefault(key, []).append((party, subscriber))
+        found = [(name, members) for (_, name, _), members in groups.items()]
+        if len(self._known_groups) >= _MOST_KNOWN:
+            self._known_groups.clear()
+        # The tuple is kept with its groups, so that no other can have its address.
+        self._known_groups[id(subscribers)] = (subscribers, found)
+        return found
+
+    def _is_kept(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bool:
+        """Do what the subscriber's policy says about one who reads too slowly; say whether the event goes out."""
+        match subscriber.when_full:
+            case "block":
+                publisher = self.parties.get(fanout.publisher)
+                if publisher is not None and publisher is not party:
+                    party.hold_back(publisher)
+                return True
+            case "close":
+                party.close(_TOO_SLOW)
+            case "unsubscribe":
+                self.perform(self.hub.unsubscribe(subscriber.peer, subscriber.subscription), now)
+            case _:
+                party.skip(subscriber.subscription)
+        return False
+
+    def mark(self, party: Party) -> None:
+        """Have what a party has to say written when this pass of the loop is over."""
+        party.marked = True
+        if not self._marked:
+            self._loop.call_soon(self.flush)
+        self._marked.append(party)
+
+    def flush(self) -> None:
+        """Write what everybody has to say; after something large, this does not wait for the end of the pass."""
+        marked, self._marked = self._marked, []
+        for party in marked:
+            party.marked = False
+            party.flush()
+        self.schedule()
+
+    # Time.
+
+    def schedule(self) -> None:
+        """See to it that the hub is woken when it wants to be."""
+        deadline = self.hub.deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self.now()
+        self.perform(self.hub.expire(now), now)
+        self.schedule()
+
+
+def addressed(event: Event, subscriber: Subscriber, missed: int = 0) -> Event:
+    """Return an event as one subscriber gets it."""
+    return Event(
+        subscriber.subscription,
+        event.topic,
+        event.body,
+        event.attachments,
+        event.publication,
+        missed,
+        subscriber.envelope,
+    )

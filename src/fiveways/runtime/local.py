@@ -1,0 +1,172 @@
+"""An application in the same process: one who takes part without a wire."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+from fiveways.app import App
+from fiveways.app.context import Stranger
+from fiveways.app.dispatch import Dispatcher
+from fiveways.app.values import to_body
+from fiveways.errors import CallLost, FivewaysError
+from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
+from fiveways.model.messages import (
+    Attachment,
+    Call,
+    Cancel,
+    Event,
+    Failure,
+    Hello,
+    Publish,
+    Result,
+    Welcome,
+    Word,
+)
+from fiveways.model.outcomes import error_of, value_of
+from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.party import Party
+from fiveways.wire.payload import Payload
+
+TRAITS: Final = Traits("local", names.UMQ, topics.UMQ, takes_parts=True, cancels=True)
+
+
+class LocalPeer(Party):
+    """One application at the hub. Fulfils `app.context.Reach`."""
+
+    def __init__(self, app: App, exchange: Exchange, peer: str) -> None:
+        self.peer = peer
+        self._exchange = exchange
+        self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self)
+        self._answers: dict[str, asyncio.Future[Word]] = {}
+        self._ids = map(str, count(1))
+        self._attachment_names = map(str, count(1))
+        self._holds = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    async def start(self) -> None:
+        """Come in, and offer what the application has; FivewaysError if the hub refuses any of it."""
+        exchange = self._exchange
+        exchange.parties[self.peer] = self
+        exchange.hub.arrive(self.peer, TRAITS, Credentials(is_trusted=True), exchange.now())
+        self._tell(Hello())
+        await self._dispatcher.start()
+        for request in (*self._dispatcher.offers(), *self._dispatcher.subscriptions()):
+            await self._ask(request)
+
+    async def stop(self) -> None:
+        """Let the application end what it is doing, and leave."""
+        await self._dispatcher.close()
+        self._exchange.leave(self)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(CallLost("the hub is closing"))
+
+    def _caller(self, call_id: str) -> Stranger | None:
+        caller = self._exchange.hub.caller(call_id)
+        if caller is None:
+            return None
+        return Stranger(caller.peer, caller.protocol, caller.identity, Values(caller.variables))
+
+    # What the exchange tells.
+
+    def say(self, delivery: Delivery, _now: float) -> None:
+        """Take a word: an answer to what the application asked, or work for it."""
+        word = delivery.word
+        if isinstance(word, Result | Failure):
+            answer = self._answers.get(word.id)
+            if answer is not None and not answer.done():
+                answer.set_result(word)
+        elif not isinstance(word, Welcome):
+            self._dispatcher.received(word)
+
+    def say_event(self, event: Event, subscriber: Subscriber, _now: float) -> None:
+        """Take an event."""
+        self._dispatcher.received(addressed(event, subscriber))
+
+    def wait(self) -> None:
+        """Let what the application publishes wait."""
+        self._holds += 1
+        self._free.clear()
+
+    def let_go(self) -> None:
+        """Let it go on."""
+        self._holds -= 1
+        if self._holds == 0:
+            self._free.set()
+
+    def close(self, _why: str) -> None:
+        """Stay: an application reads as fast as it is told."""
+
+    # What the application wants.
+
+    def _tell(self, word: Word) -> None:
+        exchange = self._exchange
+        exchange.handle(self.peer, word, exchange.now())
+        exchange.schedule()
+
+    async def _ask(self, word: Word, attachments: Mapping[str, bytes] | None = None) -> Result:
+        """Make a request; CallError if it fails."""
+        request_id: str = word.id  # type: ignore[attr-defined]  # every request has one
+        answer = self._answers[request_id] = asyncio.get_running_loop().create_future()
+        try:
+            self._tell(word)
+            for name, data in (attachments or {}).items():
+                self._tell(Attachment(name, data))
+            outcome = await answer
+        except asyncio.CancelledError:
+            self._tell(Cancel(request_id))
+            raise
+        finally:
+            del self._answers[request_id]
+        if isinstance(outcome, Failure):
+            raise error_of(outcome)
+        if not isinstance(outcome, Result):
+            raise FivewaysError(f"the hub answered with {type(outcome).__name__}")
+        return outcome
+
+    def _named(self, attachments: Sequence[bytes]) -> dict[str, bytes]:
+        return {next(self._attachment_names): data for data in attachments}
+
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  the hub watches over it
+        attachments: Sequence[bytes] = (),
+    ) -> object:
+        """Call a method and return its result; CallError if it has none."""
+        named = self._named(attachments)
+        folded = names.fold(method, names.UMQ)
+        word = Call(next(self._ids), folded, to_body(body), attachments=tuple(named), timeout=timeout)
+        return value_of(await self._ask(word, named))
+
+    async def publish(
+        self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
+    ) -> object:
+        """Give data to all who subscribed to the topic; wait first where a subscriber has to catch up."""
+        await self._free.wait()
+        named = self._named(attachments)
+        where = topics.parse(topic, topics.UMQ)
+        word = Publish(next(self._ids), where, to_body(data), tuple(named), retain=retain)
+        return value_of(await self._ask(word, named))
+
+
+class Values(Mapping[str, object]):
+    """Variables as plain values, read when they are looked at."""
+
+    def __init__(self, variables: Mapping[str, Payload]) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> object:
+        return self._variables[name].value()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)

@@ -1,0 +1,96 @@
+"""What waits to be written to one peer: bounded, in order, and written once for every pass of the loop."""
+
+from collections import deque
+from typing import Any, Final
+
+from fiveways.transports.base import Link
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.blob import Blob
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+PIECE: Final = 1 << 17
+"""Bytes of a large attachment that go out as one fragment."""
+CORK: Final = 1 << 18
+"""So much is written at once, even before the pass is over."""
+_LATE: Final = 1 << 12
+"""An attachment smaller than this costs more on disk than in memory."""
+
+
+class Outbox:
+    """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
+
+    __slots__ = ("_blobs", "_limits", "_offset", "_spools", "link", "size", "waiting")
+
+    def __init__(self, link: Link, limits: Limits, spools: DiskSpools) -> None:
+        self.link = link
+        self._limits = limits
+        self._spools = spools
+        self.waiting: deque[Any] = deque()
+        """Frames as bytes, and blobs."""
+        self.size = 0
+        """Bytes that wait in memory."""
+        self._blobs = 0
+        self._offset = 0
+        """How much of the blob at the head has gone."""
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether more waits than events may take."""
+        return self.link.is_full and self.size + self.link.waiting() > self._limits.max_unread_events
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more waits than anything may take."""
+        return self.size > self._limits.max_unread
+
+    def add(self, packet: Packet) -> None:
+        """Let a packet wait; attachments for a slow reader wait on disk."""
+        blob = packet.blob
+        if blob is None and not packet.is_text and len(packet.payload) > _LATE and self.is_choked:
+            blob = self._spools.store(packet.payload)
+            if blob.error:  # the disk is full: it counts against the reader
+                blob = None
+        if blob is None:
+            self.put(self.link.frame(packet))
+        else:
+            self.waiting.append(blob)
+            self._blobs += 1
+
+    def put(self, frame: bytes) -> None:
+        """Let a frame wait."""
+        self.waiting.append(frame)
+        self.size += len(frame)
+
+    def flush(self) -> None:
+        """Write what the link takes."""
+        waiting, link = self.waiting, self.link
+        while waiting and not link.is_full:
+            if self._blobs and isinstance(waiting[0], Blob):
+                self._write_piece(waiting[0])
+            elif self._blobs or self.size > CORK:
+                link.write(self._some())
+            else:
+                link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
+                waiting.clear()
+                self.size = 0
+
+    def _some(self) -> bytes:
+        """Return the frames up to the next blob, not too many at once."""
+        taken: list[bytes] = []
+        size = 0
+        while self.waiting and size < CORK and not isinstance(self.waiting[0], Blob):
+            taken.append(self.waiting.popleft())
+            size += len(taken[-1])
+        self.size -= size
+        return b"".join(taken)
+
+    def _write_piece(self, blob: Blob) -> None:
+        start = self._offset
+        self._offset += PIECE
+        last = self._offset >= len(blob)
+        self.link.write(self.link.frame_piece(blob.read(start, PIECE), first=start == 0, last=last))
+        if last:
+            self._offset = 0
+            self._blobs -= 1
+            self.waiting.popleft()

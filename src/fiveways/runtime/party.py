@@ -1,0 +1,53 @@
+"""Whoever takes part: a peer behind a link, or an application in this process."""
+
+from collections.abc import Collection
+
+from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.model.messages import Event
+from fiveways.runtime.outbox import Outbox
+
+
+class Party:
+    """One of those to whom the hub's deliveries go. None of its methods raises; here, most of them do nothing."""
+
+    peer: str
+    family: str = ""
+    """Its protocol: who is of another family gets other bytes for the same event."""
+    outbox: Outbox
+    """What waits for it."""
+    alikes: Collection[str] = frozenset()
+    """Subscriptions for which the next event is the same bytes as for others of its family, who say so too."""
+    choked: bool = False
+    """It reads so slowly that the policy of its topics has to strike."""
+    marked: bool = False
+    """It will be flushed when this pass of the loop is over."""
+
+    def say(self, delivery: Delivery, now: float) -> None:
+        """Take a word."""
+        raise NotImplementedError
+
+    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
+        """Take an event without attachments; return its frame, if others of the family may get the same."""
+        raise NotImplementedError
+
+    def relieve(self) -> None:
+        """Pass on what was said, if that is much already."""
+
+    def flush(self) -> None:
+        """Pass on all that was said."""
+
+    def skip(self, subscription: str) -> None:
+        """Know that an event was left out."""
+
+    def hold_back(self, publisher: "Party") -> None:
+        """Let a publisher wait until this party has caught up."""
+
+    def wait(self) -> None:
+        """Publish nothing more, until all who hold it back have let go."""
+
+    def let_go(self) -> None:
+        """Go on, unless somebody else holds it back."""
+
+    def close(self, why: str) -> None:
+        """End it, with a word where there is still room for one."""
+        raise NotImplementedError

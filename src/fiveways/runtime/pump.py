@@ -1,0 +1,268 @@
+"""One peer: its link, its conversation, its outbox, and the exchange behind them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.traits import Credentials
+from fiveways.model.messages import Event, Goodbye, Word
+from fiveways.protocols.base import Conversation, ProtocolSpec
+from fiveways.runtime.endpoints import traits_of
+from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.outbox import CORK, Outbox
+from fiveways.runtime.party import Party
+from fiveways.transports.base import Link
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+_log = logging.getLogger("fiveways.peer")
+_NORMAL, _PROTOCOL_ERROR = 1000, 1002
+
+
+def _nobody_listens(_word: Word, _now: float) -> None:
+    """Stand for a conversation that has not begun."""
+
+
+class Pump(Party):
+    """Carries one peer from its first packet to its end. Fulfils `transports.base.Receiver`.
+
+    Nothing is queued between the link and the hub: conversation, hub and outboxes run in the call that brings a packet.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        link: Link,
+        exchange: Exchange,
+        choose: Callable[[Packet], tuple[ProtocolSpec, Conversation]],
+        credentials: Credentials,
+        limits: Limits,
+        spools: DiskSpools,
+        gone: Callable[["Pump"], None],
+    ) -> None:
+        """Make it; `choose` picks the protocol when the first packet is there, `gone` is told when the link is lost."""
+        self.peer = peer
+        self.link = link
+        self._exchange = exchange
+        self._choose = choose
+        self._credentials = credentials
+        self.outbox = Outbox(link, limits, spools)
+        self._gone = gone
+        self._talk: Conversation | None = None
+        self._send: Callable[[Word, float], None] = _nobody_listens
+        self.alikes: set[str] = set()
+        self._ended = False
+        self._missed: dict[str, int] = {}
+        self._held_back: list[Party] = []
+        self._holds = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the link tells.
+
+    def received(self, packet: Packet) -> None:
+        """Let the peer's words be heard; what it wants is done before this returns."""
+        exchange = self._exchange
+        now = exchange.now()
+        talk = self._talk
+        if talk is None:
+            talk = self._begin(packet, now)
+        for word in talk.receive(packet, now):
+            exchange.perform(exchange.hub.handle(self.peer, word, now), now)
+        if self.alikes:
+            self.alikes.clear()
+        if not self.marked:
+            exchange.mark(self)
+        if len(packet.payload) > CORK:
+            exchange.flush()
+
+    def _begin(self, packet: Packet, now: float) -> Conversation:
+        spec, talk = self._choose(packet)
+        self._talk = talk
+        self._send = talk.send
+        self.family = spec.name
+        self._exchange.parties[self.peer] = self
+        self._exchange.hub.arrive(self.peer, traits_of(spec), self._credentials, now)
+        return talk
+
+    def progressed(self) -> None:
+        """Know that an attachment is on its way."""
+        if self._talk is not None:
+            self._talk.progress(self._exchange.now())
+
+    def writable(self) -> None:
+        """Write what waited; then nobody has to wait for this peer any longer."""
+        self.outbox.flush()
+        if not self.outbox.is_choked:
+            self._caught_up()
+
+    def _caught_up(self) -> None:
+        self.choked = False
+        held, self._held_back = self._held_back, []
+        for publisher in held:
+            publisher.let_go()
+
+    def lost(self, reason: str) -> None:
+        """Leave the hub."""
+        self._ended = True
+        self.alikes.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.outbox.waiting.clear()
+        self._caught_up()
+        _log.debug("%s is gone %s", self.peer, reason)
+        self._exchange.leave(self)
+        self._gone(self)
+
+    # Who watches over it.
+
+    def is_silent(self) -> bool:
+        """Say whether nothing has come since this was asked last."""
+        silent = not self.link.is_alive
+        self.link.is_alive = False
+        return silent
+
+    def waiting(self) -> int:
+        """Return how many bytes wait for the peer in memory."""
+        return self.outbox.size + self.link.waiting()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the peer has said anything."""
+        return self._talk is not None
+
+    # What the exchange tells.
+
+    def say(self, delivery: Delivery, now: float) -> None:
+        """Say a word; one that cannot be said is handed back to the hub."""
+        try:
+            self._send(delivery.word, now)
+        except LocalProtocolError as error:
+            self._cannot_say(delivery, error, now)
+        if self.alikes:
+            self.alikes.clear()
+        if not self.marked:
+            self._exchange.mark(self)
+
+    def _cannot_say(self, delivery: Delivery, error: LocalProtocolError, now: float) -> None:
+        if self._talk is not None and not self._talk.closed:
+            exchange = self._exchange
+            exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
+
+    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
+        """Say an event; return its frame, if others of the family may get the same."""
+        talk, name = self._talk, subscriber.subscription
+        if talk is None or self._ended:
+            return None
+        missed = self._missed.pop(name, 0) if self._missed else 0
+        is_alike = not missed and talk.alike(name)
+        self._collect()
+        waiting = self.outbox.waiting
+        before = len(waiting)
+        self.say(Delivery(self.peer, addressed(event, subscriber, missed)), now)
+        self._collect()
+        frame: bytes | None = None
+        if is_alike and len(waiting) == before + 1:
+            frame = waiting[-1]
+            self.alikes.add(name)
+        if self.outbox.size > CORK:
+            self._relieve()
+        return frame
+
+    def skip(self, subscription: str) -> None:
+        """Count an event that the peer is too slow for; the next one tells."""
+        self._missed[subscription] = self._missed.get(subscription, 0) + 1
+
+    def hold_back(self, publisher: Party) -> None:
+        """Let a publisher wait until this peer has caught up."""
+        if publisher not in self._held_back:
+            self._held_back.append(publisher)
+            publisher.wait()
+
+    def wait(self) -> None:
+        """Read nothing more from the peer, until all who hold it back have let go."""
+        self._holds += 1
+        self.link.pause_reading()
+
+    def let_go(self) -> None:
+        """Go on reading, unless somebody else holds it back."""
+        self._holds -= 1
+        if self._holds == 0 and not self._ended:
+            self.link.resume_reading()
+
+    def close(self, why: str) -> None:
+        """End the session, with a word where there is still room for one."""
+        if self._ended:
+            return
+        if self._talk is None or self.choked:
+            self.link.abort()
+        elif not self._talk.closed:
+            self.say(Delivery(self.peer, Goodbye(why)), self._exchange.now())
+
+    # Out.
+
+    def _collect(self) -> None:
+        """Put what the conversation has to say into the outbox."""
+        if self._talk is not None:
+            for packet in self._talk.outgoing():
+                self.outbox.add(packet)
+
+    def relieve(self) -> None:
+        """Write before the pass is over, if there is much."""
+        self._collect()
+        if self.outbox.size > CORK:
+            self._relieve()
+
+    def _relieve(self) -> None:
+        self.outbox.flush()
+        self.choked = self.outbox.is_choked
+        if self.choked:
+            self.alikes.clear()
+        if self.outbox.is_over and not self._ended:
+            self._ended = True
+            _log.warning("%s left %d bytes unread and is let go", self.peer, self.outbox.size)
+            self.link.abort()
+
+    def flush(self) -> None:
+        """Write all there is; close when the conversation is over."""
+        talk, outbox = self._talk, self.outbox
+        if self._ended or talk is None:
+            return
+        self._collect()
+        outbox.flush()
+        if talk.closed:
+            self._part(talk)
+            return
+        if outbox.waiting:
+            self._relieve()
+        deadline = talk.deadline()
+        if deadline is not None:
+            self._wake_at(deadline)
+
+    def _part(self, talk: Conversation) -> None:
+        """Close the link behind the last word, which a peer that does not read will never see."""
+        if self.outbox.waiting:
+            self.link.abort()
+        else:
+            self.link.close(_PROTOCOL_ERROR if talk.error is not None else _NORMAL, str(talk.error or ""))
+
+    # Time.
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        talk, now = self._talk, self._exchange.now()
+        if talk is None or self._ended:
+            return
+        for word in talk.wake(now):
+            self._exchange.handle(self.peer, word, now)
+        if not self.marked:
+            self._exchange.mark(self)

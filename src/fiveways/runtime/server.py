@@ -1,0 +1,245 @@
+"""The hub with its port: from settings to listening sockets, and from a signal to the end."""
+
+import asyncio
+import errno
+import logging
+import resource
+import signal
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final
+
+from fiveways.app import App
+from fiveways.errors import FivewaysError
+from fiveways.hub.core import Hub
+from fiveways.hub.traits import Credentials
+from fiveways.protocols.base import Conversation, ProtocolSpec
+from fiveways.runtime.clock import wall_clock
+from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.local import LocalPeer
+from fiveways.runtime.pump import Pump
+from fiveways.settings.sections import Settings, hub_settings
+from fiveways.transports.base import Link
+from fiveways.transports.http import HttpLimits, Request, Response
+from fiveways.transports.origin import check_origin
+from fiveways.transports.port import Port
+from fiveways.transports.spool import DiskSpools
+from fiveways.transports.websocket import WebSocketLink, server_protocol
+from fiveways.wire.packet import Packet
+
+_log = logging.getLogger("fiveways.server")
+_PARTING: Final = 5.0
+"""Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
+_AT_ONCE: Final = 256
+"""Peers that are asked for a sign of life before others get their turn."""
+
+
+class CannotListen(FivewaysError):
+    """The port is taken, or the address is not ours."""
+
+
+class Server:
+    """One hub on one port, in the running event loop."""
+
+    def __init__(self, settings: Settings, app: App | None = None) -> None:
+        self._settings = settings
+        self._limits = settings.limits
+        self._random = SystemRandom()
+        self._app = app
+        self._spools = DiskSpools(
+            self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
+        )
+        self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
+        epoch = wall_clock() - asyncio.get_running_loop().time()
+        self.exchange = Exchange(Hub(self._random, self._limits, hub_settings(settings), epoch))
+        http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
+        self._port = Port(self._answer, self._upgrade, limits=http_limits)
+        self._local: LocalPeer | None = None
+        self.pumps: set[Pump] = set()
+        self._watch: asyncio.Task[None] | None = None
+        self._draining = False
+        self.urls: list[tuple[str, str]] = []
+        """What is served where, once it is."""
+
+    async def start(self) -> None:
+        """Listen; CannotListen if that is impossible."""
+        server = self._settings.server
+        try:
+            places = await self._port.listen(server.host, server.port)
+        except OSError as exc:
+            raise CannotListen(_no_port(server.host, server.port, exc)) from exc
+        self.urls = [url for host, port in places for url in described(host, port)]
+        if self._app is not None:
+            self._local = LocalPeer(self._app, self.exchange, self._new_peer())
+            await self._local.start()
+        self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+
+    def reload(self, settings: Settings) -> None:
+        """Take new settings; those of the port and the limits need a new start."""
+        if settings.server != self._settings.server or settings.limits != self._settings.limits:
+            _log.warning("the settings of [server] and [limits] are taken over at the next start only")
+        self._settings = settings
+        self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
+        _log.info("the settings were taken over")
+
+    async def stop(self) -> None:
+        """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
+        self._draining = True
+        exchange = self.exchange
+        exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
+        await self._until(lambda: exchange.hub.open_calls() == 0, self._settings.server.drain_timeout)
+        await self._port.close()
+        now = exchange.now()
+        exchange.perform(exchange.hub.finish(now), now)
+        if self._local is not None:
+            await self._local.stop()
+        for pump in list(self.pumps):
+            pump.close("the hub is closing")
+        if self._watch is not None:
+            self._watch.cancel()
+        await self._until(lambda: not self.pumps, _PARTING)
+
+    async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
+        """Wait for something that nobody tells of, as it happens once in a hub's life."""
+        until = self.exchange.now() + patience
+        while not is_over() and self.exchange.now() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    # Who comes in.
+
+    def _new_peer(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    def _upgrade(self, request: Request) -> Response | Callable[[], asyncio.BaseProtocol]:
+        """Answer a request for a WebSocket."""
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        endpoint = ENDPOINTS.get(request.path)
+        if endpoint is None:
+            return _no_such_path(request.path)
+        if self._draining:
+            return Response(503, b"the hub is closing\n")
+        subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
+        bearer = _bearer(request)
+
+        def pump(link: WebSocketLink) -> Pump:
+            return self._pump(link, endpoint, subprotocol, Credentials(request.is_loopback, bearer))
+
+        spools = self._spools if endpoint.attachments else None
+        return lambda: server_protocol(lambda: WebSocketLink(pump, self._limits, spools), self._limits, subprotocol)
+
+    def _pump(self, link: Link, endpoint: Endpoint, subprotocol: str, credentials: Credentials) -> Pump:
+        peer = self._new_peer()
+
+        def choose(packet: Packet) -> tuple[ProtocolSpec, Conversation]:
+            return self._speakers.converse(endpoint.protocol(subprotocol, packet), peer)
+
+        pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, self._spools, self.pumps.discard)
+        self.pumps.add(pump)
+        return pump
+
+    def _refusal(self, request: Request) -> Response | None:
+        server = self._settings.server
+        sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
+        return None if sentence is None else Response(403, f"{sentence}\n".encode())
+
+    def _answer(self, request: Request) -> Response:
+        """Answer a plain HTTP request."""
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        if request.path in ENDPOINTS:
+            return _upgrade_required(request.path)
+        if request.path not in {"/", "/livez", "/readyz"}:
+            return _no_such_path(request.path)
+        if request.method not in {"GET", "HEAD"}:
+            return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
+        if request.path == "/":
+            return Response(200, self._welcome().encode())
+        if request.path == "/readyz" and self._draining:
+            return Response(503, b"closing\n")
+        return Response(200, b"ok\n")
+
+    def _welcome(self) -> str:
+        lines = [f"{what:8} {url}" for what, url in self.urls]
+        return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
+
+    # Who is silent.
+
+    async def _watch_over(self) -> None:
+        """Ask those who were silent for a while whether they are there; let those go who do not answer."""
+        server = self._settings.server
+        while True:
+            await asyncio.sleep(server.ping_interval)
+            asked: list[Pump] = []
+            for number, pump in enumerate(list(self.pumps)):
+                if pump.is_silent():
+                    asked.append(pump)
+                    pump.link.ping()
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(server.ping_timeout)
+            for pump in asked:
+                if not (pump.link.is_alive and pump.has_begun):
+                    pump.link.abort()
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _no_such_path(path: str) -> Response:
+    paths = ", ".join(["/", "/livez", "/readyz", *ENDPOINTS])
+    return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
+
+
+def _upgrade_required(path: str) -> Response:
+    text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
+    return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+
+
+def _no_port(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken; choose another with --port, or 0 for any that is free"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more rights than we have; choose one above 1023 with --port"
+    return f"cannot listen on {host} port {port}: {error.strerror or error}"
+
+
+def _allow_many_connections() -> None:
+    """Take as many file descriptors as this process may have; most systems give few until they are asked."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def serve(
+    settings: Settings,
+    app: App | None = None,
+    *,
+    started: Callable[[Server], None] = lambda _: None,
+    reload: Callable[[], Settings] | None = None,
+) -> None:
+    """Run a hub until TERM or INT; HUP takes new settings from `reload`, and keeps the old ones if those are bad."""
+    _allow_many_connections()
+    server = Server(settings, app)
+    await server.start()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def take_over() -> None:
+        try:
+            if reload is not None:
+                server.reload(reload())
+        except FivewaysError as exc:
+            _log.error("the old settings stay: %s", exc)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, take_over)
+    started(server)
+    try:
+        await ended.wait()
+    finally:
+        await server.stop()

@@ -1,0 +1,245 @@
+"""Everything an operator can set, with what it means and what it is by default.
+
+The text below a key is its documentation: `docs/configuration.md` and `fiveways config show --docs` are made from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.wire.limits import Limits
+
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Anonymous: TypeAlias = Literal["loopback", "always", "never"]
+Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
+
+NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
+
+
+class Secret:
+    """A text that is shown as `***`, wherever it is printed."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return "***" if self._text else "''"
+
+
+NO_SECRET = Secret()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Where the hub listens, and how it treats its connections."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; an empty text is every address.
+
+    Only loopback is allowed before `[auth]` says who may come in.
+    """
+    port: Port = 7500
+    """The port for WebSocket and HTTP; 0 takes a free one."""
+    origins: tuple[str, ...] = ()
+    """Web pages that may connect, such as `https://example.com`; those from this machine always may."""
+    hosts: tuple[str, ...] = ()
+    """Names under which clients may reach the hub (HTTP `Host`), besides its own address and `localhost`."""
+    ping_interval: Seconds = 20.0
+    """Seconds of silence after which a peer is asked whether it is still there."""
+    ping_timeout: Seconds = 20.0
+    """Seconds it has for its answer."""
+    drain_timeout: Seconds = 10.0
+    """Seconds that open calls have to end when the hub is told to stop."""
+    spool_directory: str = ""
+    """Where large attachments wait; empty is the system's directory for temporary files."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings(Limits):
+    """Every bound on what a peer may make the hub hold. Sizes are in bytes, times in seconds."""
+
+    max_sessions: int = 100_000
+    """Peers that may be connected at once."""
+    max_offers: int = 4096
+    """Methods and routes that one peer may offer."""
+    max_retained: int = 10_000
+    """Topics whose last value is kept for later subscribers."""
+    max_retained_bytes: int = 64 << 20
+    """Their size together."""
+    max_queues: int = 1000
+    """Work queues (`hub.push`, `hub.pull`)."""
+    max_queue: int = 10_000
+    """Items that may wait in one work queue."""
+    max_queue_bytes: int = 64 << 20
+    """The size of all items that wait in work queues."""
+    rate: float = 0.0
+    """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How long calls may take."""
+
+    timeout: Seconds = 30.0
+    """Seconds a call may take whose caller names no time."""
+    max_timeout: Seconds = 3600.0
+    """Seconds a call may take at most, whatever its caller says."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """One who may come in, written `[[auth.identity]]`; it needs a token, a secret or both."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    """What it is called in logs, and by clients that prove a secret."""
+    token: Secret = NO_SECRET
+    """What a client shows to be let in (UMQ hello or variable `token`, HTTP `Authorization: Bearer`)."""
+    token_file: str = ""
+    """A file that holds the token instead, beside this one unless its path is absolute."""
+    secret: Secret = NO_SECRET
+    """What an lrpm client proves to know (HMAC-SHA256), without sending it."""
+    secret_file: str = ""
+    """A file that holds the secret instead."""
+    call: tuple[str, ...] = ("*",)
+    """Methods it may call; `*` stands for any characters, as in `account.*`."""
+    offer: tuple[str, ...] = ("*",)
+    """Methods it may offer to others."""
+    publish: tuple[str, ...] = ("*",)
+    """Topics it may publish on."""
+    subscribe: tuple[str, ...] = ("*",)
+    """Topics and patterns it may subscribe to."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Who may come in, and what they may do."""
+
+    anonymous: Anonymous = "loopback"
+    """Who may come in without a token or secret: `loopback` (from this machine), `always` or `never`.
+
+    A reverse proxy on this machine makes everybody look local: say `never` behind one.
+    """
+    login_timeout: Seconds = 10.0
+    """Seconds a peer has to say who it is."""
+    call: tuple[str, ...] = ("*",)
+    """Methods the anonymous may call."""
+    offer: tuple[str, ...] = ("*",)
+    """Methods the anonymous may offer."""
+    publish: tuple[str, ...] = ("*",)
+    """Topics the anonymous may publish on."""
+    subscribe: tuple[str, ...] = ("*",)
+    """Topics and patterns the anonymous may subscribe to."""
+    identity: tuple[IdentitySettings, ...] = ()
+    """Those who may come in by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What happens to subscribers who read too slowly."""
+
+    when_full: Mapping[str, Policy] = field(default_factory=lambda: NO_POLICIES)
+    """A policy for each pattern of topics, such as `"alarms.*" = "block"`; the first pattern that fits counts.
+
+    `skip` leaves some out and says how many, `close` ends the session, `unsubscribe` the subscription, `block` stops
+    reading from the publishers. It overrides what subscribers ask for.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Umq36Settings:
+    """The UMQ36 protocol."""
+
+    default_method: str = ""
+    """The method that gets calls whose payload names none; empty refuses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What the hub tells on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important thing to tell."""
+    format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What settings were made from, so that they can be read again."""
+
+    path: Path | None
+    # The environment may hold anything, so it is not shown.
+    env: Mapping[str, str] = field(repr=False)
+    flags: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All sections; `settings.load` makes them."""
+
+    server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
+    calls: CallSettings = CallSettings()
+    auth: AuthSettings = AuthSettings()
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    umq36: Umq36Settings = Umq36Settings()
+    log: LogSettings = LogSettings()
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    def protocol_options(self) -> dict[str, dict[str, object]]:
+        """Return the sections of protocols, by the name of the protocol."""
+        default = self.umq36.default_method
+        return {"umq36": {"default_method": default} if default else {}}
+
+
+def hub_settings(settings: Settings) -> HubSettings:
+    """Return what of the settings is the hub's business."""
+    limits, auth = settings.limits, settings.auth
+    return HubSettings(
+        call_timeout=settings.calls.timeout,
+        max_timeout=settings.calls.max_timeout,
+        login_timeout=auth.login_timeout,
+        anonymous=auth.anonymous,
+        identities=tuple(_identity(each) for each in auth.identity),
+        guest=_rights(auth),
+        topic_policies=tuple(settings.topics.when_full.items()),
+        max_sessions=limits.max_sessions,
+        max_offers=limits.max_offers,
+        max_retained=limits.max_retained,
+        max_retained_bytes=limits.max_retained_bytes,
+        max_queues=limits.max_queues,
+        max_queue=limits.max_queue,
+        max_queue_bytes=limits.max_queue_bytes,
+        rate=limits.rate,
+        version=version("fiveways"),
+    )
+
+
+def _identity(each: IdentitySettings) -> Identity:
+    return Identity(each.name, token=each.token.reveal(), secret=each.secret.reveal(), rights=_rights(each))
+
+
+def _rights(each: IdentitySettings | AuthSettings) -> Rights:
+    return Rights(call=each.call, offer=each.offer, publish=each.publish, subscribe=each.subscribe)

@@ -1,0 +1,133 @@
+"""What waits for one peer: order, one write a pass, blobs in pieces, and what is too much."""
+
+from fiveways.runtime.outbox import CORK, PIECE, Outbox
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+LIMITS = Limits(max_unread_events=20_000, max_unread=50_000)
+
+
+class FakeLink:
+    """Takes so many bytes, then is full."""
+
+    transport, remote, is_loopback, is_alive = "memory", "here", True, True
+
+    def __init__(self, room: int) -> None:
+        self.writes: list[bytes] = []
+        self.take(room)
+
+    def take(self, room: int) -> None:
+        self.room = room
+        self.is_full = sum(map(len, self.writes)) >= room
+
+    def frame(self, packet: Packet) -> bytes:
+        return b"<%b>" % packet.payload
+
+    def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
+        return b"%b%b%b" % (b"{" if first else b"", piece, b"}" if last else b"")
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self.take(self.room)
+
+    def waiting(self) -> int:
+        return max(0, sum(map(len, self.writes)) - self.room)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def ping(self) -> None: ...
+
+    def close(self, code: int = 1000, text: str = "") -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def outbox(room: int = 1 << 30, spools: DiskSpools | None = None) -> tuple[Outbox, FakeLink]:
+    link = FakeLink(room)
+    return Outbox(link, LIMITS, spools or DiskSpools(1 << 24, 1 << 24)), link
+
+
+def test_all_frames_of_a_pass_are_one_write() -> None:
+    box, link = outbox()
+    for number in range(3):
+        box.add(Packet(b"%d" % number))
+    box.flush()
+    assert link.writes == [b"<0><1><2>"]
+    assert (box.size, len(box.waiting)) == (0, 0)
+
+
+def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
+    box, link = outbox(room=1)
+    box.add(Packet(b"a"))
+    box.flush()
+    box.add(Packet(b"b"))
+    box.flush()
+    assert link.writes == [b"<a>"]
+    link.take(1 << 30)
+    box.add(Packet(b"c"))
+    box.flush()
+    assert link.writes == [b"<a>", b"<b><c>"]
+
+
+def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
+    spools = DiskSpools(1 << 24, 1 << 24)
+    box, link = outbox(spools=spools)
+    content = bytes(range(256)) * (PIECE // 256) + b"rest"
+    box.add(Packet(b"before"))
+    box.add(Packet(b"", is_text=False, blob=spools.store(content)))
+    box.add(Packet(b"after"))
+    box.flush()
+    assert b"".join(link.writes) == b"<before>{" + content + b"}<after>"
+    assert len(link.writes) == 4
+    assert spools.used == 0
+
+
+def test_a_blob_waits_where_it_stopped() -> None:
+    spools = DiskSpools(1 << 24, 1 << 24)
+    box, link = outbox(room=PIECE, spools=spools)
+    box.add(Packet(b"", is_text=False, blob=spools.store(b"x" * PIECE * 3)))
+    box.flush()
+    assert len(link.writes) == 1
+    link.take(1 << 30)
+    box.flush()
+    assert b"".join(link.writes) == b"{" + b"x" * PIECE * 3 + b"}"
+
+
+def test_an_attachment_for_a_slow_reader_waits_on_disk() -> None:
+    spools = DiskSpools(1 << 24, 1 << 24)
+    box, link = outbox(room=0, spools=spools)
+    box.add(Packet(b"x" * 30_000))
+    box.add(Packet(b"y" * 30_000, is_text=False))
+    assert (box.size, spools.used) == (30_002, 30_000)
+    link.take(1 << 30)
+    box.flush()
+    assert b"".join(link.writes) == b"<" + b"x" * 30_000 + b">{" + b"y" * 30_000 + b"}"
+
+
+def test_without_room_on_disk_an_attachment_counts_against_its_reader() -> None:
+    box, _ = outbox(room=0, spools=DiskSpools(10, 10))
+    box.add(Packet(b"x" * 30_000))
+    box.add(Packet(b"y" * 30_000, is_text=False))
+    assert box.is_over
+
+
+def test_who_reads_slowly_is_choked_before_it_is_over() -> None:
+    box, _ = outbox(room=0)
+    box.add(Packet(b"x" * 15_000))
+    assert (box.is_choked, box.is_over) == (False, False)
+    box.add(Packet(b"x" * 15_000))
+    assert (box.is_choked, box.is_over) == (True, False)
+    box.add(Packet(b"x" * 30_000))
+    assert (box.is_choked, box.is_over) == (True, True)
+
+
+def test_a_large_backlog_is_written_in_several_goes() -> None:
+    box, link = outbox()
+    for _ in range(5):
+        box.add(Packet(b"x" * (CORK // 2)))
+    box.flush()
+    assert len(link.writes) == 3
+    assert b"".join(link.writes) == b"<%b>" % (b"x" * (CORK // 2)) * 5

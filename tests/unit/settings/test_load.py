@@ -1,0 +1,303 @@
+"""Settings: what overrides what, what is refused and with which words."""
+
+from pathlib import Path
+
+import pytest
+
+from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.settings.file import SettingsError
+from fiveways.settings.load import Exposed, again, is_loopback, load, read
+from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret, Settings, hub_settings
+from fiveways.wire.limits import Limits
+
+TOKEN = "a token that nobody may see"  # noqa: S105
+SECRET = "a secret that nobody may see"  # noqa: S105
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "fiveways.toml"
+
+
+def written(file: Path, text: str) -> Path:
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o600)
+    return file
+
+
+def refusal(file: Path, text: str) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        load(written(file, text))
+    return caught.value
+
+
+def test_without_anything_the_hub_is_for_this_machine() -> None:
+    settings = load()
+    assert settings == Settings()
+    assert (settings.server.host, settings.server.port, settings.auth.anonymous) == ("127.0.0.1", 7500, "loopback")
+
+
+def test_flags_win_over_variables_over_the_file_over_defaults(file: Path) -> None:
+    written(file, "[server]\nport = 1\nping_timeout = 1\ndrain_timeout = 1\n[calls]\nmax_timeout = 1\n")
+    env = {"FIVEWAYS_SERVER_PORT": "2", "FIVEWAYS_SERVER_PING_TIMEOUT": "2", "UNRELATED": "x"}
+    loaded = read(file, env, {"server.port": 3})
+    server = loaded.settings.server
+    assert (server.port, server.ping_timeout, server.drain_timeout, server.ping_interval) == (3, 2.0, 1.0, 20.0)
+    assert {name: str(place) for name, place in loaded.places.items()} == {
+        "server.port": "command line",
+        "server.ping_timeout": "FIVEWAYS_SERVER_PING_TIMEOUT",
+        "server.drain_timeout": f"{file}, line 4",
+        "calls.max_timeout": f"{file}, line 6",
+    }
+
+
+def test_a_file_can_set_everything(file: Path) -> None:
+    text = """
+        [server]
+        origins = ["https://a.example"]
+        [limits]
+        max_text = 1_000
+        rate = 5
+        [topics.when_full]
+        "alarms.*" = "block"
+        "log.*" = "skip"
+        [umq36]
+        default_method = "text.lines"
+        [log]
+        level = "debug"
+    """
+    settings = load(written(file, text))
+    assert settings.server.origins == ("https://a.example",)
+    assert settings.limits == LimitSettings(max_text=1000, rate=5.0)
+    assert isinstance(settings.limits, Limits)
+    assert hub_settings(settings).topic_policies == (("alarms.*", "block"), ("log.*", "skip"))
+    assert settings.protocol_options() == {"umq36": {"default_method": "text.lines"}}
+    assert settings.log.level == "debug"
+
+
+VARIABLES = [
+    ("FIVEWAYS_SERVER_HOST", "::1", "server", "host", "::1"),
+    ("FIVEWAYS_SERVER_PORT", "0", "server", "port", 0),
+    ("FIVEWAYS_SERVER_ORIGINS", "https://a, https://b", "server", "origins", ("https://a", "https://b")),
+    ("FIVEWAYS_SERVER_ORIGINS", '["https://a"]', "server", "origins", ("https://a",)),
+    ("FIVEWAYS_SERVER_ORIGINS", "", "server", "origins", ()),
+    ("FIVEWAYS_CALLS_TIMEOUT", "2.5", "calls", "timeout", 2.5),
+    ("FIVEWAYS_CALLS_TIMEOUT", "2", "calls", "timeout", 2.0),
+    ("FIVEWAYS_AUTH_ANONYMOUS", "never", "auth", "anonymous", "never"),
+    ("FIVEWAYS_TOPICS_WHEN_FULL", '{ "a.*" = "close" }', "topics", "when_full", {"a.*": "close"}),
+    ("FIVEWAYS_UMQ36_DEFAULT_METHOD", "text.lines", "umq36", "default_method", "text.lines"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "section", "key", "value"), VARIABLES)
+def test_a_variable_is_read_as_its_setting_wants_it(
+    name: str, text: str, section: str, key: str, value: object
+) -> None:
+    assert getattr(getattr(load(env={name: text}), section), key) == value
+
+
+def test_identities_may_stand_in_a_variable() -> None:
+    settings = load(env={"FIVEWAYS_AUTH_IDENTITY": f'[{{ name = "a", token = "{TOKEN}" }}]'})
+    assert settings.auth.identity == (IdentitySettings("a", token=Secret(TOKEN)),)
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    # A cluster with a service of our name sets these by itself.
+    env = {"FIVEWAYS_SERVICE_HOST": "10.0.0.1", "FIVEWAYS_PORT": "tcp://10.0.0.1:7500", "FIVEWAYS_TOKEN": "t"}
+    assert load(env=env) == Settings()
+
+
+REFUSED = [
+    ("[server]\n\nprt = 1\n", 3, "server.prt is no setting; did you mean server.port?"),
+    ("[server]\ntimeout = 1\n", 2, "server.timeout is no setting; there is one in [calls]"),
+    ("[log]\nport = 1\n", 2, "log.port is no setting; there is one in [server]"),
+    ("[log]\nxyzzy = 1\n", 2, "log.xyzzy is no setting; [log] has level, format"),
+    ("# nothing\nport = 1\n", 2, "port must stand below [server]"),
+    ("[sever]\nport = 1\n", 1, "[sever] is no section; did you mean [server]?"),
+    ("[xyzzy]\n", 1, "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [log]"),
+    ("server = 1\n", 1, "server must be a table, written [server]"),
+    ('[server]\nport = "x"\n', 2, "server.port must be a whole number from 0 to 65535, not 'x'"),
+    ("[server]\nhost = [\n 1,\n]\nport = 65536\n", 2, "server.host must be a text"),
+    (
+        "[server]\norigins = [\n 'a',\n]\nport = 65536\n",
+        5,
+        "server.port must be a whole number from 0 to 65535, not 65536",
+    ),
+    ("[server]\nport = true\n", 2, "server.port must be a whole number from 0 to 65535, not true"),
+    ("[server]\norigins = 'a'\n", 2, "server.origins must be a list of texts"),
+    ("[server]\ndrain_timeout = 0\n", 2, "server.drain_timeout must be a number above 0, not 0"),
+    ("[limits]\nmax_text = -1\n", 2, "limits.max_text must be a whole number, 0 or more, not -1"),
+    ("[limits]\nrate = nan\n", 2, "limits.rate must be a number, 0 or more, not nan"),
+    ("[calls]\ntimeout = inf\n", 2, "calls.timeout must be a number above 0, not inf"),
+    ("[auth]\nanonymous = 'x'\n", 2, "auth.anonymous must be one of loopback, always, never, not 'x'"),
+    (
+        "[topics]\n[topics.when_full]\na = 'drop'\n",
+        2,
+        "topics.when_full must be a table of texts, each one of skip, close, unsubscribe, block",
+    ),
+    ("[auth]\nidentity = 1\n", 2, "auth.identity must be a list of tables, each written [[auth.identity]]"),
+    ("[[auth.identity]]\ntoken = 'a'\n", 1, "auth.identity.name is missing"),
+    ("[[auth.identity]]\nname = ''\n", 2, "auth.identity.name must be a text that is not empty, not ''"),
+    ("[[auth.identity]]\nname = 'a'\n", 1, "'a' needs one of token, token_file, secret, secret_file"),
+    (
+        "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n\n[[auth.identity]]\nname = 'b'\ntokn = 'x'\n",
+        7,
+        "auth.identity.tokn is no setting; did you mean auth.identity.token?",
+    ),
+    (
+        "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n[[auth.identity]]\nname = 'a'\ntoken = 'y'\n",
+        4,
+        "there are two identities 'a'",
+    ),
+    (
+        "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n[[auth.identity]]\nname = 'b'\ntoken = 'x'\n",
+        4,
+        "'b' and 'a' have the same token",
+    ),
+    (
+        "[[auth.identity]]\nname = 'a'\ntoken = 'x'\ntoken_file = 'y'\n",
+        4,
+        "'a' has both token and token_file",
+    ),
+    ("[server\nport = 1\n", 1, "this is no TOML: Expected ']' at the end of a table declaration (column 8)"),
+    ("[server]\nport = 1\nport = 2\n", 3, "this is no TOML: Cannot overwrite a value (column 9)"),
+    ('[server]\nhost = """\n\n', 2, "this is no TOML: Unterminated string"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "sentence"), REFUSED)
+def test_a_bad_file_is_refused_with_its_line(file: Path, text: str, line: int, sentence: str) -> None:
+    error = refusal(file, text)
+    assert str(error) == f"{file}, line {line}: {sentence}"
+    assert error.line == line
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"FIVEWAYS_SERVER_PORT": "x"}, "server.port must be a whole number from 0 to 65535, not 'x'"),
+        (
+            {"FIVEWAYS_SERVER_PORT": "1\nhost = 2"},
+            "server.port must be a whole number from 0 to 65535, not '1\\nhost = 2'",
+        ),
+        ({"FIVEWAYS_SERVER_PROT": "1"}, "server.prot is no setting; did you mean server.port?"),
+        ({"FIVEWAYS_AUTH_IDENTITY": f"[{{name = 'a', token = '{TOKEN}'"}, "auth.identity must be a list of tables"),
+    ],
+)
+def test_a_bad_variable_is_refused_by_its_name(env: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(env=env)
+    (name,) = env
+    assert str(caught.value) == f"{name}: {sentence}"
+
+
+def test_a_bad_flag_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^command line: server.port must be a whole number"):
+        load(flags={"server.port": "x"})
+    with pytest.raises(SettingsError, match=r"^command line: \[sever\] is no section"):
+        load(flags={"sever.port": "1"})
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"missing.toml: cannot be read: No such file or directory"):
+        load(tmp_path / "missing.toml")
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"[server]\n# \xff\n")
+    with pytest.raises(SettingsError, match=r"binary.toml, line 2: this is not UTF-8"):
+        load(binary)
+
+
+def test_windows_files_are_read_and_their_lines_counted(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 1\r\nprt = 2\r\n")
+    with pytest.raises(SettingsError, match=r"line 3: server.prt"):
+        load(file)
+
+
+def test_a_secret_is_read_from_a_file_beside_the_settings(file: Path) -> None:
+    for name, text in (("a.token", f"{TOKEN}\n"), ("a.secret", SECRET)):
+        written(file.parent / name, text)
+    settings = load(written(file, "[[auth.identity]]\nname = 'a'\ntoken_file = 'a.token'\nsecret_file = 'a.secret'\n"))
+    (identity,) = settings.auth.identity
+    assert (identity.token.reveal(), identity.secret.reveal()) == (TOKEN, SECRET)
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "cannot be read: No such file"), ("\n", "is empty")])
+def test_a_secret_that_is_not_there_is_refused(file: Path, content: str | None, reason: str) -> None:
+    if content is not None:
+        written(file.parent / "a.token", content)
+    error = refusal(file, "[[auth.identity]]\nname = 'a'\ntoken_file = 'a.token'\n")
+    assert (error.line, error.key) == (3, "auth.identity.token_file")
+    assert f"{file.parent / 'a.token'} {reason}" in str(error)
+
+
+def test_files_with_secrets_that_everybody_can_read_are_warned_about(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret_file = 'a.secret'\n")
+    secret = written(file.parent / "a.secret", SECRET)
+    assert read(file).warnings == ()
+    for path in (file, secret):
+        path.chmod(0o644)
+    load(file)
+    assert [record.message for record in caplog.records] == [
+        f"{file} holds the token of 'a', and every user of this machine can read it: chmod o= {file}",
+        f"{secret} holds the secret of 'a', and every user of this machine can read it: chmod o= {secret}",
+    ]
+
+
+def test_secrets_are_never_shown(file: Path) -> None:
+    written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret = '{SECRET}'\n")
+    loaded = read(file, {"FIVEWAYS_TOKEN": TOKEN})
+    settings = loaded.settings
+    shown = [repr(settings), str(settings.auth), repr(settings.origin), repr(hub_settings(settings))]
+    assert [text for text in shown if TOKEN in text or SECRET in text] == []
+    assert "token=***" in shown[0]
+    assert "secret=''" in repr(IdentitySettings("a", token=Secret("x")))
+    assert "nobody" not in str(refusal(file, "[[auth.identity]]\nname = 'a'\ntoken = ['nobody']\n"))
+
+
+OPEN = [("0.0.0.0", False), ("::", False), ("", False), ("192.0.2.1", False), ("hub.example", False)]  # noqa: S104
+LOCAL = [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True), ("localhost", True)]
+
+
+@pytest.mark.parametrize(("host", "is_local"), OPEN + LOCAL)
+def test_loopback_is_told_from_the_rest_of_the_world(host: str, is_local: bool) -> None:
+    assert is_loopback(host) is is_local
+
+
+@pytest.mark.parametrize(("host", "_"), OPEN)
+def test_a_hub_that_others_reach_without_a_password_is_refused(host: str, _: bool) -> None:
+    with pytest.raises(Exposed) as caught:
+        load(flags={"server.host": host})
+    sentence = str(caught.value)
+    assert sentence.startswith(f"command line: server.host = {host!r} can be reached from other machines")
+    assert all(name in sentence for name in ("[[auth.identity]]", 'auth.anonymous = "always"', '"127.0.0.1"'))
+
+
+@pytest.mark.parametrize("auth", ["[[auth.identity]]\nname = 'a'\ntoken = 'x'\n", "[auth]\nanonymous = 'always'\n"])
+def test_it_is_allowed_once_somebody_decided_who_comes_in(file: Path, auth: str) -> None:
+    assert load(written(file, f"[server]\nhost = '0.0.0.0'\n{auth}")).server.host == "0.0.0.0"  # noqa: S104
+
+
+def test_settings_are_read_again_from_where_they_came(file: Path) -> None:
+    written(file, "[log]\nlevel = 'debug'\n[calls]\ntimeout = 5\n")
+    settings = load(file, {"FIVEWAYS_CALLS_TIMEOUT": "7"}, {"server.port": 0})
+    written(file, "[log]\nlevel = 'error'\n[calls]\ntimeout = 6\n")
+    later = again(settings)
+    assert (later.log.level, later.calls.timeout, later.server.port) == ("error", 7.0, 0)
+    written(file, "[log]\nlevel = 'shout'\n")
+    with pytest.raises(SettingsError, match=r"line 2: log.level must be one of"):
+        again(later)
+    assert again(Settings()) == Settings()
+
+
+def test_the_hub_gets_what_is_its_business() -> None:
+    defaults = hub_settings(Settings())
+    assert defaults == HubSettings(version=defaults.version)
+    someone = IdentitySettings("a", token=Secret("t"), secret=Secret("s"), call=("x.*",), offer=())
+    auth = AuthSettings(anonymous="never", login_timeout=1.0, publish=("y",), identity=(someone,))
+    made = hub_settings(Settings(auth=auth, limits=LimitSettings(max_queue=5, rate=9.0)))
+    (identity,) = made.identities
+    assert identity == Identity("a", "t", "s", Rights(call=("x.*",), offer=()))
+    assert (made.guest, made.anonymous, made.login_timeout) == (Rights(publish=("y",)), "never", 1.0)
+    assert (made.max_queue, made.rate) == (5, 9.0)
