@@ -1,1 +1,80 @@
-"""A messaging hub that speaks five wire protocols: UMQ in two dialects, LRPM, RPC over MQTT, and NQ."""
+"""A messaging hub that speaks five wire protocols: UMQ in two dialects, LRPM, RPC over MQTT, and NQ.
+
+The public names are below. Each is looked up when it is first used, so that a program pays only for what it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fiveways.app import App, AttachmentError, Context, Event, Fail, Reply
+    from fiveways.client.connect import connect
+    from fiveways.client.peer import Peer
+    from fiveways.client.sync import connect_sync
+    from fiveways.errors import (
+        CallError,
+        CallFailed,
+        CallLost,
+        CallTimeout,
+        Cancelled,
+        ConnectionLost,
+        FivewaysError,
+        NotExecuted,
+        Refused,
+    )
+    from fiveways.model.failures import Reason
+
+_HOMES = {
+    "App": "app",
+    "AttachmentError": "app",
+    "CallError": "errors",
+    "CallFailed": "errors",
+    "CallLost": "errors",
+    "CallTimeout": "errors",
+    "Cancelled": "errors",
+    "ConnectionLost": "errors",
+    "Context": "app",
+    "Event": "app",
+    "Fail": "app",
+    "FivewaysError": "errors",
+    "NotExecuted": "errors",
+    "Peer": "client.peer",
+    "Reason": "model.failures",
+    "Refused": "errors",
+    "Reply": "app",
+    "connect": "client.connect",
+    "connect_sync": "client.sync",
+}
+__all__ = [
+    "App",
+    "AttachmentError",
+    "CallError",
+    "CallFailed",
+    "CallLost",
+    "CallTimeout",
+    "Cancelled",
+    "ConnectionLost",
+    "Context",
+    "Event",
+    "Fail",
+    "FivewaysError",
+    "NotExecuted",
+    "Peer",
+    "Reason",
+    "Refused",
+    "Reply",
+    "connect",
+    "connect_sync",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fiveways' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"fiveways.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

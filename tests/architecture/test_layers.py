@@ -22,10 +22,14 @@ LAYERS = {
     "store": CORE,
     "journal": CORE,
     "transports": CORE,
-    "runtime": CORE | {"protocols", "hub", "store", "journal", "transports"},
+    "app": CORE,
+    "settings": CORE | {"hub"},
+    "client": CORE | {"protocols", "transports", "app"},
+    "runtime": CORE | {"protocols", "hub", "store", "journal", "transports", "app", "settings"},
     "pipeline": CORE | {"protocols", "journal"},
-    ".": CORE | {"protocols", "hub", "runtime"},
-    "cli": CORE | {".", "protocols", "hub", "store", "journal", "transports", "runtime", "pipeline"},
+    ".": CORE | {"app", "client"},
+    "cli": CORE | {".", "app", "client", "hub", "journal", "pipeline", "protocols", "runtime", "settings", "store"},
+    "__main__": {"cli"},
 }
 
 # Layers that are told the time and handed their chance, and never wait.

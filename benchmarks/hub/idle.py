@@ -1,0 +1,58 @@
+"""Sessions that do nothing: what each costs in memory, at our hub and at a bare picows server."""
+
+import asyncio
+import resource
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.hub.calls import connect
+from benchmarks.hub.codecs import Codec
+from benchmarks.hub.links import Link
+from benchmarks.hub.routers import Router
+
+_FIRST: Final = 200
+"""Sessions that are opened before memory is looked at: they pay for what is loaded and made on first use."""
+_AT_ONCE: Final = 100
+_PER_ADDRESS: Final = 10_000
+"""Connections from one address, each of which needs a port of its own."""
+_SPARE_FILES: Final = 200
+
+
+@dataclass(frozen=True)
+class Idle:
+    """What was found: sessions that were counted, and bytes of resident memory for each."""
+
+    sessions: int
+    each: float
+
+
+async def measure(router: Router, codec: Codec, sessions: int) -> Idle:
+    """Open so many sessions, or as many as the system lets us, and see how the router grows."""
+    sessions = min(sessions, allow_many_files() - _SPARE_FILES - _FIRST)
+    links: list[Link] = []
+    try:
+        await _open(router, codec, _FIRST, links)
+        before = router.memory()
+        await _open(router, codec, sessions, links)
+        after = router.memory()
+        for link in links:
+            if link.failed.done():
+                link.failed.result()
+    finally:
+        for link in links:
+            link.close()
+    return Idle(sessions, (after - before) / sessions)
+
+
+async def _open(router: Router, codec: Codec, count: int, links: list[Link]) -> None:
+    for start in range(0, count, _AT_ONCE):
+        local = f"127.0.1.{1 + len(links) // _PER_ADDRESS}"
+        batch = range(start, min(start + _AT_ONCE, count))
+        links += await asyncio.gather(*(connect(router, codec, local=local) for _ in batch))
+
+
+def allow_many_files() -> int:
+    """Ask for as many files as this process, and those that it starts, can have open; return how many these are."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20

@@ -1,0 +1,8 @@
+"""What the user types: `fiveways serve`, `call`, `publish`, `subscribe`, `discover`, `check`, `config`.
+
+Modules here import the hub and the client inside their functions, so that help and completion come at once.
+"""
+
+from fiveways.cli.root import main
+
+__all__ = ["main"]

@@ -1,0 +1,21 @@
+"""`fiveways config`: settings before they are used."""
+
+import os
+from pathlib import Path
+
+from fiveways.cli.endings import tell
+from fiveways.settings.docs import as_toml
+from fiveways.settings.load import read
+
+
+def check(file: Path) -> None:
+    """Say that a file is good; SettingsError says what is not."""
+    loaded = read(file, os.environ)
+    for warning in loaded.warnings:
+        tell(f"fiveways config: {warning}")
+    print(f"{file} is good; with the environment it sets {len(loaded.places)} settings")  # noqa: T201
+
+
+def show(file: Path | None, *, docs: bool) -> None:
+    """Print all settings, secrets as `***`."""
+    print(as_toml(read(file, os.environ), docs=docs))  # noqa: T201

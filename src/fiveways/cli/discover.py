@@ -1,0 +1,31 @@
+"""`fiveways discover`: what there is to call."""
+
+import os
+
+from fiveways.cli.access import Access, run
+from fiveways.cli.jsonio import show
+
+_PATIENCE = 1.0
+"""Seconds that somebody who pressed Tab will wait."""
+
+
+def discover(gate: Access, name: str, *, timeout: float, raw: bool) -> None:
+    """Print lists of names, or the documentation of one."""
+    show(run(_discover(gate, name, timeout)), raw=raw)
+
+
+async def _discover(gate: Access, name: str, patience: float) -> object:
+    async with gate.within(patience) as peer:
+        found = await peer.discover(name)
+    if found.doc is not None:
+        return found.doc
+    return {"methods": list(found.methods), "routes": list(found.routes)}
+
+
+def names(url: str) -> list[str]:
+    """Return the methods of a hub, for completion: nothing if it is away or refuses."""
+    try:
+        found = run(_discover(Access(url, os.environ.get("FIVEWAYS_TOKEN", "")), "", _PATIENCE))
+    except Exception:  # noqa: BLE001  a shell shows nothing else than completions
+        return []
+    return [str(name) for name in found["methods"]] if isinstance(found, dict) else []

@@ -1,0 +1,91 @@
+"""JSON in, JSON out."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.highlighter import JSONHighlighter
+from rich.text import Text
+
+from fiveways.cli.endings import NobodyReads, UsageError
+from fiveways.errors import FivewaysError
+from fiveways.wire import jsontext
+from fiveways.wire.payload import Json, Value
+
+
+def read_json(argument: str | None) -> object:
+    """Return the value of a JSON argument: the text itself, `-` for standard input, `@file` for a file; null if none.
+
+    Raises:
+        UsageError: there is no JSON.
+    """
+    if argument is None:
+        return None
+    raw, where = _written(argument)
+    try:
+        jsontext.check(raw)
+        return Json(raw).value()
+    except FivewaysError as exc:
+        reason = str(exc).removeprefix("not JSON: ")
+        hint = "" if where else """ (a text needs quotes of its own: '"hello"')"""
+        raise UsageError(f"{where or repr(argument)} is no JSON: {reason}{hint}") from exc
+
+
+def _written(argument: str) -> tuple[bytes, str]:
+    """Return the bytes of a JSON argument, and where they are if not on the command line."""
+    if argument == "-":
+        return sys.stdin.buffer.read().strip(), "standard input"
+    if argument.startswith("@"):
+        return read_file(Path(argument[1:])).strip(), argument[1:]
+    # What the shell gave us and is no UTF-8 becomes what it was, for the judge to refuse.
+    return argument.strip().encode(errors="surrogateescape"), ""
+
+
+def read_file(path: Path) -> bytes:
+    """Return what a file of the user's holds.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def readable(path: Path) -> Path:
+    """Return the path of a file to attach; UsageError if it cannot be read."""
+    try:
+        path.open("rb").close()
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+    return path
+
+
+def show(value: object, *, raw: bool = False) -> None:
+    """Print a value: compact on one line, for people if they read it; with `raw` texts and bytes as they are.
+
+    Raises:
+        NobodyReads: the other end of the pipe is closed.
+    """
+    try:
+        _show(value, raw=raw)
+    except BrokenPipeError as exc:
+        raise NobodyReads from exc
+
+
+def _show(value: object, *, raw: bool) -> None:
+    out = sys.stdout
+    if raw and isinstance(value, bytes):
+        out.flush()
+        out.buffer.write(value)
+        out.buffer.flush()
+    elif raw and isinstance(value, str):
+        print(value, flush=True)  # noqa: T201
+    elif raw or not out.isatty():
+        print(Value(value).json().decode(), flush=True)  # noqa: T201
+    else:
+        text = Text(msgspec.json.format(Value(value).json(), indent=2).decode())
+        JSONHighlighter().highlight(text)
+        Console().print(text, soft_wrap=True)

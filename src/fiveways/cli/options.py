@@ -1,0 +1,65 @@
+"""The options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", "umq36"))
+
+
+def urls() -> list[str]:
+    """Return what a URL may begin like, for the shell to complete."""
+    return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL)]
+
+
+def methods(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the methods of the hub that the command line names, for the shell to complete; none if it is away."""
+    from fiveways.cli.discover import names  # noqa: PLC0415
+
+    return [name for name in names(str(context.params.get("url", ""))) if name.startswith(incomplete)]
+
+
+Url: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://...",
+        autocompletion=urls,
+    ),
+]
+Body: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="JSON", help="A value in JSON; - reads it from stdin, @FILE from a file.")
+]
+Timeout: TypeAlias = Annotated[float, typer.Option(min=0.001, help="Seconds to wait.")]
+Raw: TypeAlias = Annotated[
+    bool, typer.Option("--raw", help="Print texts without quotes and bytes as they are; no colours.")
+]
+Attach: TypeAlias = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="A file to attach; repeatable.", exists=False)
+]
+
+_WHO = "Who you are"
+Token: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="FIVEWAYS_TOKEN",
+        help="The token that lets you in. Other users can read a command line: prefer the variable or --token-file.",
+        rich_help_panel=_WHO,
+    ),
+]
+TokenFile: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A file that holds the token.", rich_help_panel=_WHO)
+]
+Identity: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="FIVEWAYS_IDENTITY", help="Your name, if you have a secret (lrpm alone).", rich_help_panel=_WHO
+    ),
+]
+SecretFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="FIVEWAYS_SECRET_FILE", metavar="FILE", help="A file that holds your secret.", rich_help_panel=_WHO
+    ),
+]

@@ -1,0 +1,101 @@
+"""An event loop in a thread, where coroutines are run for code that does not await."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from fiveways.errors import ConnectionLost
+
+T = TypeVar("T")
+_STOPPING: Final = 10.0
+"""Seconds for all that runs to end."""
+_GRACE: Final = 1.0
+"""Seconds until what does not end by itself is cancelled."""
+_LOOK: Final = 1.0
+"""Seconds after which somebody who waits looks whether the thread is still there."""
+
+
+class Background:
+    """One loop, one thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="fiveways-sync", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine there and wait for it; who is interrupted here cancels it there.
+
+        Raises:
+            ConnectionLost: the loop has ended.
+            RuntimeError: it would have to wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("an async function cannot wait here: use `connect` and await its verbs instead")
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise ConnectionLost("the connection is closed") from None
+        try:
+            return self._wait(future)
+        finally:
+            future.cancel()  # which does nothing if it is done
+
+    def _wait(self, future: Future[T]) -> T:
+        while True:
+            try:
+                return future.result(_LOOK)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if not self._thread.is_alive():
+                    raise ConnectionLost("the connection was closed meanwhile") from None
+
+    def items(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Give what an async generator gives."""
+        try:
+            while True:
+                try:
+                    yield self.run(_next(source))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self.run(source.aclose())
+
+    def stop(self, last: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run `last`, then nothing more."""
+        if not self._thread.is_alive():
+            return
+        end = self._end(last)
+        if threading.current_thread() is self._thread:
+            # Whoever used it is swept away while the loop runs, so the loop itself must end it.
+            self._ending = self._loop.create_task(end)
+            return
+        asyncio.run_coroutine_threadsafe(end, self._loop)
+        self._thread.join(_STOPPING)
+
+    async def _end(self, last: Callable[[], Coroutine[object, object, None]]) -> None:
+        try:
+            await last()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:
+                _, rest = await asyncio.wait(others, timeout=_GRACE)
+                for task in rest:
+                    task.cancel()
+            await self._loop.shutdown_asyncgens()
+        finally:
+            self._loop.stop()
+
+
+async def _next(source: AsyncGenerator[T, None]) -> T:
+    return await anext(source)

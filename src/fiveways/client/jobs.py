@@ -1,0 +1,103 @@
+"""Work from a queue, one piece at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Self
+
+from fiveways.app.attached import Attachments
+from fiveways.client.session import Session
+from fiveways.errors import CallFailed, ConnectionLost, Unrepresentable
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result, Word
+from fiveways.wire.payload import Value
+
+
+class Job:
+    """One piece of work. It is done when `done()` says so, or the `async with` block ends without an exception.
+
+    Otherwise (a failure, a lost connection, no answer in time) the hub gives it to the next one who pulls.
+    """
+
+    def __init__(self, session: Session, call: Call) -> None:
+        self._session = session
+        self._call = call
+        self._is_over = False
+        self.data = call.body.value()
+        self._attachments = session.expect(call.attachments) if call.attachments else Attachments()
+
+    def attachments(self) -> Attachments:
+        """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
+        return self._attachments
+
+    async def done(self, value: object = None) -> None:
+        """It is done; ConnectionLost if the hub cannot be told, and so will give it to somebody else."""
+        self._answer(Result(self._call.id, Value(value)))
+
+    async def fail(self, text: str = "") -> None:
+        """It could not be done: somebody else may try."""
+        self._answer(Failure(self._call.id, Reason.RAISED, text))
+
+    def _answer(self, word: Word) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._session.ended.done():
+            raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
+        self._session.say(word)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.done()
+        elif not self._session.ended.done():
+            await self.fail(f"{kind.__name__}: {error}")
+
+
+class Pulled:
+    """A pull that the hub has not answered yet. Fulfils `callbacks.Waiting`."""
+
+    def __init__(self) -> None:
+        self.given: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+
+    def called(self, session: Session, call: Call) -> None:
+        """Take the work, unless nobody waits any more."""
+        if self.given.done():
+            session.say(Failure(call.id, Reason.NO_CALLBACK, "nobody waits any more"))
+            return
+        try:
+            self.given.set_result(Job(session, call))
+        except Unrepresentable as exc:
+            session.say(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
+            self.given.set_exception(CallFailed(f"the work cannot be read: {exc}"))
+
+    def lost(self) -> str:
+        """Let it be asked for again; so nothing is lost for the user."""
+        if not self.given.done():
+            self.given.set_result(None)
+        return ""
+
+
+class Pulling:
+    """`job = await peer.pull("thumbnails")`, or `async with peer.pull("thumbnails") as job:`."""
+
+    def __init__(self, pull: Callable[[], Awaitable[Job]]) -> None:
+        self._pull = pull
+        self._job: Job | None = None
+
+    def __await__(self) -> Generator[object, None, Job]:
+        return self._pull().__await__()
+
+    async def __aenter__(self) -> Job:
+        self._job = await self._pull()
+        return self._job
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._job is not None:
+            await self._job.__aexit__(kind, error, trace)

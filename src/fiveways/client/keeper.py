@@ -1,0 +1,248 @@
+"""Keeps a session open: when one is lost another is opened, and made like the one before."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import count
+from random import SystemRandom
+from typing import Final, Protocol
+
+from fiveways.client import handshake
+from fiveways.client.session import Session
+from fiveways.client.settings import Settings
+from fiveways.client.states import State, States, Status
+from fiveways.errors import ConnectionLost, NotExecuted, Refused
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Welcome, Word
+from fiveways.protocols import registry
+from fiveways.transports.base import Link, Receiver, Spools
+from fiveways.transports.spool import DiskSpools
+from fiveways.transports.websocket import open_websocket
+from fiveways.wire.limits import Limits
+
+_PARTING: Final = 5.0
+"""Seconds for a link to close in good order."""
+_log = logging.getLogger("fiveways.client")
+
+
+class OpenLink(Protocol):
+    """How a transport connects."""
+
+    def __call__(
+        self,
+        url: str,
+        receive: Callable[[Link], Receiver],
+        /,
+        *,
+        limits: Limits,
+        spools: Spools | None,
+        subprotocol: str,
+        timeout: float,
+    ) -> Awaitable[object]:
+        """Open a link; OSError, with a sentence, if that fails."""
+
+
+class Owner(Protocol):
+    """Whose sessions these are."""
+
+    def heard(self, session: Session, word: Word) -> None:
+        """Take a word that answers none of our requests."""
+
+    def lost(self) -> list[str]:
+        """Know that a session is over; say what cannot be had again, a sentence each."""
+
+    async def restore(self, session: Session) -> None:
+        """Make a new session like the one before; ConnectionLost if it ends meanwhile."""
+
+    def finished(self, error: ConnectionLost) -> None:
+        """Know that there will be no session any more."""
+
+
+class Keeper:
+    """One session after the other, until it is closed, refused, or not to be opened again."""
+
+    def __init__(self, settings: Settings, owner: Owner, open_link: OpenLink = open_websocket) -> None:
+        self.settings = settings
+        self.spec = registry.load(settings.address.protocol)
+        handshake.check(settings, self.spec)
+        self.states = States()
+        self.session: Session | None = None
+        """The one that is open, None while there is none."""
+        self.session_name = ""
+        """What the hub calls it."""
+        self._owner = owner
+        self._open_link = open_link
+        self._numbers = count(1)
+        limits = settings.limits
+        # Where attachments come by themselves they may be larger than what one likes to hold in memory.
+        self._spools = None if self.spec.challenges else DiskSpools(limits.max_spool, limits.max_attachment)
+        self._changed = asyncio.Event()
+        self._waiters = 0
+        self._error: ConnectionLost | None = None
+        self._wait = settings.first_wait
+        self._gone: list[str] = []
+        """What was lost with the last session."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the first session.
+
+        Raises:
+            Refused: the hub does not let us in.
+            ConnectionLost: it cannot be reached.
+        """
+        try:
+            session = await self._opened()
+        except ConnectionLost as exc:
+            self._finish(exc)
+            raise
+        self._tell(Status(State.CONNECTED, self.settings.address.given), logging.INFO)
+        self._task = asyncio.create_task(self._keep(session), name="fiveways.client")
+
+    async def ready(self, wait: float) -> tuple[Session, float]:
+        """Return a session that takes words, and what is left of the time.
+
+        Raises:
+            NotExecuted: there is none in time, or too many wait for one.
+            ConnectionLost: there will be none.
+        """
+        if self._waiters >= self.settings.limits.max_pending:
+            raise NotExecuted(Reason.BUSY, f"{self._waiters} requests wait for the connection already")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait
+        self._waiters += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                session = await self._next()
+        except TimeoutError:
+            text = f"no connection to {self.settings.address.given} within {wait:g} seconds"
+            raise NotExecuted(Reason.UNAVAILABLE, text) from None
+        finally:
+            self._waiters -= 1
+        return session, max(deadline - loop.time(), 0.001)
+
+    async def _next(self) -> Session:
+        while True:
+            session = self.session
+            if session is not None and not session.is_full:
+                return session
+            if session is not None:
+                await session.room()
+            elif self._error is not None:
+                raise type(self._error)(str(self._error))
+            else:
+                await self._changed.wait()
+
+    async def close(self) -> None:
+        """Part from the hub, for good."""
+        session, task = self.session, self._task
+        self._finish(ConnectionLost("the connection is closed"))
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+        if session is not None:
+            session.close()
+            await asyncio.wait([session.ended], timeout=_PARTING)
+            if not session.ended.done():
+                session.abort(ConnectionLost("the hub does not let go"))
+
+    # The life of a session.
+
+    def heard(self, session: Session, word: Word) -> None:
+        """Pass on what the hub says by itself."""
+        self._owner.heard(session, word)
+
+    async def _dial(self) -> Session:
+        settings = self.settings
+        address, wait = settings.address, settings.open_timeout
+        session = Session(self.spec, settings, self, self._numbers)
+        try:
+            await self._open_link(
+                address.url,
+                session.attach,
+                limits=settings.limits,
+                spools=self._spools,
+                subprotocol=address.subprotocol,
+                timeout=wait,
+            )
+        except (OSError, ValueError) as exc:
+            raise ConnectionLost(f"cannot connect to {address.given}: {exc}") from exc
+        try:
+            async with asyncio.timeout(wait):
+                welcome: Welcome = await session.opened
+        except TimeoutError:
+            error = ConnectionLost(f"{address.given} did not answer our hello within {wait:g} seconds")
+            session.abort(error)
+            raise error from None
+        except asyncio.CancelledError:
+            session.abort(ConnectionLost("nobody wants it any more"))
+            raise
+        self.session_name = handshake.session_of(welcome)
+        return session
+
+    async def _opened(self) -> Session:
+        """Open a session, make it like the one before, and let all use it."""
+        session = await self._dial()
+        try:
+            await self._owner.restore(session)
+        except BaseException:
+            if not session.ended.done():
+                session.abort(ConnectionLost("it could not be made like the one before"))
+            self._owner.lost()
+            raise
+        self.session = session
+        self._changed.set()
+        if session.ended.done():
+            self.ended(session)
+        return session
+
+    async def _keep(self, session: Session) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            opened_at = loop.time()
+            error = await asyncio.shield(session.ended)
+            if loop.time() - opened_at > self.settings.longest_wait:
+                self._wait = self.settings.first_wait
+            gone, self._gone = self._gone, []
+            if not self.settings.reconnect or isinstance(error, Refused):
+                self._finish(error)
+                return
+            self._tell(Status(State.RECONNECTING, "; ".join([str(error), *gone])), logging.WARNING)
+            try:
+                session = await self._reopen()
+            except Refused as refused:
+                self._finish(refused)
+                return
+            self._tell(Status(State.RECONNECTED, "; ".join([self.settings.address.given, *gone])), logging.WARNING)
+
+    async def _reopen(self) -> Session:
+        """Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once."""
+        chance = SystemRandom()
+        while True:
+            await asyncio.sleep(chance.uniform(0, self._wait))
+            self._wait = min(2 * self._wait, self.settings.longest_wait)
+            try:
+                return await self._opened()
+            except Refused:
+                raise
+            except ConnectionLost as exc:
+                _log.info("still no connection: %s", exc)
+
+    def ended(self, session: Session) -> None:
+        """Use a session no longer that is over; who waits for the next one must find nothing of it."""
+        if self.session is session:
+            self.session = None
+            self._changed.clear()
+            self._gone = self._owner.lost()
+
+    def _finish(self, error: ConnectionLost) -> None:
+        self.session = None
+        if self._error is None:
+            self._error = error
+            self._owner.finished(error)
+            self._tell(Status(State.CLOSED, str(error)), logging.INFO)
+        self._changed.set()
+
+    def _tell(self, status: Status, level: int) -> None:
+        _log.log(level, "%s", status)
+        self.states.tell(status)

@@ -1,0 +1,371 @@
+"""A client, as a program sees it: one connection to a hub, and the same verbs in every protocol."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from fiveways.app.answers import Reply
+from fiveways.app.app import App
+from fiveways.app.attached import AttachmentError
+from fiveways.client import names
+from fiveways.client.attachments import Attachable
+from fiveways.client.core import Core, answered
+from fiveways.client.jobs import Job, Pulled, Pulling
+from fiveways.client.keeper import OpenLink
+from fiveways.client.requests import Extras, Parts
+from fiveways.client.settings import Settings
+from fiveways.client.states import State, Status
+from fiveways.client.subscriptions import Subscription, Wish
+from fiveways.errors import CallFailed, CallLost, CallTimeout
+from fiveways.model.messages import CloseTopic, Description, Discover, Progress, Publish
+from fiveways.model.outcomes import value_of
+from fiveways.transports.websocket import open_websocket
+from fiveways.wire.payload import Value
+
+# ruff: noqa: ASYNC109  a timeout is sent to the hub, and divided between waiting for a connection and for an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is to call. Names are in the spelling of the connection's protocol."""
+
+    methods: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    """Names below which somebody offers more; each ends in a separator."""
+    doc: str | None = None
+    """The documentation, where one method was asked for."""
+
+
+class Peer:
+    """One connection to a hub, opened by `connect`. It reconnects by itself, unless it was told not to.
+
+    Every verb that makes a request raises a `CallError` if it fails: `NotExecuted`, if nothing was done for certain,
+    `CallFailed`, `CallTimeout`, `CallLost` or `Cancelled`; and `ConnectionLost` once there is no connection any more.
+    """
+
+    def __init__(self, settings: Settings, open_link: OpenLink = open_websocket) -> None:
+        """Make one; `connect` does that, and opens it."""
+        self._core = Core(settings, self, open_link)
+        self._keeper = self._core.keeper
+        self._timeout = settings.timeout
+        self.vars = Vars(self)
+        """Our variables at the hub, and the hub's for us."""
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.url} {self.state.value}>"
+
+    @property
+    def url(self) -> str:
+        """Where it is connected to."""
+        return self._core.settings.address.given
+
+    @property
+    def protocol(self) -> str:
+        """What it speaks: umq, umq36, lrpm-json or lrpm-cbor."""
+        return self._core.settings.address.protocol
+
+    @property
+    def session(self) -> str:
+        """What the hub calls this connection; another name after a reconnect."""
+        return self._keeper.session_name
+
+    @property
+    def state(self) -> State:
+        """How the connection is."""
+        return self._keeper.states.now.state
+
+    def states(self) -> AsyncGenerator[Status, None]:
+        """Follow the connection: `async for status in peer.states(): print(status)`, the present state first."""
+        return self._keeper.states.follow()
+
+    # Calls.
+
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+    ) -> object:
+        """Call a method and return its value: `await peer.call("math.add", [2, 3], timeout=1.0)`.
+
+        An object as `body` is named arguments, a list positional ones. `progress` is called with what the method tells
+        on the way, a value and a text, where the protocol carries that. A call that is `idempotent` is made again if
+        the connection is lost before its answer.
+        """
+        if idempotent or progress is not None:
+            reply = await self._reply(method, body, timeout, attachments, Extras(progress=_told(progress)), idempotent)
+            return reply.value
+        session = self._keeper.session
+        if session is None or session.is_full:
+            session, timeout = await self._keeper.ready(self._timeout if timeout is None else timeout)
+        pending = session.call(method, body, timeout, attachments)
+        try:
+            answer = await pending.future
+        except asyncio.CancelledError:
+            session.abandon(pending)
+            raise
+        return value_of(answer)
+
+    async def call_reply(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+    ) -> Reply:
+        """Call a method and return its value with its attachments: `(await peer.call_reply("photo.get")).attachments`.
+
+        Raises:
+            CallFailed: besides its usual sense, an attachment of the answer did not arrive; `data` is the value.
+        """
+        extras = Extras(progress=_told(progress), attachments=True)
+        return await self._reply(method, body, timeout, attachments, extras, idempotent)
+
+    async def _reply(
+        self,
+        method: str,
+        body: object,
+        timeout: float | None,
+        attachments: Sequence[Attachable],
+        extras: Extras,
+        again: bool,
+    ) -> Reply:
+        left = self._timeout if timeout is None else timeout
+        while True:
+            session, left = await self._keeper.ready(left)
+            pending = session.call(method, body, left, attachments, extras)
+            try:
+                answer = await answered(session, pending)
+            except CallLost:
+                if again and session.ended.done() and self._core.settings.reconnect:
+                    continue
+                raise
+            value = value_of(answer)
+            if pending.gathered is None:
+                return Reply(value)
+            try:
+                return Reply(value, await pending.gathered)
+            except AttachmentError as exc:
+                raise CallFailed(f"an attachment of the answer did not arrive: {exc}", data=value) from exc
+
+    async def stream(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        max_waiting: int = 10_000,
+    ) -> AsyncGenerator[object, None]:
+        """Call a method and give the parts of its answer as they come: `async for part in peer.stream("log.tail"):`.
+
+        Where the answer comes as one array, be it since the protocol knows no parts, its elements are given; any other
+        answer is the only part. If over `max_waiting` parts wait to be taken, the call is cancelled.
+        """
+        session, left = await self._keeper.ready(self._timeout if timeout is None else timeout)
+        parts = Parts(max_waiting)
+        pending = session.call(method, body, left, attachments, Extras(parts))
+        pending.future.add_done_callback(lambda _: parts.more.set())
+        try:
+            while True:
+                while parts.waiting:
+                    yield value_of(parts.waiting.popleft())
+                if pending.future.done():
+                    break
+                parts.more.clear()
+                await parts.more.wait()
+            answer = pending.future.result()
+            if not answer.stream:
+                value = value_of(answer)
+                for part in value if isinstance(value, list) else [value]:
+                    yield part
+        finally:
+            if pending.future.done():
+                pending.future.exception()  # it was told above, or nobody wants to know
+            else:
+                session.abandon(pending)
+
+    # Topics.
+
+    async def publish(
+        self,
+        topic: str,
+        data: object = None,
+        *,
+        retain: bool = False,
+        attachments: Sequence[Attachable] = (),
+        confirm: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Give `data` to all who subscribed: `await peer.publish("sensors.roof.temperature", 21.5)`.
+
+        With `retain`, later subscribers get it too, as their first event. Without `confirm` the hub is not waited for,
+        and a refusal never heard of.
+        """
+        where = names.topic(topic)
+        wait = self._timeout if timeout is None else timeout
+        if confirm:
+            await self._core.ask(
+                lambda name, attached: Publish(name, where, Value(data), attached, retain), wait, attachments
+            )
+            return
+        session = self._keeper.session
+        if session is None or session.is_full:
+            session, _ = await self._keeper.ready(wait)
+        session.post(lambda attached: Publish(None, where, Value(data), attached, retain), attachments)
+
+    def subscribe(
+        self, pattern: str, *, when_full: str = "", envelope: bool | None = None, max_waiting: int = 1000
+    ) -> Subscription:
+        """Follow a topic, or all that fit: `async with peer.subscribe("sensors.*.temperature") as events:`.
+
+        `*` stands for one or more characters within a segment. `when_full` is what the hub does when we read too
+        slowly: skip, close, unsubscribe or block. Here, `max_waiting` events wait to be taken; then the oldest is
+        dropped, and counted in the `missed` of the next one. With `envelope`, updates in the dialects of UMQ tell their
+        topic and what the hub skipped; for patterns that is the default.
+        """
+        wish = Wish(pattern, names.pattern(pattern), when_full, envelope, max_waiting)
+        return Subscription(self._core.feeds, self._core.feeds.new(wish))
+
+    async def close_topic(self, topic: str) -> None:
+        """End a topic for all who subscribed to it, and forget its retained value."""
+        where = names.topic(topic)
+        await self._core.ask(lambda name, _: CloseTopic(name, where))
+
+    # Methods on offer.
+
+    async def register(
+        self, method: str, function: Callable[..., object], *, doc: str | None = None, share: str = ""
+    ) -> None:
+        """Offer a function to all: `await peer.register("math.add", add)`.
+
+        It is served as by an `App`: async functions as tasks, plain ones in threads, async generators in parts. It
+        stays on offer over a lost connection. `share` (round_robin, random, first) says who of several gets a call.
+        """
+        await self._core.offers.register(method, function, doc, share)
+
+    async def unregister(self, method: str) -> None:
+        """Offer it no longer; calls that run are finished."""
+        await self._core.offers.unregister(method)
+
+    async def serve(self, app: App) -> None:
+        """Offer all methods of an application and subscribe its handlers; return when the hub has taken them."""
+        await self._core.offers.serve(app)
+
+    async def callback(self, function: Callable[..., object]) -> str:
+        """Return a token by which somebody, in any protocol, can call the function once.
+
+        Another fiveways client does that by `peer.call(f"callback.{token}", ...)`. A lost connection ends it.
+        """
+        return await self._core.callback(function)
+
+    async def discover(self, name: str = "") -> Listing:
+        """Ask what there is: all, what is below a route (`account.`), or the documentation of a method."""
+        written = names.written(name, self._keeper.spec.names)
+        answer = await self._core.ask(lambda call_id, _: Discover(call_id, written))
+        match value_of(answer):
+            case Description(methods=methods, routes=routes, doc=doc):
+                return Listing(methods, routes, doc)
+            case _:
+                raise CallFailed("the answer is no description")
+
+    # Work queues.
+
+    async def push(self, queue: str, data: object = None) -> int:
+        """Put work into a queue; return how many pieces wait there now: `await peer.push("thumbnails", name)`."""
+        match await self.call("hub.push", {"queue": queue, "data": data}):
+            case {"waiting": int(waiting)}:
+                return waiting
+            case _:
+                return 0
+
+    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+        """Wait for a piece of work: `async with peer.pull("thumbnails") as job:`, and it is done when the block ends.
+
+        Without a timeout it waits as long as it takes; else CallTimeout when that is over.
+        """
+        return Pulling(partial(self._pull, queue, timeout))
+
+    async def _pull(self, queue: str, timeout: float | None) -> Job:
+        callbacks = self._core.callbacks
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    pulled = Pulled()
+                    name = callbacks.add(pulled)
+                    try:
+                        await self.call("hub.pull", {"queue": queue, "callback": name})
+                        given = await pulled.given
+                    except CallLost:
+                        continue  # the callback is lost as well: on a new connection there is a new one
+                    finally:
+                        callbacks.remove(name)
+                    if given is not None:
+                        return given
+        except TimeoutError:
+            raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None
+
+    # The beginning and the end.
+
+    async def open(self) -> None:
+        """Connect; Refused or ConnectionLost if that fails."""
+        await self._keeper.start()
+
+    async def close(self) -> None:
+        """Part from the hub; subscriptions end, and what is still called is cancelled."""
+        await self._core.close()
+
+    async def wait_closed(self) -> Status:
+        """Wait until the connection is over for good, and return why."""
+        async for status in self.states():
+            last = status
+        return last
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Vars:
+    """Variables of our session, `peer.vars`: everyone can read them at the hub, and they survive a reconnect."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    @property
+    def theirs(self) -> Mapping[str, object]:
+        """What the hub has set for us."""
+        return self._peer._core.variables.theirs  # noqa: SLF001  they are two halves of one thing
+
+    async def set(self, name: str, value: object) -> None:
+        """Set one: `await peer.vars.set("language", "cs")`."""
+        await self._peer._core.variables.set(name, value)  # noqa: SLF001
+
+    async def unset(self, name: str) -> None:
+        """Take one back."""
+        await self._peer._core.variables.unset(name)  # noqa: SLF001
+
+    async def get(self, name: str, *, peer: str = "") -> object:
+        """Read one of ours, or of another session: `await peer.vars.get("language", peer=session)`."""
+        return await self._peer.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
+
+
+def _told(progress: Callable[[object, str], object] | None) -> Callable[[Progress], None] | None:
+    if progress is None:
+        return None
+
+    def tell(word: Progress) -> None:
+        progress(word.body.value(), word.text)
+
+    return tell

@@ -1,0 +1,29 @@
+"""How one client connects, and what it may hold."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from fiveways.client.urls import Address
+from fiveways.wire.limits import Limits
+
+HUB_TIMEOUT: Final = 30.0
+"""What a hub gives a call that names no timeout, unless its operator decided otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times in seconds. `connect` explains each of these."""
+
+    address: Address
+    token: str = field(default="", repr=False)
+    identity: str = ""
+    secret: str = field(default="", repr=False)
+    timeout: float = HUB_TIMEOUT
+    reconnect: bool = True
+    first_wait: float = 0.1
+    longest_wait: float = 5.0
+    open_timeout: float = 10.0
+    """For the link, for the greeting, and for each word that restores a session."""
+    keepalive: float = 20.0
+    """After so long a silence the hub is asked for a sign of life, after two such without one it is gone."""
+    limits: Limits = Limits()

@@ -1,0 +1,98 @@
+"""Client URLs: which protocol, over which transport, to which hub."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from fiveways.errors import FivewaysError
+
+DEFAULT_PORT: Final = 7500
+"""Where a hub listens unless it was told otherwise."""
+
+_PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443}
+
+
+class BadUrl(FivewaysError, ValueError):
+    """A URL that leads to no hub; the message is a sentence for whoever wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheme:
+    """One protocol, and where a hub serves it."""
+
+    path: str
+    encodings: dict[str, tuple[str, str]]
+    """`?encoding=`: the protocol's name in the registry and its WebSocket subprotocol; the first is the default."""
+
+
+_SCHEMES: Final = {
+    "umq": _Scheme("/umq", {"": ("umq", "umq.1")}),
+    "umq36": _Scheme("/umq36", {"": ("umq36", "umq36.1")}),
+    "lrpm": _Scheme("/lrpm", {"json": ("lrpm-json", "lrpm.json"), "cbor": ("lrpm-cbor", "lrpm.cbor")}),
+}
+_LATER: Final = ("nq+ws", "nq+wss", "nq+http", "nq+https", "nq+zmq", "mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
+"""Schemes of protocols that this client does not speak yet."""
+
+SCHEMES: Final = tuple(f"{protocol}+{transport}://" for protocol in _SCHEMES for transport in _PORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to connect, and what to speak there."""
+
+    protocol: str
+    """The protocol's name in the registry."""
+    url: str
+    """What the transport opens."""
+    subprotocol: str
+    given: str
+    """As the user wrote it."""
+
+
+def parse(url: str) -> Address:
+    """Read a client URL, such as `umq+ws://localhost:7500` or `lrpm+wss://hub.example/lrpm?encoding=cbor`.
+
+    Raises:
+        BadUrl: nothing can be reached under it.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as exc:
+        raise BadUrl(f"{url!r} is no URL: {exc}") from exc
+    if parts.username is not None or parts.password is not None:
+        # Not shown: URLs get into logs, and so would the secret in this one.
+        raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
+    scheme, transport = _scheme(parts.scheme)
+    if not parts.hostname:
+        raise BadUrl(f"{url!r} names no host; a URL looks like {parts.scheme}://localhost:{DEFAULT_PORT}")
+    protocol, subprotocol, query = _encoding(scheme, parts.query)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = f"{host}:{_PORTS[transport] if port is None else port}"
+    path = scheme.path if parts.path in {"", "/"} else parts.path
+    return Address(protocol, urlunsplit((transport, place, path, query, "")), subprotocol, url)
+
+
+def _scheme(written: str) -> tuple[_Scheme, str]:
+    if written in _LATER:
+        raise BadUrl(f"{written}:// is not spoken by this client yet; it speaks {_listed()}")
+    protocol, _, transport = written.partition("+")
+    if protocol not in _SCHEMES or transport not in _PORTS:
+        said = f"{written}:// says neither protocol nor transport" if written else "the URL has no scheme"
+        raise BadUrl(f"{said}; use one of {_listed()}")
+    return _SCHEMES[protocol], transport
+
+
+def _listed() -> str:
+    return ", ".join(SCHEMES)
+
+
+def _encoding(scheme: _Scheme, query: str) -> tuple[str, str, str]:
+    """Return the protocol, its subprotocol, and the query without what was for us alone."""
+    items = parse_qsl(query, keep_blank_values=True)
+    chosen = next((value for key, value in items if key == "encoding"), next(iter(scheme.encodings)))
+    if chosen not in scheme.encodings:
+        names = " or ".join(filter(None, scheme.encodings))
+        raise BadUrl(f"?encoding={chosen}: " + (f"it is {names}" if names else "this protocol has only one"))
+    rest = [(key, value) for key, value in items if key != "encoding"]
+    return *scheme.encodings[chosen], urlencode(rest)

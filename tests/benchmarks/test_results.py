@@ -1,0 +1,60 @@
+"""Ratios are taken within a round, and a promise says whether it was kept."""
+
+import pytest
+
+from benchmarks.hub.bench import rotated, undisturbed
+from benchmarks.hub.marks import Found, Mark
+from benchmarks.hub.results import Sample, Table, spread
+
+
+def test_only_rounds_that_have_both_make_a_ratio() -> None:
+    table = Table("calls", "calls/s", "relay")
+    for turn, rate in enumerate((100.0, 200.0, 400.0)):
+        table.add("relay", turn, Sample(rate, 1.0))
+    table.add("lrpm", 0, Sample(80.0, 1.0))
+    table.add("lrpm", 2, Sample(200.0, 1.0))
+    assert table.ratios("lrpm", "relay", lambda sample: sample.rate) == [0.8, 0.5]
+    assert table.ratios("lrpm", "Crossbar", lambda sample: sample.rate) == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "verdict"),
+    [
+        (Mark("rate", [0.5, 0.7, 0.9], 0.6), "pass"),
+        (Mark("rate", [0.5, 0.5, 0.9], 0.6), "FAILED"),
+        (Mark("wait", [1.4], at_most=1.5), "pass"),
+        (Mark("wait", [1.6], at_most=1.5), "FAILED"),
+        (Mark("memory", [13.0], at_most=12, level="goal"), "no goal"),
+        (Mark("CPU", [1.0], at_most=1.5, level="proud"), "proud"),
+    ],
+)
+def test_the_median_decides(mark: Mark, verdict: str) -> None:
+    assert str(mark).split("  ")[1] == verdict
+
+
+def test_what_was_not_measured_is_said() -> None:
+    assert "not measured; wanted is at least 0.6" in str(Mark("rate", [], 0.6))
+    found = Found(tables={"clients": Table("clients", "calls/s", "nats-py")}, missing={"a": "gone", "b": "gone"})
+    assert "a, b not measured: gone" in str(found)
+
+
+def test_spread_is_the_distance_between_the_quartiles() -> None:
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 3)
+    assert spread([7.0]) == 0.0
+
+
+def test_everybody_begins_once() -> None:
+    assert [rotated(["a", "b", "c"], turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]
+    assert rotated([], 3) == []
+
+
+@pytest.mark.parametrize(("loads", "kept"), [([0.0, 0.9], 0.0), ([0.5, 0.05, 0.9], 0.05), ([0.5, 0.3, 0.4], 0.3)])
+def test_a_disturbed_measurement_is_repeated(loads: list[float], kept: float) -> None:
+    samples = iter([Sample(1.0, 1.0, others=load) for load in loads])
+
+    async def run() -> Sample:
+        return next(samples)
+
+    with pytest.raises(StopIteration) as ended:
+        undisturbed(run).send(None)
+    assert ended.value.value.others == kept

@@ -1,0 +1,18 @@
+"""What all tests of the command line share."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No settings of ours from outside, and none of ours left behind."""
+    for name in ("FIVEWAYS_TOKEN", "FIVEWAYS_IDENTITY", "FIVEWAYS_SECRET_FILE", "FIVEWAYS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    ours = logging.getLogger("fiveways")
+    handlers, level = ours.handlers[:], ours.level
+    yield
+    ours.handlers[:] = handlers
+    ours.setLevel(level)

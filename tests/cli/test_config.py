@@ -1,0 +1,43 @@
+"""`fiveways config`."""
+
+from pathlib import Path
+
+import pytest
+
+from fiveways.cli import main
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("FIVEWAYS_CONFIG", raising=False)
+    path = tmp_path / "fiveways.toml"
+    path.write_text("[[auth.identity]]\nname = 'a'\ntoken = 'hidden'\n[log]\nlevel = 'debug'\n", encoding="utf-8")
+    return path
+
+
+def test_a_good_file_is_called_good(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.chmod(0o644)
+    assert main(["config", "check", str(file)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"{file} is good")
+    assert "every user of this machine can read it" in shown.err
+
+
+def test_a_bad_file_is_told_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("[log]\nlevl = 'debug'\n", encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 1
+    sentence = f"fiveways config: {file}, line 2: log.levl is no setting; did you mean log.level?\n"
+    assert capsys.readouterr().err == sentence
+
+
+def test_all_settings_are_shown_with_their_source(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FIVEWAYS_SERVER_PORT", "7501")
+    assert main(["config", "show", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "port = 7501  # FIVEWAYS_SERVER_PORT" in shown
+    assert f'level = "debug"  # {file}, line 5' in shown
+    assert "hidden" not in shown
+    assert main(["config", "show", "--docs"]) == 0
+    assert "# The port for WebSocket and HTTP; 0 takes a free one." in capsys.readouterr().out

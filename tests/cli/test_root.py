@@ -1,0 +1,81 @@
+"""Help, usage errors and completion."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fiveways.cli import main
+from tests.cli.hubs import completions
+
+VERBS = ["serve", "call", "publish", "subscribe", "discover", "check", "config check", "config show"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*verb.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Example" in shown
+    assert f"fiveways {verb}" in shown.split("Example", 1)[1]
+
+
+def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [verb for verb in VERBS if verb.split()[0] not in shown] == []
+    assert all(code in shown for code in ("0 done", "1 failed", "2 the", "124 out", "--install-completion"))
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert "fiveways serve" in shown.out
+    assert shown.err == ""
+
+
+def test_help_imports_neither_the_hub_nor_the_network() -> None:
+    code = "import sys; from fiveways.cli import main; main(['--help']); sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    modules = set(done.stderr.split())
+    assert "fiveways.cli.root" in modules
+    heavy = {"picows", "uvloop", "msgspec", "fiveways.hub", "fiveways.client", "fiveways.runtime", "fiveways.app"}
+    assert modules & heavy == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["frob"], "fiveways: no such command 'frob'; `fiveways --help` shows an example\n"),
+        (["call"], "fiveways call: missing argument 'URL'; `fiveways call --help` shows an example\n"),
+        (
+            ["call", "a", "b", "--frob"],
+            "fiveways call: no such option: --frob; `fiveways call --help` shows an example\n",
+        ),
+        (["call", "u", "m", "1", "2"], None),
+        (["serve", "--port", "70000"], None),
+        (["subscribe", "u", "t", "--count", "0"], None),
+        (["config", "frob"], None),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_2(
+    arguments: list[str], sentence: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert sentence is None or shown.err == sentence
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("fiveways ")
+
+
+def test_the_shell_completes_commands_and_urls() -> None:
+    assert completions("su") == ["subscribe"]
+    assert completions("call", "lrpm") == ["lrpm+ws://localhost:7500", "lrpm+wss://"]
+
+
+def test_completion_of_methods_is_silent_when_the_hub_is_away() -> None:
+    assert completions("call", "lrpm+ws://127.0.0.1:1", "ma") == []

@@ -1,0 +1,178 @@
+"""`fiveways serve` as a user meets it: what it says, whom it lets in, how it ends."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from fiveways.cli import logs, main
+from fiveways.cli.serve import greet
+from fiveways.settings.sections import AuthSettings, IdentitySettings, LogSettings, Secret, ServerSettings, Settings
+from tests.cli.hubs import run, serving
+
+TOKEN = "let-me-in"  # noqa: S105
+
+CONFIG = f"""
+[auth]
+anonymous = "never"
+
+[[auth.identity]]
+name = "ann"
+token = "{TOKEN}"
+
+[[auth.identity]]
+name = "bob"
+secret_file = "bob.secret"
+call = ["hub.*"]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    for name, text in (("fiveways.toml", CONFIG), ("bob.secret", "bob's own\n"), ("ann.token", f"{TOKEN}\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o600)
+    return tmp_path / "fiveways.toml"
+
+
+def test_it_greets_with_urls_a_first_command_and_who_is_refused() -> None:
+    with serving() as hub:
+        assert set(hub.urls) >= {"umq", "umq36", "lrpm", "health"}
+        port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
+        assert f"""  fiveways call lrpm+ws://localhost:{port} hub.echo '"hello"'\n""" in hub.hints
+        assert "Only programs on this machine can connect" in hub.hints
+        assert all(name in hub.hints for name in ("server.host", "[[auth.identity]]"))
+        code, log = hub.end()
+        assert (code, "Traceback" in log) == (0, False)
+
+
+IDENTITY = IdentitySettings("ann", token=Secret(TOKEN))
+GREETINGS = [
+    (
+        Settings(),
+        "lrpm+ws://127.0.0.1:1/lrpm",
+        "lrpm+ws://localhost:1 hub.echo '\"hello\"'\n",
+        "Only programs on this machine",
+    ),
+    (
+        Settings(server=ServerSettings(host="::1")),
+        "lrpm+ws://[::1]:1/lrpm",
+        "lrpm+ws://[::1]:1 hub.echo",
+        "the hub listens on ::1",
+    ),
+    (
+        Settings(server=ServerSettings(host=""), auth=AuthSettings(anonymous="always")),
+        "lrpm+ws://0.0.0.0:1/lrpm",
+        "lrpm+ws://localhost:1 hub.echo",
+        "Everybody who can reach this machine is let in",
+    ),
+    (
+        Settings(server=ServerSettings(host="192.0.2.1"), auth=AuthSettings(anonymous="never", identity=(IDENTITY,))),
+        "lrpm+ws://192.0.2.1:1/lrpm",
+        "lrpm+ws://192.0.2.1:1 hub.echo '\"hello\"' --token TOKEN\n",
+        "has to prove to be one of: ann.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "url", "first", "reach"), GREETINGS)
+def test_the_greeting_fits_the_settings(
+    settings: Settings, url: str, first: str, reach: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greet([("lrpm", url)], settings, has_app=True)
+    shown = capsys.readouterr().out
+    assert f"  lrpm     {url}\n" in shown
+    assert f"  fiveways call {first}" in shown
+    assert reach in shown
+
+
+def test_logs_are_lines_for_people_or_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(level="warning", format="json"))
+    logs.LOG.info("too small to tell")
+    try:
+        int("x")
+    except ValueError:
+        logs.LOG.exception("it\nbroke")
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["logger"], told["text"]) == ("error", "fiveways.serve", "it\nbroke")
+    assert "ValueError" in told["traceback"]
+    logs.configure(LogSettings())
+    logs.LOG.info("hello\nyou")
+    assert capsys.readouterr().err.endswith("INFO    fiveways.serve: hello\\nyou\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_well_when_told_to(number: signal.Signals) -> None:
+    with serving() as hub:
+        hub.signal(number)
+        assert hub.process.wait(timeout=60) == 0
+
+
+def test_a_taken_port_is_named_with_a_way_out() -> None:
+    with serving() as hub:
+        port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
+        code, out, err = run("serve", "--port", port)
+    assert (code, out) == (1, "")
+    assert err == f"fiveways serve: port {port} is taken; choose another with --port, or 0 for any that is free\n"
+
+
+def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
+    code, out, err = run("serve", "--port", "0", "--host", "0.0.0.0")  # noqa: S104
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert all(name in err for name in ("server.host", "[[auth.identity]]", "auth.anonymous"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--config", "missing.toml"], 1, "missing.toml: cannot be read: No such file or directory"),
+        (["--app", "no_such_module:app"], 1, "there is no module 'no_such_module'"),
+        (["--app", "tests.cli.served:missing"], 1, "has no 'missing'; it has tests.cli.served:app"),
+        (["--set", "nonsense"], 2, "--set takes section.key=value, not 'nonsense'"),
+        (["--set", "log.level=shout"], 2, "log.level must be one of debug, info, warning, error, not 'shout'"),
+        (["--set", "log.levl=info"], 2, "log.levl is no setting; did you mean log.level?"),
+    ],
+)
+def test_what_cannot_be_served_is_one_sentence(arguments: list[str], code: int, sentence: str) -> None:
+    found, out, err = run("serve", "--port", "0", *arguments)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert sentence in err
+
+
+def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret, token_file = str(config.parent / "bob.secret"), str(config.parent / "ann.token")
+    with serving("--config", str(config)) as hub:
+        for protocol in ("umq", "umq36", "lrpm", "lrpm?encoding=cbor"):
+            url = hub.url(protocol)
+            assert main(["call", url, "hub.ping", "--token", TOKEN]) == 0
+            assert main(["call", url, "hub.ping", "--token-file", token_file]) == 0
+            assert main(["call", url, "hub.ping", "--token", "wrong"]) == 1
+            assert main(["call", url, "hub.ping"]) == 1
+        bob = ["--identity", "bob", "--secret-file", secret]
+        assert main(["call", hub.url("lrpm"), "hub.ping", *bob]) == 0
+        assert main(["check", hub.url("lrpm"), "--ping", *bob]) == 0
+        capsys.readouterr()
+        assert main(["call", hub.url("lrpm"), "math.add", *bob]) == 1
+        assert "refused" in capsys.readouterr().err
+        assert run("call", hub.url("umq"), "hub.ping", FIVEWAYS_TOKEN=TOKEN)[0] == 0
+        assert TOKEN not in hub.end()[1]
+
+
+def test_settings_are_read_again_on_hup_and_bad_ones_are_left(config: Path) -> None:
+    with serving("--config", str(config)) as hub:
+        config.write_text(CONFIG.replace("never", "nevr"), encoding="utf-8")
+        hub.signal(signal.SIGHUP)
+        assert "line 3: auth.anonymous must be one of" in hub.log_line("the old settings stay")
+        assert main(["call", hub.url("lrpm"), "hub.ping"]) == 1
+        config.write_text(CONFIG.replace("never", "loopback"), encoding="utf-8")
+        hub.signal(signal.SIGHUP)
+        hub.log_line("the settings were taken over")
+        assert main(["call", hub.url("lrpm"), "hub.ping"]) == 0
+
+
+def test_variables_and_flags_reach_the_hub() -> None:
+    with serving("--set", "log.format=json", FIVEWAYS_LIMITS_MAX_TEXT="2000", FIVEWAYS_LOG_LEVEL="debug") as hub:
+        assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 1000}"']) == 0
+        assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 3000}"']) == 1

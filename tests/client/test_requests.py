@@ -1,0 +1,86 @@
+"""Requests that are open, and their deadlines."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from fiveways.client.requests import Pending, Requests
+from fiveways.errors import NotExecuted
+from tests.client.scripted import waiting
+
+
+class Late:
+    """Notes what is overdue."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.told = asyncio.Event()
+
+    def __call__(self, pending: Pending) -> None:
+        self.names.append(pending.id)
+        self.told.set()
+
+    async def all(self, number: int) -> list[str]:
+        while len(self.names) < number:
+            self.told.clear()
+            await self.told.wait()
+        return self.names
+
+
+@waiting
+async def test_each_request_is_given_up_at_its_own_time() -> None:
+    late = Late()
+    requests = Requests(count(1), 10, late, usual_wait=0.03)
+    now = asyncio.get_running_loop().time()
+    for wait in (0.03, 0.01, 0.03, 0.02):
+        requests.open(wait, now)
+    assert await late.all(4) == ["2", "4", "1", "3"]
+    assert len(requests) == 0
+
+
+@waiting
+async def test_what_was_answered_is_never_overdue() -> None:
+    late = Late()
+    requests = Requests(count(1), 10, late, usual_wait=0.01)
+    now = asyncio.get_running_loop().time()
+    first, second, third = (requests.open(wait, now) for wait in (0.01, 0.01, 0.005))
+    assert requests.close(first.id) is first
+    assert requests.close(first.id) is None
+    assert requests.close(third.id) is third
+    assert requests.get(second.id) is second
+    assert await late.all(1) == [second.id]
+
+
+@waiting
+async def test_at_the_bound_a_request_is_refused_as_busy() -> None:
+    requests = Requests(count(1), 2, Late(), usual_wait=9.0)
+    pending = [requests.open(9.0, 0.0) for _ in range(2)]
+    with pytest.raises(NotExecuted, match="overloaded"):
+        requests.open(9.0, 0.0)
+    requests.close(pending[0].id)
+    requests.open(9.0, 0.0)
+    assert len(requests.close_all()) == 2
+
+
+@waiting
+async def test_many_different_waits_leave_nothing_behind() -> None:
+    requests = Requests(count(1), 10, Late(), usual_wait=9.0)
+    for number in range(1000):
+        requests.close(requests.open(5.0 + number, 0.0).id)
+    assert not requests._lanes
+    requests.open(1.0, 0.0)
+    assert len(requests._lanes) == 1
+    assert len(requests.close_all()) == 1
+    assert not requests._lanes
+
+
+@waiting
+async def test_a_timer_goes_on_with_the_next_one() -> None:
+    late = Late()
+    requests = Requests(count(1), 10, late, usual_wait=0.01)
+    now = asyncio.get_running_loop().time()
+    for wait in (0.01, 0.02):
+        for delay in (0.0, 0.02):
+            requests.open(wait, now + delay)
+    assert await late.all(4) == ["1", "3", "2", "4"]
