@@ -22,14 +22,12 @@ from fiveways.model.messages import (
     Publish,
     Register,
     Result,
-    SetVariable,
     Subscribe,
     Unregister,
-    UnsetVariable,
     Word,
 )
-from fiveways.wire.payload import Text, Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, granting, passes, waiting
+from fiveways.wire.payload import Value
+from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, granting, waiting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -320,46 +318,6 @@ async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> No
         assert asked.name == ("math.add" if protocol.startswith("lrpm") else "Math:add")
         session.say(Description(asked.id, doc="Adds."))
         assert (await task).doc == "Adds."
-
-
-# Variables.
-
-
-@every_protocol
-@waiting
-async def test_variables_are_set_unset_and_read(protocol: str) -> None:
-    hub = ScriptedHub(protocol)
-    hub.answer = granting
-    async with hub.client() as (peer, session):
-        await peer.vars.set("language", {"code": "cs"})
-        was_set = await session.next(SetVariable)
-        assert (was_set.name, was_set.body.value()) == ("language", {"code": "cs"})
-        await peer.vars.unset("language")
-        assert (await session.next(UnsetVariable)).name == "language"
-        task = asyncio.create_task(peer.vars.get("language", peer="s2"))
-        call = await session.next(Call)
-        assert (call.method, call.body.value()) == ("hub.get", {"name": "language", "peer": "s2"})
-        session.say(Result(call.id, Value("cs")))
-        assert await task == "cs"
-
-
-@pytest.mark.parametrize("protocol", ["umq", "umq36"])
-@waiting
-async def test_the_hubs_own_variables_can_be_read(protocol: str) -> None:
-    hub = ScriptedHub(protocol)
-    async with hub.client() as (peer, session):
-        session.say(SetVariable(None, "motd", Value([1])), SetVariable(None, "other", Value(2)))
-        session.say(UnsetVariable(None, "other"))
-        await passes()
-        assert dict(peer.vars.theirs) == {"motd": [1]}
-
-
-@waiting
-async def test_a_variable_of_the_hub_that_cannot_be_read_is_nothing() -> None:
-    async with ScriptedHub("umq").client() as (peer, session):
-        session.say(SetVariable(None, "odd", Text('{"$number":"7"}')))
-        await passes()
-        assert dict(peer.vars.theirs) == {"odd": None}
 
 
 @waiting

@@ -395,3 +395,23 @@ async def test_a_method_that_runs_when_the_link_is_lost_is_stopped_and_answers_n
         await again.next(Register)
         await until(peer, State.RECONNECTED)
         assert again.heard.empty()
+
+
+@waiting
+async def test_closing_ends_the_tries_even_if_a_transport_swallows_the_cancellation() -> None:
+    hub = ScriptedHub()
+    dialling = asyncio.Event()
+
+    async def stubborn(*_: object, **__: object) -> object:
+        dialling.set()
+        try:
+            return await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionRefusedError("nobody listens") from None
+
+    async with hub.client() as (peer, session):
+        peer._keeper._open_link = stubborn
+        session.drop()
+        await dialling.wait()
+        await peer.close()
+    assert peer.state is State.CLOSED

@@ -184,7 +184,9 @@ class Keeper:
         """Open a session, make it like the one before, and let all use it."""
         session = await self._dial()
         try:
+            self._check_wanted()
             await self._owner.restore(session)
+            self._check_wanted()
         except BaseException:
             if not session.ended.done():
                 session.abort(ConnectionLost("it could not be made like the one before"))
@@ -220,6 +222,7 @@ class Keeper:
         chance = SystemRandom()
         while True:
             await asyncio.sleep(chance.uniform(0, self._wait))
+            self._check_wanted()
             self._wait = min(2 * self._wait, self.settings.longest_wait)
             try:
                 return await self._opened()
@@ -227,6 +230,11 @@ class Keeper:
                 raise
             except ConnectionLost as exc:
                 _log.info("still no connection: %s", exc)
+
+    def _check_wanted(self) -> None:
+        # To be cancelled is not enough: `wait_for` may lose that when what it waits for fails in the same moment.
+        if self._error is not None:
+            raise asyncio.CancelledError
 
     def ended(self, session: Session) -> None:
         """Use a session no longer that is over; who waits for the next one must find nothing of it."""

@@ -172,8 +172,8 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when to call `expire`: never too late, and at times too early."""
-        times = (self._calls.deadline(), self._gate.deadline())
-        return min((time for time in times if time is not None), default=None)
+        calls, gate = self._calls.deadline(), self._gate.deadline()
+        return calls if gate is None or (calls is not None and calls < gate) else gate
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""

@@ -6,6 +6,7 @@ for the other end of the link, so that names and topics are understood in the sp
 them. The remaining built-ins (`hub.ping`, `hub.echo` and so on) need no translation and stay calls.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
@@ -131,6 +132,8 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
         return None
     fields, make = reader
     try:
+        if method == "hub.publish" and type(body) is Text and (lines := _LINES.match(body.raw)):
+            return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]), attachments)
         return make(call_id, Arguments(body, fields, lines=method in _BY_LINES), styles, attachments)
     except (BadName, BadTopic, Unrepresentable) as exc:
         raise BadArguments(str(exc)) from exc
@@ -184,6 +187,9 @@ def _unset(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) 
 def _discover(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> Word:
     return Discover(call_id, given.text("name", ""))
 
+
+_LINES: Final = re.compile(r"([A-Za-z][^\n]*)\n")
+"""A first line that shows at once that what follows it is data: no JSON begins with a letter and a line."""
 
 Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], Word]
 _READERS: Final[dict[str, tuple[tuple[str, ...], Reader]]] = {

@@ -1,15 +1,18 @@
 """Where the hub's decisions are carried out: every word to its party, and one write for each of them per loop pass."""
 
 import asyncio
+from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
 from fiveways.model.messages import Event, Word
-from fiveways.runtime.outbox import CORK
+from fiveways.runtime.outbox import CORK, Queue
 from fiveways.runtime.party import Party
 
-Groups: TypeAlias = list[tuple[str, list[tuple[Party, Subscriber]]]]
+Member: TypeAlias = tuple[Collection[str], Callable[[bytes], None], Queue, Party, Subscriber]
+"""A subscriber, and what is needed to put one more frame into its outbox."""
+Groups: TypeAlias = list[tuple[str, list[Member]]]
 _TOO_SLOW: Final = "you read too slowly"
 _MOST_KNOWN: Final = 1024
 _MANY: Final = 32
@@ -61,39 +64,43 @@ class Exchange:
 
     def _fan_out(self, fanout: Fanout, now: float) -> None:
         """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
-        event = fanout.event
         for name, members in self._groups(fanout.subscribers):
             frame = None
             size = 0
-            for party, subscriber in members:
-                if name in party.alikes and frame is not None:
+            for alikes, append, outbox, party, subscriber in members:
+                if name in alikes and frame is not None:
                     # The whole cost of one more subscriber, so it is written out here.
-                    outbox = party.outbox
-                    outbox.waiting.append(frame)
+                    append(frame)
                     outbox.size += size
                     if not party.marked:
                         self.mark(party)
                     elif outbox.size > CORK:
                         party.relieve()
-                elif party.choked and not self._is_kept(party, subscriber, fanout, now):
-                    continue
-                elif event.attachments:
-                    party.say(Delivery(subscriber.peer, addressed(event, subscriber), fanout.op), now)
                 else:
-                    frame = party.say_event(event, subscriber, now) or frame
+                    frame = self._tell(party, subscriber, fanout, now) or frame
                     size = 0 if frame is None else len(frame)
+
+    def _tell(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bytes | None:
+        """Give an event to one subscriber; return its frame, if others of the group may get the same."""
+        if party.choked and not self._is_kept(party, subscriber, fanout, now):
+            return None
+        if fanout.event.attachments:
+            party.say(Delivery(subscriber.peer, addressed(fanout.event, subscriber), fanout.op), now)
+            return None
+        return party.say_event(fanout.event, subscriber, now)
 
     def _groups(self, subscribers: tuple[Subscriber, ...]) -> Groups:
         """Return who gets a publication, those together whose frames may be the same."""
         known = self._known_groups.get(id(subscribers))
         if known is not None and known[0] is subscribers:
             return known[1]
-        groups: dict[tuple[str, str, bool], list[tuple[Party, Subscriber]]] = {}
+        groups: dict[tuple[str, str, bool], list[Member]] = {}
         for subscriber in subscribers:
             party = self.parties.get(subscriber.peer)
             if party is not None:
                 key = (party.family, subscriber.subscription, subscriber.envelope)
-                groups.setdefault(key, []).append((party, subscriber))
+                member = (party.alikes, party.outbox.waiting.append, party.outbox, party, subscriber)
+                groups.setdefault(key, []).append(member)
         found = [(name, members) for (_, name, _), members in groups.items()]
         if len(self._known_groups) >= _MOST_KNOWN:
             self._known_groups.clear()

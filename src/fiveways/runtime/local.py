@@ -27,6 +27,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.outcomes import error_of, value_of
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.wire.payload import Payload
 
@@ -38,6 +39,7 @@ class LocalPeer(Party):
 
     def __init__(self, app: App, exchange: Exchange, peer: str) -> None:
         self.peer = peer
+        self.outbox = Queue()  # nothing waits in it: what is said is heard at once
         self._exchange = exchange
         self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self)
         self._answers: dict[str, asyncio.Future[Word]] = {}

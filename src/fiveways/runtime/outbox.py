@@ -17,19 +17,28 @@ _LATE: Final = 1 << 12
 """An attachment smaller than this costs more on disk than in memory."""
 
 
-class Outbox:
-    """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
+class Queue:
+    """Frames in order, and how many bytes they are together."""
 
-    __slots__ = ("_blobs", "_limits", "_offset", "_spools", "link", "size", "waiting")
+    __slots__ = ("size", "waiting")
 
-    def __init__(self, link: Link, limits: Limits, spools: DiskSpools) -> None:
-        self.link = link
-        self._limits = limits
-        self._spools = spools
+    def __init__(self) -> None:
         self.waiting: deque[Any] = deque()
         """Frames as bytes, and blobs."""
         self.size = 0
         """Bytes that wait in memory."""
+
+
+class Outbox(Queue):
+    """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
+
+    __slots__ = ("_blobs", "_limits", "_offset", "_spools", "link")
+
+    def __init__(self, link: Link, limits: Limits, spools: DiskSpools) -> None:
+        super().__init__()
+        self.link = link
+        self._limits = limits
+        self._spools = spools
         self._blobs = 0
         self._offset = 0
         """How much of the blob at the head has gone."""

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.messages import Event
-from fiveways.runtime.outbox import Outbox
+from fiveways.runtime.outbox import Queue
 
 
 class Party:
@@ -13,7 +13,7 @@ class Party:
     peer: str
     family: str = ""
     """Its protocol: who is of another family gets other bytes for the same event."""
-    outbox: Outbox
+    outbox: Queue
     """What waits for it."""
     alikes: Collection[str] = frozenset()
     """Subscriptions for which the next event is the same bytes as for others of its family, who say so too."""

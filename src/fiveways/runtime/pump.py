@@ -32,6 +32,8 @@ class Pump(Party):
     Nothing is queued between the link and the hub: conversation, hub and outboxes run in the call that brings a packet.
     """
 
+    outbox: Outbox
+
     def __init__(
         self,
         peer: str,
@@ -230,16 +232,16 @@ class Pump(Party):
         talk, outbox = self._talk, self.outbox
         if self._ended or talk is None:
             return
-        self._collect()
+        if not self.alikes:  # otherwise the conversation has neither heard nor said anything
+            self._collect()
+            deadline = talk.deadline()
+            if deadline is not None:
+                self._wake_at(deadline)
         outbox.flush()
         if talk.closed:
             self._part(talk)
-            return
-        if outbox.waiting:
+        elif outbox.waiting:
             self._relieve()
-        deadline = talk.deadline()
-        if deadline is not None:
-            self._wake_at(deadline)
 
     def _part(self, talk: Conversation) -> None:
         """Close the link behind the last word, which a peer that does not read will never see."""

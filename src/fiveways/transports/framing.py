@@ -4,6 +4,7 @@ picows writes each frame by itself; one write for all that a loop pass has to sa
 """
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 TEXT: Final = 1
@@ -38,10 +39,19 @@ def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
     """Return a frame as a client sends it: masked."""
     size = len(payload)
-    key = os.urandom(4)
+    key = next(_keys)
     mask = int.from_bytes((key * (size // 4 + 1))[:size], "little")
     masked = (int.from_bytes(payload, "little") ^ mask).to_bytes(size, "little")
     return _header(_first_byte(opcode, first=first, last=last), size, _MASKED) + key + masked
+
+
+def _fresh_keys() -> Iterator[bytes]:
+    """Give masking keys, each used once; the system is asked for many of them at a time."""
+    while True:
+        yield from map(bytes, zip(*[iter(os.urandom(4096))] * 4, strict=True))
+
+
+_keys: Final = _fresh_keys()
 
 
 def _first_byte(opcode: int, *, first: bool, last: bool) -> int:

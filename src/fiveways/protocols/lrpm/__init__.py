@@ -6,14 +6,14 @@ from typing import Final
 
 from fiveways.model import names, topics
 from fiveways.protocols.base import ProtocolSpec
-from fiveways.protocols.lrpm.conversation import LrpmConversation
+from fiveways.protocols.lrpm.conversation import JsonConversation, LrpmConversation
 from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC, MESSAGES, Codec, Message
 from fiveways.protocols.lrpm.states import TRANSITIONS, State
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 
-def _spec(name: str, codec: Codec, vectors: str) -> ProtocolSpec:
+def _spec(name: str, codec: Codec, converse: type[LrpmConversation], vectors: str) -> ProtocolSpec:
     def decode(packet: Packet, limits: Limits) -> Sequence[Message]:
         return (codec.decode(packet, limits),)
 
@@ -25,7 +25,7 @@ def _spec(name: str, codec: Codec, vectors: str) -> ProtocolSpec:
         messages=MESSAGES,
         states=State,
         transitions=TRANSITIONS,
-        converse=partial(LrpmConversation, codec=codec),
+        converse=partial(converse, codec=codec),
         names=names.LRPM,
         topics=topics.LRPM,
         carries=frozenset(LrpmConversation.SENDERS),
@@ -34,5 +34,5 @@ def _spec(name: str, codec: Codec, vectors: str) -> ProtocolSpec:
     )
 
 
-JSON: Final = _spec("lrpm-json", JSON_CODEC, "json_*.json")
-CBOR: Final = _spec("lrpm-cbor", CBOR_CODEC, "cbor_*.json")
+JSON: Final = _spec("lrpm-json", JSON_CODEC, JsonConversation, "json_*.json")
+CBOR: Final = _spec("lrpm-cbor", CBOR_CODEC, LrpmConversation, "cbor_*.json")

@@ -28,7 +28,7 @@ from fiveways.wire.payload import Cbor, Payload
 
 _UINT, _TEXT, _ARRAY, _MAP = 0, 3, 4, 5
 _UINT_8, _UINT_16 = 0x18, 0x19
-_CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
+_CALL, _RESULT, _EVENT, _PUBLISHED = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT), int(Kind.PUBLISHED)
 _ARRAYS: Final = _ARRAY << 5
 _TEXTS: Final = _TEXT << 5
 _LONGER_TEXTS: Final = _TEXTS + 24
@@ -274,6 +274,18 @@ def write_event(publication: int, subscription: int, body: Payload, topic: str) 
     return serialize_frame((_EVENT, (publication, subscription, body, {"topic": topic})))
 
 
+def write_published(number: int, publication: int) -> Packet:
+    """Write a PUBLISHED."""
+    return serialize_frame((_PUBLISHED, (number, publication, NO_META)))
+
+
 CBOR: Final = Encoding(
-    parse_frame, serialize_frame, lambda data: data, _read_attachment, write_call, write_result, write_event
+    parse_frame,
+    serialize_frame,
+    lambda data: data,
+    _read_attachment,
+    write_call,
+    write_result,
+    write_event,
+    write_published,
 )

@@ -5,24 +5,30 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
 from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
-from fiveways.model.topics import Topic
+from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import NO_META, ODD, Kind, Meta, Plain
+from fiveways.protocols.lrpm.frames import NO_META, Kind, Meta
 from fiveways.protocols.lrpm.holding import Held, Line, Names
-from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Incoming
+from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Asked, Incoming
+from fiveways.protocols.lrpm.json_frames import EMPTY, read_call, read_result, read_wait
 from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
+from fiveways.protocols.lrpm.states import State
+from fiveways.wire.jsontext import check_trusted
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import NULL, Value
+from fiveways.wire.payload import NULL, Json, Value
 
-ODD_CALL: Final = (*ODD, BadName)
+ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
+"""What tells that a frame needs a closer look."""
+OKAY: Final = State.OKAY
+"""To reach a member of an Enum through its class takes longer than to write a frame."""
 LAST_ID: Final = (1 << 53) - 1
 """LRPM-a09: JavaScript counts no further."""
 
@@ -64,36 +70,6 @@ class LrpmConversation(Incoming):
         self._followed: dict[str, int | None] = {}
         """Our subscriptions by the hub's name for them; None until the peer has numbered one."""
 
-    def receive(self, packet: Packet, now: float) -> Words:
-        """Take one frame of the peer. Plain calls and their plain results, as most are, need not become messages."""
-        read, payload, limits = self._read_plain, packet.payload, self._limits
-        if read is not None and packet.is_text and len(payload) <= limits.max_text:
-            try:
-                plain = read(payload, limits.max_depth)
-                words = None if plain is None else self._hear(plain)
-            except ODD_CALL:
-                words = None
-            if words is not None:
-                return words
-        return super().receive(packet, now)
-
-    def _hear(self, plain: Plain) -> Words | None:
-        """Return what a plain call or a plain result says; None, and nothing has happened, if there is more to it."""
-        number, uri, body, wait = plain
-        if self._upward:
-            return None
-        if uri is None:
-            asking = self._asking.get(number)
-            if type(asking) is not str:
-                return None
-            del self._asking[number], self._asking_by_hub_id[asking]
-            return (hub.Result(asking, body),)
-        aim, asked, hub_id = self._target(uri), self._asked, str(number)
-        if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending:
-            return None
-        asked[hub_id] = number
-        return (hub.Call(hub_id, aim.method, body, uri, (), aim.callback, wait / 1000 if wait else None),)
-
     # Our requests.
 
     def _new_id(self, hub_id: str | None) -> int:
@@ -119,17 +95,18 @@ class LrpmConversation(Incoming):
     def _send_call(self, word: hub.Call) -> None:
         if word.more:
             raise LocalProtocolError("LRPM takes a streamed request as one array")
-        number = self._new_id(word.id)
+        number, hub_id = self._new_id(word.id), word.id
         uri = bridge.procedure(word.method, word.spelling, word.callback)
         if word.attachments or word.stream or word.progress or word.traceparent:
             meta = bridge.call_meta(word)
-            self._ask(lrpm.Call(number, uri, word.body, meta), Asking(word.id, CALL, hub.Call, meta), word.attachments)
+            self._ask(lrpm.Call(number, uri, word.body, meta), Asking(hub_id, CALL, hub.Call, meta), word.attachments)
             return
-        wait = 0 if word.timeout is None else bridge.wait_of(word.timeout)
-        self._outgoing.append(self._codec.fitting(self._codec.write_call(number, uri, word.body, wait)))
-        self._next_id += 1
-        self._asking[number] = word.id
-        self._asking_by_hub_id[word.id] = number
+        timeout, codec = word.timeout, self._codec
+        packet = codec.write_call(number, uri, word.body, 0 if timeout is None else bridge.wait_of(timeout))
+        self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
+        self._next_id = number + 1
+        self._asking[number] = hub_id
+        self._asking_by_hub_id[hub_id] = number
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
@@ -345,3 +322,65 @@ class LrpmConversation(Incoming):
         hub.Accepted: _drop,
         hub.Acknowledged: _drop,
     }
+
+
+class JsonConversation(LrpmConversation):
+    """One LRPM peer in JSON: plain calls, results and publications, as most are, need not become messages.
+
+    Whatever is not plain about a frame is left to the long way, as if nobody had looked at it.
+    """
+
+    def receive(self, packet: Packet, now: float) -> Words:
+        """Take one frame of the peer."""
+        payload = packet.payload
+        if self._state is OKAY and packet.is_text and len(payload) <= self._limits.max_text and not self._upward:
+            start, words = payload[:4], None
+            try:
+                if not payload.isascii():
+                    payload.decode()
+                if start == b"[41,":
+                    words = self._hear_result(payload)
+                elif start == b"[40,":
+                    words = self._hear_call(payload)
+                elif start == b"[61,":
+                    words = self._hear_publish(payload)
+            except ODD:
+                words = None
+            if words is not None:
+                return words
+        return super().receive(packet, now)
+
+    def _hear_result(self, payload: bytes) -> Words | None:
+        found = read_result(payload)
+        number = found.number
+        asking = self._asking.get(number)
+        if type(asking) is not str or found.meta != EMPTY:
+            return None
+        raw = bytes(found.body)
+        check_trusted(raw, self._limits.max_depth)
+        del self._asking[number], self._asking_by_hub_id[asking]
+        return (hub.Result(asking, Json(raw)),)
+
+    def _hear_call(self, payload: bytes) -> Words | None:
+        found, asked, limits = read_call(payload), self._asked, self._limits
+        number, uri, meta = found.number, found.uri, found.meta
+        hub_id, aim = str(number), self._target(uri)
+        if aim.builtin or hub_id in asked or len(asked) >= limits.max_pending:
+            return None
+        timeout = None if meta == EMPTY else read_wait(bytes(meta)) / 1000 or None
+        raw = bytes(found.body)
+        check_trusted(raw, limits.max_depth)
+        asked[hub_id] = number
+        return (hub.Call(hub_id, aim.method, Json(raw), uri, (), aim.callback, timeout),)
+
+    def _hear_publish(self, payload: bytes) -> Words | None:
+        found, asked, limits = read_call(payload), self._asked, self._limits  # its fields are those of a CALL
+        number, uri = found.number, found.uri
+        hub_id = str(number)
+        if found.meta != EMPTY or hub_id in asked or len(asked) >= limits.max_pending or len(uri) > limits.max_name:
+            return None
+        topic = topics.parse(uri, topics.LRPM)
+        raw = bytes(found.body)
+        check_trusted(raw, limits.max_depth)
+        asked[hub_id] = Asked(number, PUBLISH, hub.Publish)
+        return (hub.Publish(hub_id, topic, Json(raw)),)

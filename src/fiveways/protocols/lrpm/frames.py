@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
 from fiveways.protocols.base import content_of
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -89,12 +87,6 @@ A plain tuple, for one is made per message. The fields of an application's kind 
 """
 
 
-ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed)
-"""What says that a frame needs a closer look."""
-Plain: TypeAlias = tuple[int, str | None, Payload, int]
-"""A request's id, the uri of a CALL or None for a RESULT, the body, and a CALL's timeout in milliseconds or nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """What JSON and CBOR do each in its own way."""
@@ -112,8 +104,8 @@ class Encoding:
     """A RESULT without a meta, in one go."""
     write_event: Callable[[int, int, Payload, str], Packet]
     """An EVENT that tells its topic and nothing else, in one go."""
-    read_plain: Callable[[bytes, int], Plain | None] | None = None
-    """Read, within a depth, what `write_call` and `write_result` write; None or one of ODD if it is anything else."""
+    write_published: Callable[[int, int], Packet]
+    """A PUBLISHED, in one go."""
 
 
 def unusual(packet: Packet, limits: Limits, label: str) -> bytes:

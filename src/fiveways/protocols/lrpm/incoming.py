@@ -229,6 +229,11 @@ class Incoming(LrpmLink):
             del self._asked[word.id]
             return
         asked = self._open_request(word.id)
+        if asked.kind == PUBLISH and not word.stream:
+            publication = bridge.publication(word.body)
+            self._outgoing.append(self._codec.encoding.write_published(asked.request_id, publication))
+            del self._asked[word.id]
+            return
         last = word.last or not word.stream
         if word.stream:
             self._check_part(word, asked)

@@ -22,7 +22,6 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
-    Plain,
     check_fields,
     check_id,
     kind_number,
@@ -45,14 +44,14 @@ _TYPES: Final[dict[Field, Any]] = {
     Field.BODY: Raw,
 }
 _CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
-_EMPTY: Final = Raw(b"{}")
+EMPTY: Final = Raw(b"{}")
 _SHORT_META: Final = 40
 """Enough for a timeout, and little enough to remember many of."""
 
 
 def _struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
     fields = [(f"{field.value}{at}", _TYPES[field]) for at, field in enumerate(shape[:-1])]
-    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, _EMPTY)], array_like=True, tag=kind, gc=False)
+    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, EMPTY)], array_like=True, tag=kind, gc=False)
 
 
 _KINDS: Final = {_struct(int(kind), shape): int(kind) for kind, shape in SHAPES.items()}
@@ -84,7 +83,7 @@ def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Fram
     except (msgspec.DecodeError, RecursionError) as exc:
         raise malformed(str(exc), "LRPM-13") from None
     kind = _KINDS[type(found)]
-    meta = NO_META if found.meta == _EMPTY else _meta(found.meta, limits)
+    meta = NO_META if found.meta == EMPTY else _meta(found.meta, limits)
     # The kinds that most messages are of need not be taken apart field by field.
     if kind == _CALL:
         return kind, (found.id0, found.uri1, _body(found.body2, limits), meta)
@@ -99,50 +98,29 @@ class _Call(msgspec.Struct, array_like=True, gc=False):
     number: _Id
     uri: str
     body: Raw
-    meta: Raw = _EMPTY
+    meta: Raw = EMPTY
 
 
 class _Result(msgspec.Struct, array_like=True, gc=False):
     kind: int
     number: _Id
     body: Raw
-    meta: Raw = _EMPTY
+    meta: Raw = EMPTY
 
 
 class _Timeout(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     timeout: _Id
 
 
-_read_call: Final = msgspec.json.Decoder(_Call).decode
-_read_result: Final = msgspec.json.Decoder(_Result).decode
+read_call: Final = msgspec.json.Decoder(_Call).decode
+read_result: Final = msgspec.json.Decoder(_Result).decode
 _read_timeout: Final = msgspec.json.Decoder(_Timeout).decode
 
 
-def read_plain(payload: bytes, max_depth: int) -> Plain | None:
-    """Read a CALL that says nothing beside but a timeout, or a RESULT that says nothing beside, as most do."""
-    start, wait = payload[:4], 0
-    found: Any
-    if start == b"[40,":
-        found = _read_call(payload)
-        uri = found.uri
-        if found.meta != _EMPTY:
-            wait = _wait(bytes(found.meta))
-    elif start == b"[41,":
-        found, uri = _read_result(payload), None
-        if found.meta != _EMPTY:
-            return None
-    else:
-        return None
-    if not payload.isascii():
-        payload.decode()
-    raw = bytes(found.body)
-    jsontext.check_trusted(raw, max_depth)
-    return found.number, uri, Json(raw), wait
-
-
-def _wait(meta: bytes) -> int:
+def read_wait(meta: bytes) -> int:
+    """Return the milliseconds of a meta that holds a timeout and nothing else; else ValueError or what msgspec says."""
     if len(meta) > _SHORT_META or meta.count(b":") > 1:
-        raise ValueError
+        raise ValueError("more than a timeout")
     return _short_wait(meta)
 
 
@@ -166,6 +144,11 @@ def write_result(number: int, body: Payload) -> Packet:
 def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
     """Write an EVENT that tells its topic and nothing else."""
     return Packet(b'[60,%d,%d,%b,{"topic":%b}]' % (publication, subscription, body.json(), _quoted(topic)))
+
+
+def write_published(number: int, publication: int) -> Packet:
+    """Write a PUBLISHED."""
+    return Packet(b"[62,%d,%d,{}]" % (number, publication))
 
 
 @lru_cache(1024)
@@ -281,5 +264,5 @@ JSON: Final = Encoding(
     write_call,
     write_result,
     write_event,
-    read_plain,
+    write_published,
 )

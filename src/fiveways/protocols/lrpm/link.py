@@ -89,9 +89,7 @@ class LrpmLink(Whole, ABC):
         # The rows are kept at hand: an Enum is hashed in Python, which takes as long as reading a small frame.
         self._state = state
         self._theirs = TRANSITIONS[state]
-        is_open = state is State.OKAY
-        self._senders = self.SENDERS if is_open else LrpmLink.SENDERS
-        self._read_plain = self._codec.encoding.read_plain if is_open else None
+        self._senders = self.SENDERS if state is State.OKAY else LrpmLink.SENDERS
 
     # What the runtime sees.
 

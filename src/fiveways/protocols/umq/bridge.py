@@ -7,8 +7,12 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Ran, Reason
 from fiveways.model.messages import Description, Failure
 from fiveways.protocols.builtins import BadArguments, Styles
+from fiveways.protocols.umq.messages import one_line
 from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.plain import ordinary_names
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload
 
 CODES: Final = {
     Reason.RAISED: 6,
@@ -46,6 +50,11 @@ def topic_id(given: object, written: str) -> str:
     if not isinstance(given, str) or not given or "\n" in given:
         raise BadArguments("id, the topic's own id, is a text of one line")
     return given
+
+
+def write_plain_call(identifier: str, method: str, body: Payload) -> Packet:
+    """The frame of a call without attachments."""
+    return write_text(f"M{identifier}\n{one_line(method)}\n{body.text()}")
 
 
 def failure_text(failure: Failure) -> str:

@@ -9,15 +9,13 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.base import Role
 from fiveways.protocols.umq import bridge
-from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable, one_line
+from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable
 from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.failures import reason_of, text_of
-from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
 from fiveways.protocols.umq_family.plain import PlainUmq
 from fiveways.protocols.umq_family.requests import Asked, Asking
-from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 _DOTTED: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")
@@ -31,6 +29,7 @@ class Umq1Conversation(PlainUmq):
     SEPARATOR = "\n"
     DECODE = staticmethod(decode)
     ENCODE = staticmethod(encode)
+    WRITE_CALL = staticmethod(bridge.write_plain_call)
     TRANSITIONS = TRANSITIONS
     OWN_TRANSITIONS = OWN_TRANSITIONS
     STYLES = bridge.STYLES
@@ -87,9 +86,6 @@ class Umq1Conversation(PlainUmq):
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, name, body.text(), attachments)
-
-    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
-        return write_text(f"M{wire_id}\n{one_line(name)}\n{body.text()}")
 
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
         return umq.Callback(wire_id, token, body.text(), attachments)

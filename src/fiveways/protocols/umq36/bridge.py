@@ -11,6 +11,7 @@ from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.builtins import BadArguments, Styles
 from fiveways.protocols.umq_family.plain import ordinary_names
 from fiveways.wire import base36, jsontext
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Json, Payload
 
 CODES: Final = {
@@ -46,29 +47,10 @@ class _Simple(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fa
     body: msgspec.Raw
 
 
-_SIMPLE: Final = msgspec.json.Decoder(_Simple)
+read_simple: Final = msgspec.json.Decoder(_Simple).decode
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
-
-
-_DIGITS: Final = base36.DIGITS.encode()
-_FEW_DIGITS: Final = 12
 _OPENING: Final = ord("[")
-
-
-def read_plain_call(payload: bytes, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, str, Payload]:
-    """A frame `C<id>:["m", x]` as id, method and body, if it is written as most are; else some error."""
-    if not payload.isascii():
-        payload.decode()
-    head, _, call = payload.partition(b":")
-    number = head[1:]
-    found = _SIMPLE.decode(call)
-    raw = bytes(found.body)
-    jsontext.check_trusted(raw, max_depth)
-    # An id is plain digits, without a zero before them and too few to be too large; and no blanks around the array.
-    if number.strip(_DIGITS) or number < b"1" or len(number) > _FEW_DIGITS or call.strip() != call:
-        raise Malformed("not plain")
-    return number.decode(), found.method, Json(raw)
 
 
 def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, Payload] | None:
@@ -76,7 +58,7 @@ def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, P
     if payload[:1] != "[" or payload[-1:] != "]":
         return None
     try:
-        call = _SIMPLE.decode(payload)
+        call = read_simple(payload)
         raw = bytes(call.body)
         jsontext.check_trusted(raw, max_depth)
     except msgspec.ValidationError:
@@ -100,18 +82,18 @@ def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload] | None:
 
 def write_call(method: str, body: Payload) -> str:
     """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
-    return write_plain_call("", method, body)[2:].decode()
+    return write_plain_call("", method, body).payload[2:].decode()
 
 
-def write_plain_call(number: str, method: str, body: Payload) -> bytes:
+def write_plain_call(number: str, method: str, body: Payload) -> Packet:
     """The frame of a call without attachments."""
     raw, name = body.json(), _quoted(method)
     if raw[0] in b"[n":
         if raw == b"null":
-            return b"C%b:[%b]" % (number.encode(), name)
+            return Packet(b"C%b:[%b]" % (number.encode(), name))
         if raw[0] == _OPENING and len(_ITEMS.decode(raw)) > 1:
-            return b"C%b:[%b,%b" % (number.encode(), name, raw[1:])
-    return b"C%b:[%b,%b]" % (number.encode(), name, raw)
+            return Packet(b"C%b:[%b,%b" % (number.encode(), name, raw[1:]))
+    return Packet(b"C%b:[%b,%b]" % (number.encode(), name, raw))
 
 
 @lru_cache(maxsize=1024)

@@ -18,10 +18,12 @@ from fiveways.protocols.umq_family.link import Names, Receiver, Words
 from fiveways.protocols.umq_family.plain import PlainUmq
 from fiveways.protocols.umq_family.requests import Asking
 from fiveways.wire import base36
-from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Payload, Text
+from fiveways.wire.jsontext import check_trusted
+from fiveways.wire.payload import Json, Payload, Text
 
 _LAST_ID: Final = 2**32 - 1
+_DIGITS: Final = base36.DIGITS.encode()
+_FEW_DIGITS: Final = 12
 
 
 class Umq36Conversation(PlainUmq):
@@ -32,6 +34,7 @@ class Umq36Conversation(PlainUmq):
     SEPARATOR = ":"
     DECODE = staticmethod(decode)
     ENCODE = staticmethod(encode)
+    WRITE_CALL = staticmethod(bridge.write_plain_call)
     TRANSITIONS = TRANSITIONS
     OWN_TRANSITIONS = OWN_TRANSITIONS
     STYLES = bridge.STYLES
@@ -48,16 +51,25 @@ class Umq36Conversation(PlainUmq):
         self._default_method = default if isinstance(default, str) else None
 
     def _hear_call(self, payload: bytes) -> Words | None:
-        wire_id, name, body = bridge.read_plain_call(payload, self._limits.max_depth)
+        if not payload.isascii():
+            payload.decode()
+        head, _, array = payload.partition(b":")
+        call, number = bridge.read_simple(array), head[1:]
+        # An id is plain digits, no zero before them, and too few to be too large; no blanks stand around the array.
+        if number.strip(_DIGITS) or number < b"1" or len(number) > _FEW_DIGITS or array.strip() != array:
+            return None
+        name, wire_id = call.method, number.decode()
         method = bridge.ordinary(name)
         if not method or wire_id in self._asked:
             return None
+        raw = bytes(call.body)
+        check_trusted(raw, self._limits.max_depth)
         self._asked[wire_id] = wire_id
-        return (hub.Call(wire_id, method, body, name),)
+        return (hub.Call(wire_id, method, Json(raw), name),)
 
     def _wire_id(self, number: int) -> str:
         # 32 bits are all that existing peers have (UMQ36-a04).
-        return base36.write((number - 1) % _LAST_ID + 1)
+        return base36.write(number if number <= _LAST_ID else (number - 1) % _LAST_ID + 1)
 
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
         offered = isinstance(message, umq.Hello)
@@ -75,9 +87,6 @@ class Umq36Conversation(PlainUmq):
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
         return Call(wire_id, bridge.write_call(name, body), attachments)
-
-    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
-        return Packet(bridge.write_plain_call(wire_id, name, body))
 
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
         return umq.Callback(wire_id, bridge.token_from_hub(token), body.text(), attachments)

@@ -35,6 +35,8 @@ class UmqConversation(UmqLink):
     """One UMQ peer. Fulfils `base.Conversation`."""
 
     STYLES: ClassVar[builtins.Styles]
+    WRITE_CALL: ClassVar["staticmethod[[str, str, Payload], Packet]"]
+    """A call without attachments, from its id, the method's name and its body."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -56,10 +58,6 @@ class UmqConversation(UmqLink):
 
     @abstractmethod
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> UmqMessage: ...
-
-    @abstractmethod
-    def _plain_call(self, wire_id: str, name: str, body: Payload) -> Packet:
-        """A call without attachments, as a frame at once."""
 
     @abstractmethod
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback: ...
@@ -205,7 +203,7 @@ class UmqConversation(UmqLink):
             if attachments or self._state is not OPEN:
                 self._say(self._call(wire_id, name, word.body, len(attachments)), attachments)
             else:
-                self._put(self._plain_call(wire_id, name, word.body))
+                self._put(self.WRITE_CALL(wire_id, name, word.body))
         self._last_id += 1
         self._asking[wire_id] = hub_id
         self._asking_by_hub_id[hub_id] = wire_id

@@ -1,0 +1,445 @@
+"""Peers that say and read their frames themselves, one class for each wire protocol, all with the same verbs.
+
+They share no code with the hub: what they read is what the documents say, not what the hub believes.
+"""
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import cbor2
+
+from tests.runtime.wire import Place, WirePeer
+
+PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
+PATIENCE: Final = 10.0
+
+# The table of failures of DESIGN, section 2: reason, was it run, umq36, umq, lrpm.
+TABLE: Final = (
+    ("no such method", "no", "E7", "!7", "hub.err.no_such_procedure"),
+    ("no such callback", "no", "E2", "!8", "hub.err.no_such_callback"),
+    ("nobody serves it now", "no", "E8", "!11", "hub.err.unavailable"),
+    ("refused", "no", "E12", "!12", "hub.err.denied"),
+    ("bad arguments", "no", "E13", "!13", "hub.err.bad_arguments"),
+    ("overloaded", "no", "E14", "!14", "hub.err.busy"),
+    ("too large", "no", "E15", "!15", "hub.err.too_large"),
+    ("timeout", "unknown", "E9", "E9", "hub.err.timeout"),
+    ("lost", "unknown", "E10", "E10", "hub.err.lost"),
+    ("cancelled", "unknown", "E16", "E16", ".err.cancelled"),
+    ("raised", "yes", "E6", "E6", "app.err.failed"),
+)
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One message, in words that are the same for all protocols."""
+
+    kind: str
+    """call, callback, discover, result, failure, cancel, event or closed."""
+    id: str = ""
+    name: str = ""
+    """The method, the callback, the subscription, or the reason of a failure."""
+    body: Any = None
+    attachments: tuple[bytes | str, ...] = ()
+    """A text is the reason why one of them did not come."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    raw: str | bytes = b""
+    """The frame."""
+
+
+class Speaker(ABC):
+    """One peer behind its handshake."""
+
+    def __init__(self, protocol: str, wire: WirePeer) -> None:
+        self.protocol = protocol
+        self.wire = wire
+        self._last = 9
+
+    def _next(self) -> str:
+        self._last += 1
+        return str(self._last)
+
+    async def _frame(self) -> str | bytes:
+        frame = await asyncio.wait_for(self.wire.frames.get(), PATIENCE)
+        assert frame is not None, "the connection is gone"
+        return frame
+
+    @abstractmethod
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+        """Say a call; return its id."""
+
+    @abstractmethod
+    def call_back(self, token: str, body: object) -> str:
+        """Call a callback by its token; return the call's id."""
+
+    @abstractmethod
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+        """Answer a call that was heard."""
+
+    @abstractmethod
+    def fail(self, call: Heard, text: str) -> None:
+        """Let a call fail that was heard."""
+
+    @abstractmethod
+    async def hear(self) -> Heard:
+        """Return the next message, with all its attachments."""
+
+    @abstractmethod
+    async def set(self, name: str, value: object) -> None:
+        """Set a variable of this session."""
+
+    @abstractmethod
+    async def subscribe(self, topic: str) -> str:
+        """Subscribe, and return the name of the subscription."""
+
+    @abstractmethod
+    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
+        """Publish, and return the id under which the answer comes."""
+
+    async def ask(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> Heard:
+        """Call, and return the answer."""
+        return await self.answered(self.call(name, body, attachments, **meta))
+
+    async def answered(self, call_id: str) -> Heard:
+        """Return the next message, which must be the answer to this call."""
+        heard = await self.hear()
+        assert (heard.kind in {"result", "failure"}, heard.id) == (True, call_id), heard
+        return heard
+
+    async def value(self, name: str, body: object = None) -> Any:  # noqa: ANN401  whatever it is
+        """Call, and return the value of the answer."""
+        heard = await self.ask(name, body)
+        assert heard.kind == "result", heard
+        return heard.body
+
+    async def offer(self, name: str, **options: object) -> None:
+        """Offer a method or a route."""
+        await self.value(self.builtin("register"), {"name": name, **options})
+
+    def builtin(self, name: str) -> str:
+        """Return how the protocol writes the name of a built-in."""
+        return f"hub:{name}" if self.protocol == "umq" else f"hub.{name}"
+
+    async def discover(self, name: str = "") -> dict[str, Any]:
+        """Ask what there is, as an lrpm peer would read it."""
+        found = await self.value(self.builtin("discover"), {"name": name} if name else {})
+        assert isinstance(found, dict)
+        return found
+
+    async def nothing_came(self) -> bool:
+        """Say whether the hub, asked for something else, answers that first."""
+        return (await self.value(self.builtin("ping"))) == "pong"
+
+
+class _Umq(Speaker):
+    """What both dialects have in common."""
+
+    between: str
+    call_letter: str
+    close_letter: str
+    column: int
+
+    def _say(self, letter: str, number: str, payload: str, attachments: Sequence[bytes] = ()) -> None:
+        prefix = f"A{self._count(len(attachments))}{self.between}" if attachments else ""
+        self.wire.text(f"{prefix}{letter}{number}{self.between}{payload}")
+        for each in attachments:
+            self.wire.binary(each)
+
+    @abstractmethod
+    def _count(self, number: int) -> str: ...
+
+    @abstractmethod
+    def _read_count(self, text: str) -> int: ...
+
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+        assert not meta, "UMQ has no meta"
+        self._say("R", call.id, spelled(body), attachments)
+
+    def fail(self, call: Heard, text: str) -> None:
+        self._say("E", call.id, text)
+
+    async def hear(self) -> Heard:
+        raw = await self._frame()
+        assert isinstance(raw, str), raw
+        text, count = raw, 0
+        if raw[0] == "A":
+            head, _, text = raw.partition(self.between)
+            count = self._read_count(head[1:])
+        attachments = []
+        for _ in range(count):
+            frame = await self._frame()
+            attachments.append(frame if isinstance(frame, bytes) else frame[1:].removeprefix(self.between))
+        return self._read(text, tuple(attachments))
+
+    def _read(self, text: str, attachments: tuple[bytes | str, ...]) -> Heard:
+        letter = text[0]
+        number, _, payload = text[1:].partition(self.between)
+        if letter == self.call_letter:
+            return Heard("call", number, *self._read_call(payload), attachments, raw=text)
+        if letter == "R":
+            return Heard("result", number, "", value_of(payload), attachments, raw=text)
+        if letter in "E!":
+            code, _, rest = payload.partition(" ")
+            known = {row[self.column]: row[0] for row in TABLE}
+            reason = known.get(letter + code)
+            return Heard("failure", number, reason or "raised", rest if reason else payload, raw=text)
+        if letter == "T":
+            return Heard("event", "", number, value_of(payload), attachments, raw=text)
+        if letter == self.close_letter:
+            return Heard("closed", "", number, raw=text)
+        return self._read_other(letter, number, payload, attachments)
+
+    @abstractmethod
+    def _read_call(self, payload: str) -> tuple[str, Any]: ...
+
+    @abstractmethod
+    def _read_other(
+        self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]
+    ) -> Heard: ...
+
+    async def subscribe(self, topic: str) -> str:
+        self._last += 1
+        name = f"T{self._last}"
+        heard = await self.ask(self.builtin("subscribe"), {"topic": topic, "id": name})
+        assert heard.kind == "result", heard
+        return name
+
+    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
+        return self.call(self.builtin("publish"), {"topic": topic, "data": data, "retain": retain}, attachments)
+
+
+class Umq(_Umq):
+    """UMQ 1.0.0."""
+
+    between, call_letter, close_letter, column = "\n", "M", "Z", 3
+
+    def _count(self, number: int) -> str:
+        return str(number)
+
+    def _read_count(self, text: str) -> int:
+        return int(text)
+
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+        assert not meta, "UMQ has no meta"
+        number = self._next()
+        self._say("M", number, f"{name}\n{spelled(body)}", attachments)
+        return number
+
+    def call_back(self, token: str, body: object) -> str:
+        number = self._next()
+        self._say("C", number, f"{token}\n{spelled(body)}")
+        return number
+
+    def _read_call(self, payload: str) -> tuple[str, Any]:
+        name, _, text = payload.partition("\n")
+        return name, value_of(text)
+
+    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard:
+        if letter == "?":
+            return Heard("discover", number, payload)
+        assert letter == "C", (letter, number, payload)
+        return Heard("callback", number, *self._read_call(payload), attachments)
+
+    async def set(self, name: str, value: object) -> None:
+        self._say("S", name, spelled(value))
+
+    async def discover(self, name: str = "") -> dict[str, Any]:
+        number = self._next()
+        self._say("?", number, name)
+        heard = await self.answered(number)
+        assert heard.kind == "result", heard
+        text = str(heard.raw).partition("\n")[2]
+        if text.startswith("D"):
+            return {"doc": text[1:]}
+        lines = text.splitlines()
+        return {
+            "methods": [line[1:] for line in lines if line[0] == "M"],
+            "routes": [line[1:] for line in lines if line[0] == "R"],
+        }
+
+
+class Umq36(_Umq):
+    """UMQ36."""
+
+    between, call_letter, close_letter, column = ":", "C", "D", 2
+
+    def _next(self) -> str:
+        self._last += 1
+        return self._count(self._last)
+
+    def _count(self, number: int) -> str:
+        return (self._count(number // 36) if number >= 36 else "") + _DIGITS[number % 36]
+
+    def _read_count(self, text: str) -> int:
+        return int(text, 36)
+
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+        assert not meta, "UMQ36 has no meta"
+        number = self._next()
+        arguments = [] if body is None else body if isinstance(body, list) and len(body) > 1 else [body]
+        self._say("C", number, written([name, *arguments]), attachments)
+        return number
+
+    def call_back(self, token: str, body: object) -> str:
+        number = self._next()
+        self._say("B", number, f"{token}:{spelled(body)}")
+        return number
+
+    def _read_call(self, payload: str) -> tuple[str, Any]:
+        name, *arguments = json.loads(payload)
+        return name, (arguments if len(arguments) > 1 else arguments[0] if arguments else None)
+
+    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard:
+        assert letter == "B", (letter, number, payload)
+        name, _, text = payload.partition(":")
+        return Heard("callback", number, name, value_of(text), attachments)
+
+    async def set(self, name: str, value: object) -> None:
+        self._say("S", "", f"{name}={spelled(value)}")
+
+
+class Lrpm(Speaker):
+    """LRPM in JSON."""
+
+    def _write(self, message: list[object]) -> None:
+        self.wire.text(written(message))
+
+    def _read_frame(self, frame: str | bytes) -> Any:  # noqa: ANN401  as the encoding has it
+        assert isinstance(frame, str), frame
+        return json.loads(frame)
+
+    def _attach(self, data: bytes) -> object:
+        return b64encode(data).decode()
+
+    def _detach(self, item: Any) -> bytes:  # noqa: ANN401  as the encoding has it
+        return b64decode(item, validate=True)
+
+    def _meta(self, attachments: Sequence[bytes], meta: Mapping[str, object]) -> dict[str, object]:
+        attached = {"attachments": [self._attach(each) for each in attachments]} if attachments else {}
+        return {**meta, **attached}
+
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+        number = self._next()
+        self._write([40, int(number), name, body, self._meta(attachments, meta)])
+        return number
+
+    def call_back(self, token: str, body: object) -> str:
+        return self.call(f"callback.{token}", body)
+
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+        self._write([41, int(call.id), body, self._meta(attachments, meta)])
+
+    def fail(self, call: Heard, text: str) -> None:
+        self._write([20, 40, int(call.id), "app.err.failed", text, {}])
+
+    def cancel(self, call_id: str) -> None:
+        """Say that an answer is not wanted any more."""
+        self._write([21, int(call_id), {}])
+
+    def error(self, call: Heard, uri: str, body: object, **meta: object) -> None:
+        """Let a call fail with an error of the callee's own."""
+        self._write([20, 40, int(call.id), uri, body, meta])
+
+    async def hear(self) -> Heard:
+        raw = await self._frame()
+        kind, *fields, meta = self._read_frame(raw)
+        errors = meta.get("attachment_errors", {})
+        attachments = tuple(
+            errors[str(index)] if item is None else self._detach(item)
+            for index, item in enumerate(meta.get("attachments", ()))
+        )
+        if kind == 40:
+            number, name, body = fields
+            if name == "hub.discover":
+                return Heard("discover", str(number), (body or {}).get("name", ""))
+            is_callback = name.startswith("callback.")
+            name = name.removeprefix("callback.")
+            return Heard("callback" if is_callback else "call", str(number), name, body, attachments, meta, raw)
+        if kind == 20:
+            _, number, uri, body = fields
+            reason = {row[4]: row[0] for row in TABLE}.get(uri, "raised")
+            return Heard("failure", str(number), reason, body, (), {**meta, "uri": uri}, raw)
+        if kind == 60:
+            _, number, body = fields
+            return Heard("closed" if meta.get("closed") else "event", "", str(number), body, attachments, meta, raw)
+        if kind == 21:
+            return Heard("cancel", str(fields[0]), meta=meta, raw=raw)
+        # RESULT has a body, PUBLISHED and SUBSCRIBED a number, UNSUBSCRIBED nothing.
+        assert kind in {41, 62, 64, 66}, fields
+        return Heard("result", str(fields[0]), "", fields[1] if len(fields) > 1 else None, attachments, meta, raw)
+
+    async def set(self, name: str, value: object) -> None:
+        await self.value("hub.set", {"name": name, "value": value})
+
+    async def subscribe(self, topic: str) -> str:
+        number = self._next()
+        self._write([63, int(number), topic, {}])
+        heard = await self.answered(number)
+        assert heard.kind == "result", heard
+        return str(heard.body)
+
+    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
+        number = self._next()
+        self._write([61, int(number), topic, data, self._meta(attachments, {"retain": retain})])
+        return number
+
+
+class LrpmCbor(Lrpm):
+    """LRPM in CBOR."""
+
+    def _write(self, message: list[object]) -> None:
+        self.wire.binary(cbor2.dumps(message))
+
+    def _read_frame(self, frame: str | bytes) -> Any:  # noqa: ANN401  as the encoding has it
+        assert isinstance(frame, bytes), frame
+        return cbor2.loads(frame)
+
+    def _attach(self, data: bytes) -> object:
+        return data
+
+    def _detach(self, item: Any) -> bytes:  # noqa: ANN401  as the encoding has it
+        assert isinstance(item, bytes), item
+        return item
+
+
+async def speaker(place: Place, protocol: str) -> Any:  # noqa: ANN401  one of the above
+    """A peer that speaks this protocol, behind its handshake."""
+    match protocol:
+        case "umq":
+            return Umq(protocol, await place.umq())
+        case "umq36":
+            return Umq36(protocol, await place.umq36())
+        case "lrpm-json":
+            return Lrpm(protocol, await place.lrpm())
+        case _:
+            wire = await place.peer("/lrpm")
+            wire.binary(cbor2.dumps([2, None, {}]))
+            assert cbor2.loads(await wire.data())[0] == 2
+            return LrpmCbor(protocol, wire)
+
+
+def written(value: object) -> str:
+    """Return compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def value_of(text: str) -> Any:  # noqa: ANN401  whatever it spells
+    """Return what a UMQ text says: the value that it spells where it is JSON, else the text."""
+    try:
+        return json.loads(text, parse_constant=_not_json) if text.strip() == text else text
+    except ValueError:
+        return text
+
+
+def _not_json(text: str) -> object:
+    raise ValueError(text)
+
+
+def spelled(value: object) -> str:
+    """Return a value as UMQ text: a text goes without quotes, unless it would then be taken for JSON."""
+    return value if isinstance(value, str) and value_of(value) is value else written(value)
