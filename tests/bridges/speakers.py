@@ -7,6 +7,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,7 +41,7 @@ class Heard:
     """One message, in words that are the same for all protocols."""
 
     kind: str
-    """call, callback, discover, result, failure, cancel, event or closed."""
+    """call, callback, discover, result, failure, cancel, event, closed or goodbye."""
     id: str = ""
     name: str = ""
     """The method, the callback, the subscription, or the reason of a failure."""
@@ -48,14 +49,15 @@ class Heard:
     attachments: tuple[bytes | str, ...] = ()
     """A text is the reason why one of them did not come."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    raw: str | bytes = b""
+    raw: str | bytes = field(default=b"", compare=False)
     """The frame."""
 
 
 class Speaker(ABC):
     """One peer behind its handshake."""
 
-    def __init__(self, protocol: str, wire: WirePeer) -> None:
+    def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
+        self.place = place
         self.protocol = protocol
         self.wire = wire
         self._last = 9
@@ -94,7 +96,7 @@ class Speaker(ABC):
         """Set a variable of this session."""
 
     @abstractmethod
-    async def subscribe(self, topic: str) -> str:
+    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
         """Subscribe, and return the name of the subscription."""
 
     @abstractmethod
@@ -131,18 +133,27 @@ class Speaker(ABC):
         assert isinstance(found, dict)
         return found
 
-    async def nothing_came(self) -> bool:
-        """Say whether the hub, asked for something else, answers that first."""
-        return (await self.value(self.builtin("ping"))) == "pong"
+    async def is_well(self) -> None:
+        """Know that the session goes on, all that was said has been heard, and nothing else has come."""
+        assert await self.value(self.builtin("ping")) == "pong"
+
+    def describe(self, asked: Heard, methods: list[str]) -> None:
+        """Answer what was asked about our names."""
+        self.answer(asked, {"methods": methods, "routes": []})
 
 
-class _Umq(Speaker):
+class UmqFamily(Speaker):
     """What both dialects have in common."""
 
     between: str
     call_letter: str
     close_letter: str
     column: int
+
+    def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
+        super().__init__(place, protocol, wire)
+        self._early: deque[str] = deque()
+        """Texts that came before the attachments of another, as they may."""
 
     def _say(self, letter: str, number: str, payload: str, attachments: Sequence[bytes] = ()) -> None:
         prefix = f"A{self._count(len(attachments))}{self.between}" if attachments else ""
@@ -164,29 +175,39 @@ class _Umq(Speaker):
         self._say("E", call.id, text)
 
     async def hear(self) -> Heard:
-        raw = await self._frame()
-        assert isinstance(raw, str), raw
-        text, count = raw, 0
-        if raw[0] == "A":
-            head, _, text = raw.partition(self.between)
+        text = self._early.popleft() if self._early else await self._frame()
+        assert isinstance(text, str), text
+        count = 0
+        if text[0] == "A":
+            head, _, text = text.partition(self.between)
             count = self._read_count(head[1:])
-        attachments = []
-        for _ in range(count):
+        attachments: list[bytes | str] = []
+        while len(attachments) < count:
             frame = await self._frame()
-            attachments.append(frame if isinstance(frame, bytes) else frame[1:].removeprefix(self.between))
+            if isinstance(frame, bytes):
+                attachments.append(frame)
+            elif frame[0] == "-":
+                attachments.append(frame[1:].removeprefix(self.between))
+            else:
+                self._early.append(frame)
         return self._read(text, tuple(attachments))
 
     def _read(self, text: str, attachments: tuple[bytes | str, ...]) -> Heard:
         letter = text[0]
         number, _, payload = text[1:].partition(self.between)
         if letter == self.call_letter:
-            return Heard("call", number, *self._read_call(payload), attachments, raw=text)
+            name, body = self._read_call(payload)
+            if name == "hub.discover":
+                return Heard("discover", number, (body or {}).get("name", ""), raw=text)
+            return Heard("call", number, name, body, attachments, raw=text)
         if letter == "R":
             return Heard("result", number, "", value_of(payload), attachments, raw=text)
+        if letter == "F" or (letter == "E" and not number):
+            return Heard("goodbye", body=payload, raw=text)
         if letter in "E!":
-            code, _, rest = payload.partition(" ")
-            known = {row[self.column]: row[0] for row in TABLE}
-            reason = known.get(letter + code)
+            code, blank, rest = payload.partition(" ")
+            known = {f"{row[self.column]} ": row[0] for row in TABLE}
+            reason = known.get(letter + code + blank)
             return Heard("failure", number, reason or "raised", rest if reason else payload, raw=text)
         if letter == "T":
             return Heard("event", "", number, value_of(payload), attachments, raw=text)
@@ -198,14 +219,22 @@ class _Umq(Speaker):
     def _read_call(self, payload: str) -> tuple[str, Any]: ...
 
     @abstractmethod
-    def _read_other(
-        self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]
-    ) -> Heard: ...
+    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard: ...
 
-    async def subscribe(self, topic: str) -> str:
+    def announce(self, name: str, count: int) -> None:
+        """Say a call whose attachments do not come yet."""
+        call = f'["{name}"]' if self.call_letter == "C" else f"{name}{self.between}"
+        number = self._next()
+        self.wire.text(f"A{self._count(count)}{self.between}{self.call_letter}{number}{self.between}{call}")
+
+    def fail_attachment(self, text: str) -> None:
+        """Say why the next attachment does not come."""
+        self.wire.text(f"-{self.between}{text}")
+
+    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
         self._last += 1
         name = f"T{self._last}"
-        heard = await self.ask(self.builtin("subscribe"), {"topic": topic, "id": name})
+        heard = await self.ask(self.builtin("subscribe"), {"topic": topic, "id": name, "envelope": envelope})
         assert heard.kind == "result", heard
         return name
 
@@ -213,7 +242,7 @@ class _Umq(Speaker):
         return self.call(self.builtin("publish"), {"topic": topic, "data": data, "retain": retain}, attachments)
 
 
-class Umq(_Umq):
+class Umq(UmqFamily):
     """UMQ 1.0.0."""
 
     between, call_letter, close_letter, column = "\n", "M", "Z", 3
@@ -248,6 +277,9 @@ class Umq(_Umq):
     async def set(self, name: str, value: object) -> None:
         self._say("S", name, spelled(value))
 
+    def describe(self, asked: Heard, methods: list[str]) -> None:
+        self._say("R", asked.id, "".join(f"M{each}\n" for each in methods))
+
     async def discover(self, name: str = "") -> dict[str, Any]:
         number = self._next()
         self._say("?", number, name)
@@ -263,7 +295,7 @@ class Umq(_Umq):
         }
 
 
-class Umq36(_Umq):
+class Umq36(UmqFamily):
     """UMQ36."""
 
     between, call_letter, close_letter, column = ":", "C", "D", 2
@@ -348,6 +380,8 @@ class Lrpm(Speaker):
     async def hear(self) -> Heard:
         raw = await self._frame()
         kind, *fields, meta = self._read_frame(raw)
+        if kind == 1:
+            return Heard("goodbye", body=fields[0], meta=meta, raw=raw)
         errors = meta.get("attachment_errors", {})
         attachments = tuple(
             errors[str(index)] if item is None else self._detach(item)
@@ -376,9 +410,9 @@ class Lrpm(Speaker):
     async def set(self, name: str, value: object) -> None:
         await self.value("hub.set", {"name": name, "value": value})
 
-    async def subscribe(self, topic: str) -> str:
+    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
         number = self._next()
-        self._write([63, int(number), topic, {}])
+        self._write([63, int(number), topic, {"envelope": envelope}])
         heard = await self.answered(number)
         assert heard.kind == "result", heard
         return str(heard.body)
@@ -407,20 +441,20 @@ class LrpmCbor(Lrpm):
         return item
 
 
-async def speaker(place: Place, protocol: str) -> Any:  # noqa: ANN401  one of the above
+async def speaker(place: Place, protocol: str) -> Speaker:
     """A peer that speaks this protocol, behind its handshake."""
     match protocol:
         case "umq":
-            return Umq(protocol, await place.umq())
+            return Umq(place, protocol, await place.umq())
         case "umq36":
-            return Umq36(protocol, await place.umq36())
+            return Umq36(place, protocol, await place.umq36())
         case "lrpm-json":
-            return Lrpm(protocol, await place.lrpm())
+            return Lrpm(place, protocol, await place.lrpm())
         case _:
             wire = await place.peer("/lrpm")
             wire.binary(cbor2.dumps([2, None, {}]))
             assert cbor2.loads(await wire.data())[0] == 2
-            return LrpmCbor(protocol, wire)
+            return LrpmCbor(place, protocol, wire)
 
 
 def written(value: object) -> str:

@@ -1,11 +1,13 @@
-"""Methods at work: each call in a task or a thread, and one answer for each."""
+"""Methods at work: in tasks or threads, with one answer for each call."""
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import copy_context
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from fiveways.app.answers import Answers, Fail, Reply, failure
 from fiveways.app.app import Method
@@ -19,6 +21,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Failure, Result, Word
 from fiveways.wire.limits import Limits
 
+Work: TypeAlias = tuple[Running, Method, Sequence[object], Mapping[str, object]]
 _BREATH: Final = 32
 """Parts of a streamed answer after which everybody else gets a turn."""
 
@@ -44,12 +47,17 @@ class Runs:
         self._in_parts = in_parts
         self._loop = asyncio.get_running_loop()
         self._answers = Answers()
-        # A task that nobody holds may be swept away while it waits.
         self.live: dict[Running, asyncio.Task[None] | None] = {}
+        self._queue: deque[Work] = deque()
+        """Calls of async functions that no worker has taken yet."""
+        # A task that nobody holds may be swept away while it waits.
+        self._workers: set[asyncio.Task[None]] = set()
+        self._is_worker_due = False
+        """A worker was called that has not begun."""
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Return those that are tasks."""
-        return [task for task in self.live.values() if task is not None]
+        """Return the tasks that something runs in."""
+        return list({task for task in self.live.values() if task is not None} | self._workers)
 
     def start(self, running: Running, method: Method, given: Given) -> None:
         """Run a method; RuntimeError if that needs a thread and there are none any more."""
@@ -60,11 +68,9 @@ class Runs:
             self.live[running] = None
             return
         self.live[running] = None
-        run = self._in_task if method.style is Style.ASYNC else self._as_stream
-        task = self._loop.create_task(run(running, method, args, named))
-        # The loop may have begun it at once, and it may be over.
-        if running in self.live:
-            self.live[running] = task
+        self._queue.append((running, method, args, named))
+        if not self._is_worker_due:
+            self._call_worker()
 
     def tell(self, running: Running, answer: Sequence[Word]) -> None:
         """Say the answer, or a part of it; never raises. What cannot be written fails instead."""
@@ -85,7 +91,29 @@ class Runs:
                 _log.exception("%s: its answer was lost", running.call.method)
                 return
 
-    # Async functions.
+    # Async functions. Most never wait, and a task of its own for each would cost more than they do.
+
+    def _call_worker(self) -> None:
+        self._is_worker_due = True
+        task = self._loop.create_task(self._work())
+        self._workers.add(task)
+        task.add_done_callback(self._workers.discard)
+
+    async def _work(self) -> None:
+        """Take calls one after the other, until one has changed what the next would find in this task."""
+        self._is_worker_due = False
+        task, clean = asyncio.current_task(self._loop), copy_context()
+        try:
+            while self._queue and task is not None and not task.cancelling() and copy_context() == clean:
+                running, method, args, named = self._queue.popleft()
+                if self._queue and not self._is_worker_due:
+                    self._call_worker()  # it goes on with the others if this call has to wait
+                self.live[running] = task
+                run = self._in_task if method.style is Style.ASYNC else self._as_stream
+                await run(running, method, args, named)
+        finally:
+            if self._queue and not self._is_worker_due:
+                self._call_worker()
 
     async def _in_task(
         self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
@@ -190,6 +218,7 @@ class Runs:
         self.tell(running, [failure(running.call.id, error)])
 
     def _end(self, running: Running) -> None:
+        running.stop = None  # its task may be at another call by now
         del self.live[running]
         self._ended(running)
 

@@ -252,8 +252,6 @@ class Incoming(LrpmLink):
 
     def _result(self, word: hub.Result, asked: Asked, *, last: bool) -> lrpm.Message:
         number = asked.request_id
-        if asked.kind == PUBLISH:
-            return lrpm.Published(number, bridge.publication(word.body))
         if asked.kind == SUBSCRIBE:
             return lrpm.Subscribed(number, int(asked.subscription))
         if asked.kind == UNSUBSCRIBE:
