@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cbor2
 
@@ -33,6 +33,8 @@ TABLE: Final = (
     ("cancelled", "unknown", "E16", "E16", ".err.cancelled"),
     ("raised", "yes", "E6", "E6", "app.err.failed"),
 )
+Meta: TypeAlias = Mapping[str, object]
+NO_META: Final[Meta] = {}
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -72,7 +74,7 @@ class Speaker(ABC):
         return frame
 
     @abstractmethod
-    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         """Say a call; return its id."""
 
     @abstractmethod
@@ -80,7 +82,7 @@ class Speaker(ABC):
         """Call a callback by its token; return the call's id."""
 
     @abstractmethod
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
         """Answer a call that was heard."""
 
     @abstractmethod
@@ -103,9 +105,11 @@ class Speaker(ABC):
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
         """Publish, and return the id under which the answer comes."""
 
-    async def ask(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> Heard:
+    async def ask(
+        self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> Heard:
         """Call, and return the answer."""
-        return await self.answered(self.call(name, body, attachments, **meta))
+        return await self.answered(self.call(name, body, attachments, meta))
 
     async def answered(self, call_id: str) -> Heard:
         """Return the next message, which must be the answer to this call."""
@@ -167,7 +171,7 @@ class UmqFamily(Speaker):
     @abstractmethod
     def _read_count(self, text: str) -> int: ...
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
         assert not meta, "UMQ has no meta"
         self._say("R", call.id, spelled(body), attachments)
 
@@ -253,7 +257,7 @@ class Umq(UmqFamily):
     def _read_count(self, text: str) -> int:
         return int(text)
 
-    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         assert not meta, "UMQ has no meta"
         number = self._next()
         self._say("M", number, f"{name}\n{spelled(body)}", attachments)
@@ -310,7 +314,7 @@ class Umq36(UmqFamily):
     def _read_count(self, text: str) -> int:
         return int(text, 36)
 
-    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         assert not meta, "UMQ36 has no meta"
         number = self._next()
         arguments = [] if body is None else body if isinstance(body, list) and len(body) > 1 else [body]
@@ -351,11 +355,11 @@ class Lrpm(Speaker):
     def _detach(self, item: Any) -> bytes:  # noqa: ANN401  as the encoding has it
         return b64decode(item, validate=True)
 
-    def _meta(self, attachments: Sequence[bytes], meta: Mapping[str, object]) -> dict[str, object]:
+    def _meta(self, attachments: Sequence[bytes], meta: Meta) -> dict[str, object]:
         attached = {"attachments": [self._attach(each) for each in attachments]} if attachments else {}
         return {**meta, **attached}
 
-    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> str:
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         number = self._next()
         self._write([40, int(number), name, body, self._meta(attachments, meta)])
         return number
@@ -363,7 +367,7 @@ class Lrpm(Speaker):
     def call_back(self, token: str, body: object) -> str:
         return self.call(f"callback.{token}", body)
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), **meta: object) -> None:
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
         self._write([41, int(call.id), body, self._meta(attachments, meta)])
 
     def fail(self, call: Heard, text: str) -> None:
@@ -373,7 +377,7 @@ class Lrpm(Speaker):
         """Say that an answer is not wanted any more."""
         self._write([21, int(call_id), {}])
 
-    def error(self, call: Heard, uri: str, body: object, **meta: object) -> None:
+    def error(self, call: Heard, uri: str, body: object, meta: Meta = NO_META) -> None:
         """Let a call fail with an error of the callee's own."""
         self._write([20, 40, int(call.id), uri, body, meta])
 

@@ -15,6 +15,8 @@ _MASKED: Final = 0x80
 
 _SHORT_TEXT: Final = [bytes((_FINAL | TEXT, size)) for size in range(126)]
 """The headers of short text frames from a server: most frames have one of these."""
+_SHORT_MASKED: Final = [bytes((_FINAL | TEXT, _MASKED | size)) for size in range(126)]
+"""The same from a client."""
 
 
 def _header(first: int, size: int, masked: int) -> bytes:
@@ -36,13 +38,23 @@ def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
     return _header(_first_byte(opcode, first=first, last=last), len(payload), 0) + payload
 
 
+def client_text(payload: bytes) -> bytes:
+    """Return a whole text message as a client sends it."""
+    size = len(payload)
+    return (_SHORT_MASKED[size] if size < 126 else _header(_FINAL | TEXT, size, _MASKED)) + _masked(payload, size)
+
+
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
     """Return a frame as a client sends it: masked."""
     size = len(payload)
+    return _header(_first_byte(opcode, first=first, last=last), size, _MASKED) + _masked(payload, size)
+
+
+def _masked(payload: bytes, size: int) -> bytes:
+    """Return a masking key, and the payload under it."""
     key = next(_keys)
     mask = int.from_bytes((key * (size // 4 + 1))[:size], "little")
-    masked = (int.from_bytes(payload, "little") ^ mask).to_bytes(size, "little")
-    return _header(_first_byte(opcode, first=first, last=last), size, _MASKED) + key + masked
+    return key + (int.from_bytes(payload, "little") ^ mask).to_bytes(size, "little")
 
 
 def _fresh_keys() -> Iterator[bytes]:

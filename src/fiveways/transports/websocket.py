@@ -139,11 +139,10 @@ class WebSocketLink(WSListener):
 
     def frame(self, packet: Packet) -> bytes:
         """Return a message as one frame."""
-        if self._is_client:
-            return framing.client_frame(packet.payload, framing.TEXT if packet.is_text else framing.BINARY)
         if packet.is_text:
-            return framing.server_text(packet.payload)
-        return framing.server_frame(packet.payload, framing.BINARY)
+            return framing.client_text(packet.payload) if self._is_client else framing.server_text(packet.payload)
+        make = framing.client_frame if self._is_client else framing.server_frame
+        return make(packet.payload, framing.BINARY)
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         """Return a fragment of a binary message."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import pytest
@@ -301,3 +302,38 @@ def test_the_log_is_quiet_about_arguments(caplog: pytest.LogCaptureFixture) -> N
             "argument 'password': expected int, got str",
         )
     assert "secret" not in caplog.text
+
+
+@in_loop
+async def test_what_one_method_leaves_in_its_context_no_other_finds() -> None:
+    app = App()
+    seen: ContextVar[str] = ContextVar("seen", default="nothing")
+
+    @app.method
+    async def leave(name: str) -> str:
+        before = seen.get()
+        seen.set(name)
+        return before
+
+    stage = Stage(app)
+    for number in range(5):
+        stage.dispatcher.received(a_call("leave", f'["{number}"]', id=str(number)))
+    assert [value_of(answer) for answer in await stage.answers(5)] == ["nothing"] * 5
+
+
+@in_loop
+async def test_a_method_that_waits_keeps_no_other_waiting() -> None:
+    app = App()
+    gate = asyncio.Event()
+
+    @app.method
+    async def wait(name: str) -> str:
+        if name == "open":
+            gate.set()
+        await gate.wait()
+        return name
+
+    stage = Stage(app)
+    for name in ("a", "b", "open"):
+        stage.dispatcher.received(a_call("wait", f'["{name}"]', id=name))
+    assert sorted(str(value_of(answer)) for answer in await stage.answers(3)) == ["a", "b", "open"]
