@@ -4,6 +4,7 @@ WORKERS ?= auto
 SECONDS ?= 60
 INPUTS ?= 0
 PROTOCOL ?=
+FLAGS ?=
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m
@@ -12,10 +13,13 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help test style format types unit coverage fuzz bench-codecs proto lock clean
+.PHONY: help run test style format types unit coverage fuzz bench-codecs bench-hub docs proto lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## set up .venv if need be, then run the hub with examples/app.py; FLAGS='--port 7600'
+	.venv/bin/fiveways serve --app examples.app:app $(FLAGS)
 
 test: style types unit ## set up .venv if need be, then everything that must pass before a commit
 
@@ -41,6 +45,12 @@ fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=nam
 
 bench-codecs: $(READY) ## what decoding, encoding and routing a call costs in each protocol, beside msgspec
 	.venv/bin/python benchmarks/bench_codecs.py
+
+bench-hub: $(READY) ## the hub beside a bare relay, nats-server and Crossbar, about ten minutes; FLAGS=--quick
+	$(RUN) benchmarks.hub $(FLAGS)
+
+docs: $(READY) ## rewrite docs/configuration.md from the code
+	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --python_out=src --mypy_out=quiet:src \

@@ -1,13 +1,16 @@
 """Every example, and every Python block of README and docs, runs."""
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fiveways.protocols import registry
+from tests.cli import hubs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -16,6 +19,13 @@ BLOCKS = [
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL), 1)
 ]
+COMMANDS = [
+    pytest.param(command, "\n".join(printed), id=f"{page.name}: {command}")
+    for page in PAGES
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for command, *printed in (part.splitlines() for part in block.split("$ ")[1:])
+]
+"""What is typed in the docs at a hub that runs examples/app.py, and what it prints."""
 
 
 def run(*arguments: str) -> str:
@@ -26,9 +36,17 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    """A hub with the example application, and where it is."""
+    with hubs.serving("--app", "examples.app:app") as hub:
+        yield hub.urls["lrpm"].removeprefix("lrpm+ws://").removesuffix("/lrpm")
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_an_example_runs(path: Path) -> None:
-    assert run(str(path))
+def test_an_example_runs(path: Path, place: str) -> None:
+    needs_hub = "localhost:7500" in path.read_text(encoding="utf-8") and path.name != "app.py"
+    assert run(str(path), *([place] if needs_hub else []))
 
 
 def test_the_call_is_answered_in_every_protocol() -> None:
@@ -37,6 +55,13 @@ def test_the_call_is_answered_in_every_protocol() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_of_the_docs_prints_what_its_comments_say(block: str) -> None:
+def test_a_block_of_the_docs_prints_what_its_comments_say(block: str, place: str) -> None:
     promised = re.findall(r"# prints (.*)", block)
-    assert run("-c", block).splitlines() == promised
+    assert run("-c", block.replace("localhost:7500", place)).splitlines() == promised
+
+
+@pytest.mark.parametrize(("command", "printed"), COMMANDS)
+def test_a_command_of_the_docs_prints_what_stands_below_it(command: str, printed: str, place: str) -> None:
+    program, *arguments = shlex.split(command.replace("localhost:7500", place))
+    assert program in {"fiveways", ".venv/bin/fiveways"}
+    assert run("-m", "fiveways", *arguments).strip() == printed.strip()

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -79,11 +81,20 @@ def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool)
     # Who is asked for a token has one.
     token = " --token TOKEN" if settings.auth.anonymous == "never" else ""
     console.print("\nTry it from a second terminal:")
-    console.print(f"""  fiveways call {first} hub.echo '"hello"'{token}""", markup=False)
+    console.print(f"""  {_program()} call {first} hub.echo '"hello"'{token}""", markup=False)
     if has_app:
-        console.print(f"  fiveways discover {first}{token}", markup=False)
+        console.print(f"  {_program()} discover {first}{token}", markup=False)
     console.print(f"\n{_reach(settings)}\nCtrl-C stops it.\n", markup=False)
     console.file.flush()
+
+
+def _program() -> str:
+    """Return how this program is started from here: by its name, where the shell finds it, else by its path."""
+    path = Path(sys.argv[0])
+    found = shutil.which("fiveways")
+    if path.name != "fiveways" or (found is not None and Path(found).resolve() == path.resolve()):
+        return "fiveways"
+    return os.path.relpath(path)
 
 
 def _first_url(urls: Sequence[tuple[str, str]]) -> str:
