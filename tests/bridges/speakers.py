@@ -145,6 +145,10 @@ class Speaker(ABC):
         """Answer what was asked about our names."""
         self.answer(asked, {"methods": methods, "routes": []})
 
+    def document(self, asked: Heard, doc: str) -> None:
+        """Answer what was asked about one of them."""
+        self.answer(asked, {"doc": doc})
+
 
 class UmqFamily(Speaker):
     """What both dialects have in common."""
@@ -231,6 +235,10 @@ class UmqFamily(Speaker):
         number = self._next()
         self.wire.text(f"A{self._count(count)}{self.between}{self.call_letter}{number}{self.between}{call}")
 
+    def refuse(self, call: Heard, text: str) -> None:
+        """Say that a call was not run."""
+        self._say("!", call.id, text)
+
     def fail_attachment(self, text: str) -> None:
         """Say why the next attachment does not come."""
         self.wire.text(f"-{self.between}{text}")
@@ -283,6 +291,9 @@ class Umq(UmqFamily):
 
     def describe(self, asked: Heard, methods: list[str]) -> None:
         self._say("R", asked.id, "".join(f"M{each}\n" for each in methods))
+
+    def document(self, asked: Heard, doc: str) -> None:
+        self._say("R", asked.id, f"D{doc}")
 
     async def discover(self, name: str = "") -> dict[str, Any]:
         number = self._next()

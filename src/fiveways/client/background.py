@@ -4,7 +4,8 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
 
 from fiveways.errors import ConnectionLost
 
@@ -15,6 +16,30 @@ _GRACE: Final = 1.0
 """Seconds until what does not end by itself is cancelled."""
 _LOOK: Final = 1.0
 """Seconds after which somebody who waits looks whether the thread is still there."""
+
+
+class Errand(Generic[T]):
+    """Work for the loop, which whoever waits for it may give up."""
+
+    def __init__(self, work: Coroutine[object, object, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[object] | None = None
+        self.is_over = False
+
+    async def run(self) -> T:
+        """Do it, in the loop."""
+        self._task = asyncio.current_task()
+        try:
+            return await self._work
+        finally:
+            self.is_over = True
+
+    def give_up(self) -> None:
+        """Stop it, in the loop; if it has not begun by now, it never will."""
+        if self._task is None:
+            self._work.close()
+        elif not self.is_over:
+            self._task.cancel()
 
 
 class Background:
@@ -41,15 +66,27 @@ class Background:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("an async function cannot wait here: use `connect` and await its verbs instead")
+        # An interrupt may come at any moment, even before we have a name for what was begun: so this is there before.
+        errand: Errand[T] = Errand(work)
+        running = errand.run()
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(running, self._loop)
         except RuntimeError:
+            running.close()
             work.close()
             raise ConnectionLost("the connection is closed") from None
+        except BaseException:
+            self._give_up(errand)
+            raise
         try:
             return self._wait(future)
         finally:
-            future.cancel()  # which does nothing if it is done
+            self._give_up(errand)
+
+    def _give_up(self, errand: "Errand[T]") -> None:
+        if not errand.is_over:
+            with suppress(RuntimeError):  # the loop has ended, and everything in it
+                self._loop.call_soon_threadsafe(errand.give_up)
 
     def _wait(self, future: Future[T]) -> T:
         while True:
