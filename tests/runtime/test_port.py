@@ -7,9 +7,7 @@ from picows import WSHandshakeError, WSMsgType
 
 from fiveways.runtime.server import CannotListen, Server
 from fiveways.settings.sections import LimitSettings, ServerSettings
-from tests.runtime.wire import hub, settings
-
-GET = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+from tests.runtime.wire import http, hub, settings
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,7 @@ GET = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 def test_plain_requests_get_an_answer(path: str, status: str, sentence: str) -> None:
     async def run() -> str:
         async with hub() as place:
-            return await place.http(GET.format(path))
+            return await http(place.port, path)
 
     answer = asyncio.run(run())
     assert answer.startswith(f"HTTP/1.1 {status} ")
@@ -50,9 +48,7 @@ def test_a_foreign_web_page_cannot_come_in(header: str, value: str) -> None:
             with pytest.raises(WSHandshakeError) as refused:
                 await place.peer("/lrpm", **{header: value})
             assert "403" in str(refused.value)
-            headers = {"Host": "localhost", header: value}
-            lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
-            assert (await place.http(f"GET / HTTP/1.1\r\n{lines}\r\n")).startswith("HTTP/1.1 403 ")
+            assert (await http(place.port, "/", **{header: value})).startswith("HTTP/1.1 403 ")
 
     asyncio.run(run())
 

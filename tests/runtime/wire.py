@@ -68,14 +68,15 @@ class Place:
         assert (await peer.heard()).startswith("[2,")
         return peer
 
-    async def http(self, request: str) -> str:
-        """What the port answers to a request, as one text."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(request.encode())
-        writer.write_eof()
-        answer = await asyncio.wait_for(reader.read(), PATIENCE)
-        writer.close()
-        return answer.decode()
+
+async def http(port: int, path: str, **headers: str) -> str:
+    """What the port answers to a GET, as one text."""
+    lines = "".join(f"{name}: {text}\r\n" for name, text in {"Host": "localhost", **headers}.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
+    writer.close()
+    return answer.decode()
 
 
 async def connected(url: str, headers: Mapping[str, str] | None = None) -> "WirePeer":

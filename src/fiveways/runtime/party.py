@@ -36,8 +36,8 @@ class Party:
     def flush(self) -> None:
         """Pass on all that was said."""
 
-    def skip(self, subscription: str) -> None:
-        """Know that an event was left out."""
+    def skip(self, subscription: str, events: int = 1) -> None:
+        """Know that events were left out."""
 
     def hold_back(self, publisher: "Party") -> None:
         """Let a publisher wait until this party has caught up."""

@@ -149,9 +149,12 @@ class Pump(Party):
             self._exchange.mark(self)
 
     def _cannot_say(self, delivery: Delivery, error: LocalProtocolError, now: float) -> None:
-        if self._talk is not None and not self._talk.closed:
-            exchange = self._exchange
-            exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
+        if self._talk is None or self._talk.closed:
+            return
+        word, exchange = delivery.word, self._exchange
+        if isinstance(word, Event):
+            self.skip(word.subscription, word.missed + 1)
+        exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
         """Say an event; return its frame, if others of the family may get the same."""
@@ -173,9 +176,9 @@ class Pump(Party):
             self._relieve()
         return frame
 
-    def skip(self, subscription: str) -> None:
-        """Count an event that the peer is too slow for; the next one tells."""
-        self._missed[subscription] = self._missed.get(subscription, 0) + 1
+    def skip(self, subscription: str, events: int = 1) -> None:
+        """Count events that the peer is too slow for, or cannot be told of; the next one tells."""
+        self._missed[subscription] = self._missed.get(subscription, 0) + events
 
     def hold_back(self, publisher: Party) -> None:
         """Let a publisher wait until this peer has caught up."""
