@@ -5,6 +5,7 @@ FivewaysError
 └── ProtocolError
     ├── LocalProtocolError   our own side asked for what the protocol, or its state, does not allow; the peer stays
     │   └── Unrepresentable  a value that the receiver's encoding cannot hold
+    │       └── TooLarge     it can be written, but not within the receiver's limit
     └── RemoteProtocolError  the peer broke the protocol; it is answered in its own language, then the link is closed
 
 What a program that uses the client has to deal with:
@@ -52,6 +53,10 @@ class LocalProtocolError(ProtocolError):
 
 class Unrepresentable(LocalProtocolError):
     """A value that the receiver's encoding cannot hold."""
+
+
+class TooLarge(Unrepresentable):
+    """It can be written, but not within the receiver's limit."""
 
 
 class RemoteProtocolError(ProtocolError):

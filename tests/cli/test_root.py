@@ -19,6 +19,18 @@ def test_help_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) ->
     assert f"fiveways {verb}" in shown.split("Example", 1)[1]
 
 
+@pytest.mark.parametrize("verb", ["", "config", *VERBS])
+def test_help_fits_a_terminal(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*verb.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "<bool>" not in shown
+    assert "range>" not in shown
+    examples = [line for line in shown.splitlines() if line.startswith(("  fiveways", "   fiveways"))]
+    assert examples
+    assert all(line.startswith("   fiveways") for line in examples)
+
+
 def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out

@@ -2,14 +2,15 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from fiveways.cli import logs, main
-from fiveways.cli.serve import greet
+from fiveways.cli.serve import _program, greet
 from fiveways.settings.sections import AuthSettings, IdentitySettings, LogSettings, Secret, ServerSettings, Settings
-from tests.cli.hubs import run, serving
+from tests.cli.hubs import ROOT, run, serving
 
 TOKEN = "let-me-in"  # noqa: S105
 
@@ -40,11 +41,38 @@ def test_it_greets_with_urls_a_first_command_and_who_is_refused() -> None:
     with serving() as hub:
         assert set(hub.urls) >= {"umq", "umq36", "lrpm", "health"}
         port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
-        assert f"""  fiveways call lrpm+ws://localhost:{port} hub.echo '"hello"'\n""" in hub.hints
+        assert f""" -m fiveways call lrpm+ws://localhost:{port} hub.echo '"hello"'\n""" in hub.hints
         assert "Only programs on this machine can connect" in hub.hints
         assert all(name in hub.hints for name in ("server.host", "[[auth.identity]]"))
         code, log = hub.end()
         assert (code, "Traceback" in log) == (0, False)
+
+
+def test_hints_name_the_program_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("fiveways", "python"):
+        (programs / name).touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    for path, script, module in (
+        (programs, "fiveways", "python -m fiveways"),
+        (tmp_path, "bin/fiveways", "bin/python -m fiveways"),
+    ):
+        monkeypatch.setenv("PATH", str(path))
+        monkeypatch.setattr(sys, "argv", [str(programs / "fiveways")])
+        assert _program() == script
+        monkeypatch.setattr(sys, "argv", ["/lib/fiveways/__main__.py"])
+        assert _program() == module
+        monkeypatch.setattr(sys, "argv", ["-c"])
+        assert _program() == "fiveways"
+
+
+def test_an_application_that_is_broken_is_no_wrong_command_line(tmp_path: Path) -> None:
+    (tmp_path / "broken_app.py").write_text("1 / 0\n", encoding="utf-8")
+    code, out, err = run("serve", "--port", "0", "--app", "broken_app:app", PYTHONPATH=f"{ROOT / 'src'}:{tmp_path}")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "ZeroDivisionError" in err
 
 
 IDENTITY = IdentitySettings("ann", token=Secret(TOKEN))
@@ -128,8 +156,8 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
     ("arguments", "code", "sentence"),
     [
         (["--config", "missing.toml"], 1, "missing.toml: cannot be read: No such file or directory"),
-        (["--app", "no_such_module:app"], 1, "there is no module 'no_such_module'"),
-        (["--app", "tests.cli.served:missing"], 1, "has no 'missing'; it has tests.cli.served:app"),
+        (["--app", "no_such_module:app"], 2, "there is no module 'no_such_module'"),
+        (["--app", "tests.cli.served:missing"], 2, "has no 'missing'; it has tests.cli.served:app"),
         (["--set", "nonsense"], 2, "--set takes section.key=value, not 'nonsense'"),
         (["--set", "log.level=shout"], 2, "log.level must be one of debug, info, warning, error, not 'shout'"),
         (["--set", "log.levl=info"], 2, "log.levl is no setting; did you mean log.level?"),
@@ -149,6 +177,7 @@ def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFi
             assert main(["call", url, "hub.ping", "--token", TOKEN]) == 0
             assert main(["call", url, "hub.ping", "--token-file", token_file]) == 0
             assert main(["call", url, "hub.ping", "--token", "wrong"]) == 1
+            assert "(a token was given)" in capsys.readouterr().err
             assert main(["call", url, "hub.ping"]) == 1
         bob = ["--identity", "bob", "--secret-file", secret]
         assert main(["call", hub.url("lrpm"), "hub.ping", *bob]) == 0

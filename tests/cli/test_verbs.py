@@ -155,6 +155,15 @@ def test_methods_are_discovered(hub: Hub, said: Said, protocol: str) -> None:
     name = next(each for each in listing["methods"] if each.startswith("math"))
     assert said("discover", url, name, "--raw") == "Add two numbers.\n"
     said("discover", url, "no.such", code=1)
+    said("discover", url, "math.", code=1)
+    assert said.err == "fiveways discover: math. is no route; try discover without a name\n"
+
+
+def test_a_method_without_documentation_is_an_empty_text_and_a_word_to_people(hub: Hub, said: Said) -> None:
+    assert said("discover", hub.url("lrpm"), "text.shout") == '""\n'
+    assert said.err == "fiveways discover: text.shout has no documentation\n"
+    said("discover", hub.url("lrpm"), "math.add")
+    assert said.err == ""
 
 
 def test_the_shell_completes_methods(hub: Hub) -> None:
@@ -179,6 +188,8 @@ def test_a_hub_is_healthy(hub: Hub, said: Said) -> None:
         (["call", "lrpm+ws://localhost:1", "x", "--identity", "a"], "--identity and --secret-file belong together"),
         (["call", "lrpm+ws://localhost:1", "x", "--stream", "--attach", "x"], "--stream goes without attachments"),
         (["publish", "lrpm+ws://localhost:1", "x", "{"], "'{' is no JSON"),
+        (["publish", "lrpm+ws://localhost:1", "a.*"], "the topic 'a.*' holds the wildcard '*'"),
+        (["subscribe", "lrpm+ws://localhost:1", "a.**"], "the pattern has '**' in '**'"),
     ],
 )
 def test_wrong_usage_is_2_before_anything_is_sent(said: Said, arguments: list[str], sentence: str) -> None:

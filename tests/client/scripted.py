@@ -193,3 +193,8 @@ async def passes(count: int = 5) -> None:
     """Let everybody else have their turns."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def asked(session: ScriptedSession, number: int) -> list[Word]:
+    """The next words that were not answered by themselves."""
+    return [await session.heard.get() for _ in range(number)]

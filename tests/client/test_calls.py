@@ -84,13 +84,43 @@ async def test_a_failure_keeps_what_the_method_told() -> None:
 
 
 @every_protocol
+@pytest.mark.parametrize(("said", "told"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
+@waiting
+async def test_a_timeout_that_the_hub_tells_has_a_text(protocol: str, said: str, told: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client(timeout=20.0) as (peer, session):
+        for call in (peer.call("slow"), peer.call_reply("slow")):
+            task = asyncio.create_task(call)
+            session.say(Failure((await session.next(Call)).id, Reason.TIMEOUT, said))
+            with pytest.raises(CallTimeout, match=f"^{told}$"):
+                await task
+
+
+@waiting
+async def test_a_request_that_the_hub_does_not_answer_is_told_so() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, _):
+        with pytest.raises(CallTimeout, match=r"^the hub did not answer within 0\.01 s$"):
+            await peer.publish("news", timeout=0.01)
+
+
+@waiting
+async def test_a_timeout_is_above_0() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, _):
+        for request in (peer.call("x", timeout=0), peer.call_reply("x", timeout=0), peer.publish("x", timeout=-1)):
+            with pytest.raises(ValueError, match="positive"):
+                await request
+
+
+@every_protocol
 @waiting
 async def test_without_an_answer_the_call_ends_in_time_and_the_hub_may_forget_it(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("slow", timeout=0.01))
         call = await session.next(Call)
-        with pytest.raises(CallTimeout):
+        with pytest.raises(CallTimeout, match=r"^slow did not answer within 0\.01 s$"):
             await task
         if hub.spec.cancels:
             assert call.timeout == 0.01

@@ -104,6 +104,22 @@ async def test_a_refused_login_is_told_from_a_parting_and_not_tried_again(protoc
     assert hub.attempts == 2
 
 
+@every_protocol
+@waiting
+async def test_a_refusal_says_that_a_token_was_given_and_not_which(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = silent
+    for login, text in ((TOKEN, "not today (a token was given)"), ({}, "not today")):
+        opening = asyncio.ensure_future(hub.connecting(**login)._open())
+        session = await hub.sessions.get()
+        await session.next(Hello)
+        session.say(Goodbye("not today", denied=True))
+        with pytest.raises(Refused) as caught:
+            await opening
+        assert str(caught.value).endswith(text)
+        assert "t0ken" not in str(caught.value)
+
+
 @waiting
 async def test_a_hub_that_cannot_be_reached_is_told_with_its_url() -> None:
     hub = ScriptedHub()

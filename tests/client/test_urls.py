@@ -22,11 +22,33 @@ def test_a_url_says_protocol_place_and_subprotocol(given: str, protocol: str, ur
     assert parse(given) == Address(protocol, url, subprotocol, given)
 
 
-@pytest.mark.parametrize("given", ["ws://h", "http://h", "umq://h", "umq+zmq://h", "localhost:7500", "", "umq+ws"])
+@pytest.mark.parametrize("given", ["http://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
 def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
     with pytest.raises(BadUrl) as caught:
         parse(given)
     assert all(scheme in str(caught.value) for scheme in SCHEMES)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("lrpm://h:1", "lrpm:// says no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
+        ("umq+zmq://h", "zmq is no transport of this client; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
+        ("ws://h", "ws:// says no protocol; use one of umq+ws://, umq36+ws://, lrpm+ws://, such as umq+ws://h"),
+        ("foo+wss://", "foo is no protocol of this client; use one of umq+wss://, umq36+wss://, lrpm+wss://, such as "),
+        ("localhost:7500", "'localhost:7500' has no scheme; "),
+        ("http://h", "http:// says neither protocol nor transport; "),
+    ],
+)
+def test_what_is_missing_in_a_scheme_is_said(given: str, sentence: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        parse(given)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_an_unusual_path_is_in_doubt() -> None:
+    assert parse("lrpm+ws://h?encoding=cbor").doubt == parse("umq36+ws://h/umq36").doubt == ""
+    assert parse("umq+ws://h/lrpm").doubt == "; a hub serves umq under /umq, and the URL says /lrpm"
 
 
 @pytest.mark.parametrize("given", ["nq+ws://h", "nq+http://h", "nq+zmq://h", "mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])

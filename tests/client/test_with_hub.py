@@ -140,8 +140,18 @@ async def test_a_timeout_is_told_by_whoever_notices_it_first(protocol: str) -> N
 
     async with hub() as place, at(place, protocol) as peer:
         await peer.register("slow", slow)
-        with pytest.raises(CallTimeout):
+        with pytest.raises(CallTimeout, match=r"^slow did not answer within 0\.02 s$"):
             await peer.call("slow", timeout=0.02)
+
+
+@every_protocol
+@waiting
+async def test_a_path_of_another_protocol_is_pointed_at(protocol: str) -> None:
+    async with hub() as place:
+        for path in ("/umq" if protocol.startswith("lrpm") else "/lrpm", "/nowhere"):
+            url = URLS[protocol].replace("hub", f"127.0.0.1:{place.port}{path}")
+            with pytest.raises(ConnectionLost, match=f"; a hub serves .*, and the URL says {path}$"):
+                await connect(url)
 
 
 @every_protocol

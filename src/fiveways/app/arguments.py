@@ -2,8 +2,8 @@
 
 An object is named arguments, an array positional ones, null none, and anything else one positional argument. Besides:
 
-- A sole parameter annotated `str` gets a text of UMQ itself, whatever it spells; an empty text is no argument for a
-  function without parameters.
+- A sole parameter annotated `str` gets a text of UMQ as it is, numbers, `true`, `false` and `null` included, but for
+  JSON that is a string, an array or an object. An empty text is no argument for a function without parameters.
 - Null is the argument of a function whose one required parameter may be null.
 - A function with positional-only parameters (before `/`) has no named arguments: an object is one positional argument.
 - `*args` takes further positional arguments, `**kwargs` further named ones, each checked against its annotation.
@@ -33,6 +33,8 @@ Given: TypeAlias = tuple[list[object], dict[str, object]]
 """Positional and named arguments, ready for the function."""
 
 _NO_NAMES: Final[dict[str, object]] = {}
+_NO_PLAIN_TEXT: Final = frozenset('"[{')
+"""How a text begins that has to be looked at: it may be JSON with arguments in it."""
 _WHERE: Final = re.compile(r"(.*) - at `(?:key` in `)?\$(.*)`", re.DOTALL)
 
 
@@ -82,7 +84,7 @@ class Arguments:
     def read(self, body: Payload) -> Given:
         """Return the arguments of a call; BadArguments if they do not fit."""
         if isinstance(body, Text):
-            if self._takes_text:
+            if self._takes_text and body.raw[:1] not in _NO_PLAIN_TEXT:
                 return self._from_array([body.raw])
             if self._takes_nothing and not body.raw:
                 return [], _NO_NAMES

@@ -31,7 +31,7 @@ Url: TypeAlias = Annotated[
 Body: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="JSON", help="A value in JSON; - reads it from stdin, @FILE from a file.")
 ]
-Timeout: TypeAlias = Annotated[float, typer.Option(min=0.001, help="Seconds to wait.")]
+Timeout: TypeAlias = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="The longest wait.")]
 Raw: TypeAlias = Annotated[
     bool, typer.Option("--raw", help="Print texts without quotes and bytes as they are; no colours.")
 ]
@@ -44,6 +44,7 @@ Token: TypeAlias = Annotated[
     str,
     typer.Option(
         envvar="FIVEWAYS_TOKEN",
+        metavar="TOKEN",
         help="The token that lets you in. Other users can read a command line: prefer the variable or --token-file.",
         rich_help_panel=_WHO,
     ),
@@ -54,7 +55,10 @@ TokenFile: TypeAlias = Annotated[
 Identity: TypeAlias = Annotated[
     str,
     typer.Option(
-        envvar="FIVEWAYS_IDENTITY", help="Your name, if you have a secret (lrpm alone).", rich_help_panel=_WHO
+        envvar="FIVEWAYS_IDENTITY",
+        metavar="NAME",
+        help="Your name, if you have a secret (lrpm alone).",
+        rich_help_panel=_WHO,
     ),
 ]
 SecretFile: TypeAlias = Annotated[

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fiveways.cli.access import Access, run
+from fiveways.cli.endings import UsageError
 from fiveways.cli.jsonio import read_json, readable
+from fiveways.model import topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,10 @@ class Wish:
 
 def publish(gate: Access, wish: Wish) -> None:
     """Publish; it returns when the hub has it."""
+    try:
+        topics.parse(wish.topic, topics.UMQ)
+    except topics.BadTopic as exc:
+        raise UsageError(str(exc)) from exc
     run(_publish(gate, wish, read_json(wish.body), [readable(path) for path in wish.attach]))
 
 

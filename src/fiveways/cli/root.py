@@ -12,9 +12,11 @@ import typer
 
 from fiveways.cli import options
 from fiveways.cli.endings import Code, NobodyReads, end, end_usage
+from fiveways.cli.plain import Verb, Verbs
 
 app = typer.Typer(
     name="fiveways",
+    cls=Verbs,
     help="""One messaging hub for UMQ, UMQ36, LRPM, RPC over MQTT and NQ.
 
 [bold]A first try[/bold]
@@ -31,6 +33,7 @@ In two terminals:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 config_app = typer.Typer(
+    cls=Verbs,
     help="""Check a configuration file, or show what is set.
 
 docs/configuration.md describes every setting.
@@ -86,15 +89,23 @@ def _root(
     """Take what stands before the command; `main` looks for --debug itself."""
 
 
-@app.command()
+@app.command(cls=Verb)
 def serve(
     *,
     config: Annotated[
-        Path | None, typer.Option(envvar="FIVEWAYS_CONFIG", help="A TOML file of settings; `config check` explains it.")
+        Path | None,
+        typer.Option(
+            envvar="FIVEWAYS_CONFIG",
+            metavar="FILE",
+            help="A TOML file of settings; `fiveways config show --docs` prints one with all of them.",
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Where to listen, 127.0.0.1 unless it is set.")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.", show_default="7500")
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="The port, 7500 unless it is set; 0 takes a free one."),
     ] = None,
     application: Annotated[
         str | None, typer.Option("--app", metavar="MODULE:NAME", help="Methods in Python to offer, a `fiveways.App`.")
@@ -120,7 +131,7 @@ def serve(
     verb.serve(config, verb.flags(host, port, settings or []), application)
 
 
-@app.command()
+@app.command(cls=Verb)
 def call(  # noqa: PLR0913  as many as the user has
     url: options.Url,
     method: Annotated[
@@ -159,7 +170,7 @@ def call(  # noqa: PLR0913  as many as the user has
     verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw))
 
 
-@app.command()
+@app.command(cls=Verb)
 def publish(  # noqa: PLR0913
     url: options.Url,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name, such as sensors.kitchen.temperature.")],
@@ -189,15 +200,19 @@ def publish(  # noqa: PLR0913
     verb.publish(gate, verb.Wish(topic, body, retain, tuple(attach or ()), timeout))
 
 
-@app.command()
+@app.command(cls=Verb)
 def subscribe(  # noqa: PLR0913
     url: options.Url,
     pattern: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or with * a pattern of topics.")],
     *,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="NUMBER", help="End after so many.")] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.001, help="End after so many seconds: with 124 if fewer than --count came, else with 0."),
+        typer.Option(
+            min=0.001,
+            metavar="SECONDS",
+            help="End after so long: with 124 if fewer than --count came, else with 0.",
+        ),
     ] = None,
     envelope: Annotated[bool, typer.Option("--envelope", help="Print {topic, data} instead of the data.")] = False,
     raw: options.Raw = False,
@@ -222,7 +237,7 @@ def subscribe(  # noqa: PLR0913
     verb.subscribe(gate, verb.Wish(pattern, count, timeout, envelope, raw))
 
 
-@app.command()
+@app.command(cls=Verb)
 def discover(
     url: options.Url,
     name: Annotated[
@@ -251,15 +266,19 @@ def discover(
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-@app.command()
+@app.command(cls=Verb)
 def check(  # noqa: PLR0913
     url: Annotated[
         str, typer.Argument(metavar="URL", help="Where the hub is: http://..., or the URL of a client.")
     ] = "http://localhost:7500",
     *,
-    warning: Annotated[float | None, typer.Option(min=0, help="Warn above so many seconds.")] = None,
-    critical: Annotated[float | None, typer.Option(min=0, help="Raise the alarm above so many seconds.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Give up after so many seconds.")] = 10.0,
+    warning: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Warn if it takes longer than that.")
+    ] = None,
+    critical: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Raise the alarm if it takes longer than that.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="Give up after so long.")] = 10.0,
     ping: Annotated[
         bool, typer.Option("--ping", help="Call hub.ping as well, over lrpm or the URL's protocol.")
     ] = False,
@@ -282,7 +301,7 @@ def check(  # noqa: PLR0913
     raise typer.Exit(verb.check(wish))
 
 
-@config_app.command("check")
+@config_app.command("check", cls=Verb)
 def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file of settings.")]) -> None:
     """Say whether a file is a good configuration.
 
@@ -297,7 +316,7 @@ def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TO
     verb.check(file)
 
 
-@config_app.command("show")
+@config_app.command("show", cls=Verb)
 def config_show(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A TOML file of settings.", envvar="FIVEWAYS_CONFIG")
@@ -306,6 +325,8 @@ def config_show(
     docs: Annotated[bool, typer.Option("--docs", help="Say what each setting means.")] = False,
 ) -> None:
     """Show all settings as TOML, and where each comes from that is not the default.
+
+    Secrets are shown as ***.
 
     [bold]Examples[/bold]
 

@@ -12,6 +12,7 @@ import uvloop
 from rich.console import Console
 
 from fiveways.app.app import App
+from fiveways.app.load import LoadError
 from fiveways.app.load import load as load_app
 from fiveways.cli import logs
 from fiveways.cli.endings import UsageError
@@ -47,7 +48,7 @@ def serve(config: Path | None, given: dict[str, object], application: str | None
     logs.configure(settings.log)
     for warning in loaded.warnings:
         logs.LOG.warning(warning)
-    app = None if application is None else load_app(application)
+    app = None if application is None else _load(application)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app))
 
@@ -62,6 +63,16 @@ def _loaded(config: Path | None, given: dict[str, object]) -> Loaded:
         if exc.place == COMMAND_LINE:
             raise UsageError(str(exc)) from exc
         raise
+
+
+def _load(application: str) -> App:
+    try:
+        return load_app(application)
+    except LoadError as exc:
+        if exc.__cause__ is not None:
+            # It was found, and is broken: what was typed is right.
+            raise
+        raise UsageError(str(exc)) from exc
 
 
 async def _serve(settings: Settings, app: App | None) -> None:
@@ -91,10 +102,19 @@ def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool)
 def _program() -> str:
     """Return how this program is started from here: by its name, where the shell finds it, else by its path."""
     path = Path(sys.argv[0])
+    if path.parts[-2:] == ("fiveways", "__main__.py"):
+        return f"{_python()} -m fiveways"
     found = shutil.which("fiveways")
     if path.name != "fiveways" or (found is not None and Path(found).resolve() == path.resolve()):
         return "fiveways"
     return os.path.relpath(path)
+
+
+def _python() -> str:
+    """Return how the shell starts this Python. Links are not followed: they tell one environment from another."""
+    path = Path(sys.executable)
+    found = shutil.which(path.name)
+    return path.name if found is not None and Path(found) == path else os.path.relpath(path)
 
 
 def _first_url(urls: Sequence[tuple[str, str]]) -> str:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from fiveways.app.events import Event
 from fiveways.cli import logs
 from fiveways.cli.access import Access, run
+from fiveways.cli.endings import UsageError
 from fiveways.cli.jsonio import show
 from fiveways.errors import CallTimeout
+from fiveways.model import topics
 
 _OPENING = 30.0
 """Seconds for the handshake and the subscription."""
@@ -26,6 +28,10 @@ class Wish:
 
 def subscribe(gate: Access, wish: Wish) -> None:
     """Print events until there are enough, the time is over, the topic is closed or the user has seen enough."""
+    try:
+        topics.parse_pattern(wish.pattern, topics.UMQ)
+    except topics.BadTopic as exc:
+        raise UsageError(str(exc)) from exc
     logs.tell_people()
     try:
         run(_subscribe(gate, wish))

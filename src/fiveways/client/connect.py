@@ -73,7 +73,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
         limits: what this side bears.
 
     Raises:
-        BadUrl, BadLogin: what was given cannot be used.
+        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well.
         Refused: the hub does not let us in.
         ConnectionLost: it cannot be reached.
     """

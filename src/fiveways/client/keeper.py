@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from fiveways.client import handshake
 from fiveways.client.session import Session
-from fiveways.client.settings import Settings
+from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, States, Status
 from fiveways.errors import ConnectionLost, NotExecuted, Refused
 from fiveways.model.failures import Reason
@@ -105,7 +105,10 @@ class Keeper:
         Raises:
             NotExecuted: there is none in time, or too many wait for one.
             ConnectionLost: there will be none.
+            ValueError: no time was given.
         """
+        if wait <= 0:
+            raise ValueError(NO_TIME)
         if self._waiters >= self.settings.limits.max_pending:
             raise NotExecuted(Reason.BUSY, f"{self._waiters} requests wait for the connection already")
         loop = asyncio.get_running_loop()
@@ -166,7 +169,9 @@ class Keeper:
                 timeout=wait,
             )
         except (OSError, ValueError) as exc:
-            raise ConnectionLost(f"cannot connect to {address.given}: {exc}") from exc
+            # Whom the system did not find has not looked at the path.
+            doubt = "" if getattr(exc, "errno", None) else address.doubt
+            raise ConnectionLost(f"cannot connect to {address.given}: {exc}{doubt}") from exc
         try:
             async with asyncio.timeout(wait):
                 welcome: Welcome = await session.opened
@@ -174,6 +179,8 @@ class Keeper:
             error = ConnectionLost(f"{address.given} did not answer our hello within {wait:g} seconds")
             session.abort(error)
             raise error from None
+        except ConnectionLost as exc:
+            raise type(exc)(f"{exc}{'' if isinstance(exc, Refused) else address.doubt}") from exc
         except asyncio.CancelledError:
             session.abort(ConnectionLost("nobody wants it any more"))
             raise

@@ -43,6 +43,8 @@ class Peer:
 
     Every verb that makes a request raises a `CallError` if it fails: `NotExecuted`, if nothing was done for certain,
     `CallFailed`, `CallTimeout`, `CallLost` or `Cancelled`; and `ConnectionLost` once there is no connection any more.
+    Nothing is sent if an attachment is neither bytes nor a path (`TypeError`) or is a file that cannot be read
+    (`FileNotFoundError` or another `OSError`), nor with a timeout that is not above 0 (`ValueError`).
     """
 
     def __init__(self, settings: Settings, open_link: OpenLink = open_websocket) -> None:
@@ -229,7 +231,7 @@ class Peer:
         """Follow a topic, or all that fit: `async with peer.subscribe("sensors.*.temperature") as events:`.
 
         `*` stands for one or more characters within a segment. `when_full` is what the hub does when we read too
-        slowly: skip, close, unsubscribe or block. Here, `max_waiting` events wait to be taken; then the oldest is
+        slowly: skip, close or unsubscribe. Here, `max_waiting` events wait to be taken; then the oldest is
         dropped, and counted in the `missed` of the next one. With `envelope`, updates in the dialects of UMQ tell their
         topic and what the hub skipped; for patterns that is the default.
         """
@@ -250,6 +252,10 @@ class Peer:
 
         It is served as by an `App`: async functions as tasks, plain ones in threads, async generators in parts. It
         stays on offer over a lost connection. `share` (round_robin, random, first) says who of several gets a call.
+
+        Raises:
+            TypeError: it is no function, or one whose arguments cannot be checked.
+            ValueError: we offer that name already, or `share` is none of these.
         """
         await self._core.offers.register(method, function, doc, share)
 
@@ -258,13 +264,20 @@ class Peer:
         await self._core.offers.unregister(method)
 
     async def serve(self, app: App) -> None:
-        """Offer all methods of an application and subscribe its handlers; return when the hub has taken them."""
+        """Offer all methods of an application and subscribe its handlers; return when the hub has taken them.
+
+        Raises:
+            ValueError: we offer one of its names already.
+        """
         await self._core.offers.serve(app)
 
     async def callback(self, function: Callable[..., object]) -> str:
         """Return a token by which somebody, in any protocol, can call the function once.
 
         Another fiveways client does that by `peer.call(f"callback.{token}", ...)`. A lost connection ends it.
+
+        Raises:
+            TypeError: as `register`.
         """
         return await self._core.callback(function)
 

@@ -39,6 +39,10 @@ class Pending(msgspec.Struct):
     lane: "_Lane | None" = None
     """Where it waits, unless it waits as long as usual."""
     extras: Extras | None = None
+    method: str = ""
+    """What was called, if this is a call."""
+    seconds: float | None = None
+    """What whoever asked gives it; None if that is as long as usual."""
     gathered: Attachments | None = None
     """The attachments of the answer, where somebody wants them."""
 

@@ -14,7 +14,7 @@ from fiveways.client.attachments import Arrivals, Attachable, content
 from fiveways.client.line import Line
 from fiveways.client.names import target
 from fiveways.client.requests import Extras, Pending, Requests
-from fiveways.client.settings import HUB_TIMEOUT, Settings
+from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings
 from fiveways.errors import (
     CallLost,
     CallTimeout,
@@ -22,7 +22,6 @@ from fiveways.errors import (
     ConnectionLost,
     LocalProtocolError,
     NotExecuted,
-    Refused,
     Unrepresentable,
 )
 from fiveways.model.failures import Reason
@@ -118,6 +117,7 @@ class Session(Line):
             wait = self._local_wait(timeout)
         contents = self._contents(attachments) if attachments else ()
         pending = self._requests.open(wait, now, extras)
+        pending.method, pending.seconds = method, timeout
         names = self._names(contents) if contents else ()
         stream = progress = False
         if extras is not None:
@@ -140,6 +140,7 @@ class Session(Line):
         contents = self._contents(attachments) if attachments else ()
         now = self._loop.time()
         pending = self._requests.open(wait, now)
+        pending.seconds = wait
         names = self._names(contents)
         word = make(pending.id, names)
         try:
@@ -177,8 +178,13 @@ class Session(Line):
             self._cancel(pending)
 
     def _overdue(self, pending: Pending) -> None:
-        _fail(pending, CallTimeout("no answer came in time"))
+        _fail(pending, CallTimeout(self._no_answer(pending)))
         self._cancel(pending)
+
+    def _no_answer(self, pending: Pending) -> str:
+        seconds = self._settings.timeout if pending.seconds is None else pending.seconds
+        # Rounded, as a request that waited for a connection has a little less than was given.
+        return f"{pending.method or 'the hub'} did not answer within {round(seconds, 3):g} s"
 
     def _cancel(self, pending: Pending) -> None:
         with suppress(LocalProtocolError):  # the hub may have said goodbye
@@ -187,7 +193,7 @@ class Session(Line):
     def _local_wait(self, timeout: float) -> float:
         """Return how long we wait ourselves: where the hub knows the timeout, long enough to hear its word about it."""
         if timeout <= 0:
-            raise ValueError("a timeout is a positive number of seconds")
+            raise ValueError(NO_TIME)
         return timeout + min(1.0, 0.05 + timeout / 10) if self._tells_timeouts else timeout
 
     def _send_plain(self, word: Word, error: LocalProtocolError, pending: Pending | None = None) -> None:
@@ -288,8 +294,11 @@ class Session(Line):
 
     def _on_failure(self, word: Failure) -> None:
         pending = self._requests.close(word.id)
-        if pending is not None:
-            _fail(pending, error_of(word))
+        if pending is None:
+            return
+        if word.reason is Reason.TIMEOUT and word.text in {"", Reason.TIMEOUT.value}:
+            word = msgspec.structs.replace(word, text=self._no_answer(pending))
+        _fail(pending, error_of(word))
 
     def _on_progress(self, word: Progress) -> None:
         pending = self._requests.get(word.id)
@@ -317,8 +326,10 @@ class Session(Line):
 
     def _on_goodbye(self, word: Goodbye) -> None:
         if self._why is None:
-            kind = Refused if word.denied else ConnectionLost
-            self._why = kind(word.text or ("the hub does not let us in" if word.denied else "the hub said goodbye"))
+            if word.denied:
+                self._why = handshake.refusal(self._settings, word.text)
+            else:
+                self._why = ConnectionLost(word.text or "the hub said goodbye")
 
     HANDLERS: ClassVar[Mapping[type[Word], Callable[[Any, Any], None]]] = {
         Result: _on_part,

@@ -8,6 +8,7 @@ from fiveways.wire.limits import Limits
 
 HUB_TIMEOUT: Final = 30.0
 """What a hub gives a call that names no timeout, unless its operator decided otherwise."""
+NO_TIME: Final = "a timeout is a positive number of seconds"
 
 
 @dataclass(frozen=True, slots=True)

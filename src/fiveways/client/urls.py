@@ -1,5 +1,6 @@
 """Client URLs: which protocol, over which transport, to which hub."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -48,6 +49,13 @@ class Address:
     given: str
     """As the user wrote it."""
 
+    @property
+    def doubt(self) -> str:
+        """What may be wrong with it, if a hub is there and does not understand us; mostly nothing."""
+        name = self.protocol.partition("-")[0]
+        usual, path = _SCHEMES[name].path, urlsplit(self.url).path
+        return "" if path == usual else f"; a hub serves {name} under {usual}, and the URL says {path}"
+
 
 def parse(url: str) -> Address:
     """Read a client URL, such as `umq+ws://localhost:7500` or `lrpm+wss://hub.example/lrpm?encoding=cbor`.
@@ -63,7 +71,7 @@ def parse(url: str) -> Address:
     if parts.username is not None or parts.password is not None:
         # Not shown: URLs get into logs, and so would the secret in this one.
         raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
-    scheme, transport = _scheme(parts.scheme)
+    scheme, transport = _scheme(parts.scheme, url)
     if not parts.hostname:
         raise BadUrl(f"{url!r} names no host; a URL looks like {parts.scheme}://localhost:{DEFAULT_PORT}")
     protocol, subprotocol, query = _encoding(scheme, parts.query)
@@ -73,18 +81,29 @@ def parse(url: str) -> Address:
     return Address(protocol, urlunsplit((transport, place, path, query, "")), subprotocol, url)
 
 
-def _scheme(written: str) -> tuple[_Scheme, str]:
+def _scheme(written: str, url: str) -> tuple[_Scheme, str]:
     if written in _LATER:
-        raise BadUrl(f"{written}:// is not spoken by this client yet; it speaks {_listed()}")
+        raise BadUrl(f"{written}:// is not spoken by this client yet; it speaks {', '.join(SCHEMES)}")
     protocol, _, transport = written.partition("+")
-    if protocol not in _SCHEMES or transport not in _PORTS:
-        said = f"{written}:// says neither protocol nor transport" if written else "the URL has no scheme"
-        raise BadUrl(f"{said}; use one of {_listed()}")
-    return _SCHEMES[protocol], transport
+    if protocol in _SCHEMES and transport in _PORTS:
+        return _SCHEMES[protocol], transport
+    _, has_scheme, rest = url.partition("://")
+    if not has_scheme:
+        raise BadUrl(f"{url!r} has no scheme; {_forms(_SCHEMES, _PORTS, url)}")
+    if protocol in _SCHEMES:
+        said = f"{transport} is no transport of this client" if transport else f"{written}:// says no transport"
+        raise BadUrl(f"{said}; {_forms([protocol], _PORTS, rest)}")
+    if written in _PORTS:
+        raise BadUrl(f"{written}:// says no protocol; {_forms(_SCHEMES, [written], rest)}")
+    if transport in _PORTS:
+        raise BadUrl(f"{protocol} is no protocol of this client; {_forms(_SCHEMES, [transport], rest)}")
+    raise BadUrl(f"{written}:// says neither protocol nor transport; {_forms(_SCHEMES, _PORTS, rest)}")
 
 
-def _listed() -> str:
-    return ", ".join(SCHEMES)
+def _forms(protocols: Iterable[str], transports: Collection[str], rest: str) -> str:
+    """Return the schemes that would do, and the URL with the first of them."""
+    schemes = [f"{protocol}+{transport}://" for protocol in protocols for transport in transports]
+    return f"use one of {', '.join(schemes)}, such as {schemes[0]}{rest or 'localhost'}"
 
 
 def _encoding(scheme: _Scheme, query: str) -> tuple[str, str, str]:

@@ -86,6 +86,8 @@ class BuiltIns:
             allowed.check("call", word.method)
         if word.more:
             raise bad(f"{word.method} takes no stream")
+        if word.attachments:
+            raise bad(f"{word.method} takes no attachments")
         return self._methods[word.method](session, word, now)
 
     def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:

@@ -207,8 +207,8 @@ class Hub:
     # What the runtime asks.
 
     def open_calls(self) -> int:
-        """Return how many calls wait for their answer."""
-        return len(self._calls)
+        """Return how many calls wait for their answer, but for what the hub would only like to know."""
+        return len(self._calls) - self._discovery.listings()
 
     def caller(self, call_id: str) -> Caller | None:
         """Return who made the call that this process is to answer as `call_id`."""
@@ -227,7 +227,7 @@ class Hub:
             "retained": self._publishing.retained,
             "callbacks": len(self._callbacks),
             "queues": dict(self._queues.waiting()),
-            "open_calls": len(self._calls),
+            "open_calls": self.open_calls(),
             "calls": self._calls.made,
             "publications": self._publishing.made,
             **self._counters.told(),
@@ -235,11 +235,12 @@ class Hub:
 
     # Words that need no more than a table.
 
-    def _register(self, session: Session, word: words.Register, _now: float) -> Deliveries:
+    def _register(self, session: Session, word: words.Register, now: float) -> Deliveries:
         if not session.access.may_offer(word.method, route=word.route):
             raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
         self._offers.add(session, word, self._settings.max_offers)
-        return [Delivery(session.peer, words.Result(word.id))]
+        asked = self._discovery.look_below(session, word.method, now) if word.route else []
+        return [Delivery(session.peer, words.Result(word.id)), *asked]
 
     def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
         self._offers.remove(session, word)

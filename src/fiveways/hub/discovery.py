@@ -7,12 +7,12 @@ from fiveways.hub.builtins import DOCS
 from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.errands import Query
-from fiveways.hub.names import below, cut, spelled, spelled_below, spelled_route
+from fiveways.hub.errands import Listing, Query
+from fiveways.hub.names import below, respelled, spelled, spelled_below, spelled_route
 from fiveways.hub.offers import Method, Offers
 from fiveways.hub.policy import AllowList
 from fiveways.hub.refusal import Refusal, bad, busy
-from fiveways.hub.session import Session
+from fiveways.hub.session import Session, hub_itself
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Description, Discover
 from fiveways.model.names import BadName, NameStyle, fold_prefix
@@ -20,6 +20,8 @@ from fiveways.wire.limits import Limits
 
 HUB: Final = "hub"
 """The route of the built-ins."""
+_PATIENCE: Final = 10.0
+"""Seconds that a peer has to say what is below its route, where it is the hub that asks."""
 
 
 class Discovery:
@@ -33,6 +35,21 @@ class Discovery:
         self._lists: dict[NameStyle, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         """Of all there is, for those who may call it all."""
         self._lists_of = offers.changes
+        self._me = hub_itself()
+
+    def listings(self) -> int:
+        """Return how many questions of the hub itself are open."""
+        return len(self._me.asked)
+
+    def look_below(self, session: Session, route: str, now: float) -> Deliveries:
+        """Ask a peer that offers a route what is below it, so that it is called in its own spelling."""
+        question = f"{session.peer} {route}"
+        is_full = len(session.serving) >= self._max_pending
+        if not session.traits.lists or is_full or question in self._me.asked:
+            return []
+        pending = self._calls.open(self._me, question, session, self._calls.timeout(_PATIENCE), now)
+        pending.errand, pending.plain = Listing(route), False
+        return [Delivery(session.peer, Discover(pending.op), pending.op)]
 
     def discover(self, session: Session, word: Discover, now: float) -> Deliveries:
         """Tell what there is, or pass the question on."""
@@ -72,27 +89,29 @@ class Discovery:
         rest = below(route.name, name)
         written = offer.listed.get(rest, "")
         if rest and not written:
-            style = callee.traits.names
-            if style is session.traits.names:
-                written = cut(word.name.rstrip(style.separators), route.name, name, style)
-            written = written or spelled_below(rest, style)
+            style, wanted = session.traits.names, callee.traits.names
+            written = respelled(word.name.rstrip(style.separators), route.name, name, style, wanted)
+            written = written or spelled_below(rest, wanted)
             if not written:
                 raise bad(f"{callee.traits.protocol} cannot write the name {rest}")
         if is_route and rest:
             written += callee.traits.names.writes
         timeout = self._calls.default
         pending = self._calls.open(session, word.id, callee, timeout, now)
-        pending.errand, pending.plain = Query(offer, name, is_whole=not rest), False
+        pending.errand, pending.plain = Query(route.name, name, is_whole=not rest), False
         return [Delivery(callee.peer, Discover(pending.op, written), pending.op)]
 
     def describe(self, callee: Session, word: Description, _now: float) -> Deliveries:
         """Pass on what a peer tells about the names below its route."""
         pending = callee.serving.get(word.id)
         query = None if pending is None else pending.errand
-        if pending is None or not isinstance(query, Query):
+        if pending is None or not isinstance(query, Query | Listing):
             self._counters.stray += 1
             return []
         self._calls.close(pending)
+        if isinstance(query, Listing):
+            self._offers.learn(callee, query.route, dict(_folded(word.methods, callee.traits.names)))
+            return []
         self._counters.results += 1
         if word.doc is not None:
             told = Description(pending.id, doc=word.doc)
@@ -100,7 +119,7 @@ class Discovery:
             methods = list(_folded(word.methods, callee.traits.names))
             routes = _folded(word.routes, callee.traits.names)
             if query.is_whole:
-                self._offers.learn(query.offer, dict(methods))
+                self._offers.learn(callee, query.route, dict(methods))
             told = Description(
                 pending.id,
                 _respelled(pending, query, methods, routes=False),

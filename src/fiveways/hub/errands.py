@@ -3,7 +3,6 @@
 import msgspec
 
 from fiveways.hub.collected import Collected
-from fiveways.hub.offers import Offer
 from fiveways.model.messages import Call
 from fiveways.wire.payload import Payload
 
@@ -18,11 +17,17 @@ class Held(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True):
     """A question about names, passed on to the peer behind a route."""
 
-    offer: Offer
+    route: str
     above: str
     """The folded name of what was asked for: what is listed lies below it."""
     is_whole: bool
     """It was asked for all names below the route."""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A question of the hub itself: how the peer behind a route writes the names below it."""
+
+    route: str
 
 
 class Item(msgspec.Struct):

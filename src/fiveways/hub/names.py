@@ -37,6 +37,18 @@ def spelled_route(folded: str, style: NameStyle) -> str:
 
 
 @lru_cache(_CACHED)
+def respelled(spelling: str, prefix: str, name: str, style: NameStyle, wanted: NameStyle) -> str:
+    """Return how `name`, cut out of the spelling in one style, is written in the one wanted; empty if it cannot be."""
+    rest = cut(spelling, prefix, name, style)
+    if style is wanted or not rest:
+        return rest
+    for separator in style.separators:
+        rest = rest.replace(separator, "/" if wanted.topic_and_type else wanted.writes)
+    if wanted.alphabet is not None and wanted.alphabet.fullmatch(rest) is None:
+        return ""
+    return rest if _is_folded_to(below(prefix, name), rest, wanted) else ""
+
+
 def cut(spelling: str, prefix: str, name: str, style: NameStyle) -> str:
     """Return how `name`, without its prefix, stands in the spelling of the whole; empty if that cannot be told."""
     levels = prefix.count(".") + 1
@@ -45,7 +57,11 @@ def cut(spelling: str, prefix: str, name: str, style: NameStyle) -> str:
     if len(ends) < levels:
         return ""
     rest = text[ends[levels - 1] + 1 :]
+    return rest if _is_folded_to(below(prefix, name), rest, style) else ""
+
+
+def _is_folded_to(folded: str, written: str, style: NameStyle) -> bool:
     try:
-        return rest if fold(rest, style) == below(prefix, name) else ""
+        return fold(written, style) == folded
     except BadName:
-        return ""
+        return False

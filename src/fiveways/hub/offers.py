@@ -129,8 +129,14 @@ class Offers:
         for method in self._by_peer.pop(session.peer, {}).values():
             self._withdraw(session, method)
 
-    def learn(self, offer: Offer, listed: Mapping[str, str]) -> None:
+    def learn(self, session: Session, prefix: str, listed: Mapping[str, str]) -> None:
         """Remember how a peer itself writes the names below its route, as far as there is room."""
+        route = self._by_peer.get(session.peer, {}).get((prefix, True))
+        for offer in route.offers if route is not None else ():
+            if offer.session is session:
+                self._relist(offer, listed)
+
+    def _relist(self, offer: Offer, listed: Mapping[str, str]) -> None:
         self._listed -= len(offer.listed)
         offer.listed.clear()
         offer.listed.update(islice(listed.items(), _MOST_LISTED - self._listed))
@@ -149,7 +155,7 @@ class Offers:
     def _retract(self, session: Session, method: Method) -> None:
         for offer in method.offers:
             if offer.session is session:
-                self.learn(offer, {})
+                self._relist(offer, {})
         method.offers = [offer for offer in method.offers if offer.session is not session]
 
     # Finding somebody.

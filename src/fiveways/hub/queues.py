@@ -9,19 +9,14 @@ from fiveways.errors import Unrepresentable
 from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.errands import Item, Work
-from fiveways.hub.policy import Access
 from fiveways.hub.refusal import Refusal, bad, busy
-from fiveways.hub.session import Session
-from fiveways.hub.settings import NOTHING, HubSettings
+from fiveways.hub.session import Session, hub_itself
+from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
-from fiveways.hub.traits import Credentials, Traits
-from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
-
-_HUB = Traits("hub", names.LRPM, topics.LRPM)
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -52,7 +47,7 @@ class Queues:
         self._limits = limits
         self._settings = settings
         self._calls = calls
-        self._me = Session("", _HUB, Credentials(is_trusted=True), Access(NOTHING))
+        self._me = hub_itself()
         """The hub itself: it is the caller of those who get items."""
         self._queues: dict[str, Queue] = {}
         self._pulls_of: dict[str, dict[int, str]] = {}

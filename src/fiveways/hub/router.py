@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, TooLarge, Unrepresentable
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns
 from fiveways.hub.callbacks import Callbacks
@@ -10,11 +10,11 @@ from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.collected import Collected, TooMuch, as_array
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.errands import Held, Work
-from fiveways.hub.names import below, cut
+from fiveways.hub.errands import Held, Listing, Work
+from fiveways.hub.names import below, respelled
 from fiveways.hub.offers import Offers
 from fiveways.hub.queues import Queues
-from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Session
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
@@ -76,9 +76,8 @@ class Router:
             raise self._offers.missing(word.method)
         offer = self._offers.choose(route)
         name = below(route.name, word.method)
-        spelling = offer.listed.get(name, "")
-        if not spelling and offer.session.traits.names is caller.traits.names:
-            spelling = cut(word.spelling, route.name, word.method, caller.traits.names)
+        style, wanted = caller.traits.names, offer.session.traits.names
+        spelling = offer.listed.get(name) or respelled(word.spelling, route.name, word.method, style, wanted)
         return self._forward(caller, word, offer.session, name, spelling, route.gives_array, now)
 
     def _forward(
@@ -205,7 +204,7 @@ class Router:
         if isinstance(errand, Work):
             self._queues.done(errand)
             return []
-        return self._fail(pending, Reason.RAISED, "the answer is no description")
+        return [] if isinstance(errand, Listing) else self._fail(pending, Reason.RAISED, "the answer is no description")
 
     def _pass_element(self, pending: Pending, word: Result) -> Deliveries:
         if word.last or not word.stream:
@@ -250,8 +249,8 @@ class Router:
             self._counters.stray += 1
             return []
         self._calls.close(pending)
-        if isinstance(pending.errand, Work):
-            return self._queues.give_back(pending.errand, now)
+        if isinstance(pending.errand, Work | Listing):
+            return self._end(pending, word.reason, word.text, now)
         self._counters.failures[word.reason] += 1
         failure = Failure(pending.id, word.reason, word.text, word.data, word.retry_after, word.name, word.code)
         return [Delivery(pending.caller.peer, failure, pending.op)]
@@ -312,7 +311,8 @@ class Router:
             # The callee has heard of it, and what it does with half a request is not known.
             return [*self._call_off(pending), *self._end(pending, Reason.LOST, str(error), now)]
         if isinstance(error, Unrepresentable):
-            return self._end(pending, Reason.BAD_ARGUMENTS, str(error), now)
+            reason = Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
+            return self._end(pending, reason, str(error), now)
         reason = Reason.BUSY if "too many" in str(error) else Reason.UNAVAILABLE
         return self._end(pending, reason, str(error), now)
 
@@ -342,8 +342,9 @@ class Router:
         """Be done with a call of any sort, already closed, that got no answer."""
         if isinstance(pending.errand, Work):
             return self._queues.give_back(pending.errand, now)
-        return self._fail(pending, reason, text)
+        return [] if isinstance(pending.errand, Listing) else self._fail(pending, reason, text)
 
     def _fail(self, pending: Pending, reason: Reason, text: str) -> Deliveries:
         self._counters.failures[reason] += 1
-        return [Delivery(pending.caller.peer, Failure(pending.id, reason, text), pending.op)]
+        wait = RETRY_AFTER if reason is Reason.BUSY else None
+        return [Delivery(pending.caller.peer, Failure(pending.id, reason, text, retry_after=wait), pending.op)]

@@ -3,17 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.policy import Access
+from fiveways.hub.settings import NOTHING
 from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
 from fiveways.model.messages import Word
 from fiveways.wire.payload import Payload
 
 if TYPE_CHECKING:
     from fiveways.hub.attachments import Relay
     from fiveways.hub.calls import Pending
+
+_HUB: Final = Traits("hub", names.LRPM, topics.LRPM)
 
 
 class Stage(Enum):
@@ -74,6 +78,11 @@ class Session:
         """Attachments that it has announced and others wait for, by its own names."""
         # variables.py
         self.variables: dict[str, Payload] = {}
+
+
+def hub_itself() -> Session:
+    """Return the caller of what the hub asks on its own behalf."""
+    return Session("", _HUB, Credentials(is_trusted=True), Access(NOTHING))
 
 
 Handler: TypeAlias = Callable[[Session, Any, float], Deliveries]

@@ -27,6 +27,8 @@ class Variables:
 
     def set(self, session: Session, word: SetVariable, _now: float) -> Deliveries:
         """Keep a variable; a Refusal if it is too large, or one too many."""
+        if word.attachments:
+            raise bad("a variable cannot have attachments")
         if word.name == TOKEN:
             return self._gate.take_token(session, word)
         name = word.name.encode(errors="surrogatepass")

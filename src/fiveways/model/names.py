@@ -52,6 +52,10 @@ UMQ36 = NameStyle("umq36", ":.", ".")
 LRPM = NameStyle("lrpm", ".", ".", re.compile(r"[a-z0-9_.]+"))
 MQTT = NameStyle("mqtt", "/.", ".", topic_and_type=True)
 NQ = NameStyle("nq", "-.:/", "-", re.compile(r"[A-Za-z0-9_-]+"))
+LOCAL = NameStyle("local", ":.", ".")
+"""Of an application in the hub's own process."""
+
+_CALLBACKS = ("callback.", "callback:")
 
 
 def fold(name: str, style: NameStyle) -> str:
@@ -108,6 +112,11 @@ def spell(folded: str, style: NameStyle) -> str:
     if style.alphabet is not None and style.alphabet.fullmatch(text) is None:
         raise Unrepresentable(f"the name {folded!r} has characters that {style.label} cannot write")
     return text
+
+
+def token_of(name: str) -> str | None:
+    """Return the token of the callback that a name such as `callback.<token>` means; None if it means a method."""
+    return name[len(_CALLBACKS[0]) :].lower() if name.startswith(_CALLBACKS) else None
 
 
 def spell_mqtt(folded: str) -> tuple[str, str]:

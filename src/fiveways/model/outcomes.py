@@ -8,6 +8,7 @@ from fiveways.errors import (
     Cancelled,
     LocalProtocolError,
     NotExecuted,
+    TooLarge,
     Unrepresentable,
 )
 from fiveways.model.failures import Ran, Reason
@@ -48,6 +49,8 @@ def value_of(answer: Result) -> object:
 
 def unsaid(error: LocalProtocolError) -> NotExecuted:
     """Return why a request never left: nothing was sent, so nothing was run."""
+    if isinstance(error, TooLarge):
+        return NotExecuted(Reason.TOO_LARGE, str(error))
     if isinstance(error, Unrepresentable):
         return NotExecuted(Reason.BAD_ARGUMENTS, str(error))
     busy = "too many" in str(error)

@@ -36,7 +36,8 @@ from fiveways.wire.payload import NULL, Json, Payload, Text, Value
 KINDS: Final = ("unary", "server", "client", "both")
 SHARES: Final = ("", "round_robin", "random", "first")
 POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
-
+_LONGEST_SHOWN: Final = 40
+_MOST_SHOWN: Final = 3
 
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
@@ -57,12 +58,16 @@ class Styles(msgspec.Struct, frozen=True):
 class Arguments:
     """The arguments of one built-in: an object, its fields in order, one alone, or in UMQ lines of text."""
 
-    def __init__(self, body: Payload, fields: tuple[str, ...], *, lines: bool) -> None:
+    def __init__(
+        self, body: Payload, fields: tuple[str, ...], options: tuple[str, ...] = (), *, lines: bool = False
+    ) -> None:
         self._body = body
         self._fields = fields
         self._lines: list[str] = []
         value = body.value()
         if lines and isinstance(value, str) and isinstance(body, Text):
+            if body.raw[:1] in ("{", "["):
+                raise BadArguments("what begins with { or [ must be JSON")
             # Only as many parts as there are fields, so that data may hold line ends.
             value = self._lines = value.split("\n", len(fields) - 1)
         elif isinstance(value, str):
@@ -75,6 +80,9 @@ class Arguments:
             value = {}
         if not isinstance(value, dict):
             raise BadArguments(f"takes an object with {', '.join(fields)}")
+        unknown = [repr(name)[:_LONGEST_SHOWN] for name in value if name not in fields and name not in options]
+        if unknown:
+            raise BadArguments(f"takes {', '.join(fields + options)}, not {', '.join(unknown[:_MOST_SHOWN])}")
         self._values: Mapping[str, object] = value
 
     def text(self, field: str, default: str | None = None) -> str:
@@ -130,11 +138,11 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
     reader = _READERS.get(method)
     if reader is None:
         return None
-    fields, make = reader
+    fields, options, make = reader
     try:
         if method == "hub.publish" and type(body) is Text and (lines := _LINES.match(body.raw)):
             return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]), attachments)
-        return make(call_id, Arguments(body, fields, lines=method in _BY_LINES), styles, attachments)
+        return make(call_id, Arguments(body, fields, options, lines=method in _BY_LINES), styles, attachments)
     except (BadName, BadTopic, Unrepresentable) as exc:
         raise BadArguments(str(exc)) from exc
 
@@ -167,7 +175,8 @@ def _register(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]
     spelling = given.text("name")
     method, route = fold_offer(spelling, styles.names)
     kind, share = given.choice("kind", KINDS), given.choice("share", SHARES)
-    return Register(call_id, method, spelling, route, given.text("doc", ""), kind, share)
+    doc = "" if given.any("doc") is None else given.text("doc")
+    return Register(call_id, method, spelling, route, doc, kind, share)
 
 
 def _unregister(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> Word:
@@ -192,17 +201,18 @@ _LINES: Final = re.compile(r"([A-Za-z][^\n]*)\n")
 """A first line that shows at once that what follows it is data: no JSON begins with a letter and a line."""
 
 Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], Word]
-_READERS: Final[dict[str, tuple[tuple[str, ...], Reader]]] = {
-    "hub.publish": (("topic", "data"), _publish),
-    "hub.subscribe": (("topic", "id"), _subscribe),
-    "hub.unsubscribe": (("id",), _unsubscribe),
-    "hub.close": (("topic",), _close),
-    "hub.register": (("name", "doc"), _register),
-    "hub.unregister": (("name",), _unregister),
-    "hub.set": (("name", "value"), _set),
-    "hub.unset": (("name",), _unset),
-    "hub.discover": (("name",), _discover),
+_READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
+    "hub.publish": (("topic", "data"), ("retain",), _publish),
+    "hub.subscribe": (("topic", "id"), ("envelope", "when_full"), _subscribe),
+    "hub.unsubscribe": (("id",), (), _unsubscribe),
+    "hub.close": (("topic",), (), _close),
+    "hub.register": (("name", "doc"), ("kind", "share"), _register),
+    "hub.unregister": (("name",), (), _unregister),
+    "hub.set": (("name", "value"), (), _set),
+    "hub.unset": (("name",), (), _unset),
+    "hub.discover": (("name",), (), _discover),
 }
+"""The fields of each, which may come by position; the options, which come by name alone; and what it means."""
 _BY_LINES: Final = frozenset({"hub.publish", "hub.subscribe", "hub.close"})
 """In UMQ the arguments of these may come as lines."""
 

@@ -67,6 +67,7 @@ def traits_of(spec: ProtocolSpec) -> Traits:
         takes_parts=words.Part in spec.carries,
         cancels=spec.cancels,
         challenges=words.Challenge in spec.carries,
+        lists=spec.name == "umq",  # `?` is part of it; elsewhere only a hub answers
     )
 
 

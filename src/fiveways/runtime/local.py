@@ -9,14 +9,16 @@ from fiveways.app import App
 from fiveways.app.context import Stranger
 from fiveways.app.dispatch import Dispatcher
 from fiveways.app.values import to_body
-from fiveways.errors import CallLost, FivewaysError
+from fiveways.errors import CallLost, FivewaysError, NotExecuted
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
+from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Attachment,
     Call,
     Cancel,
+    Description,
     Event,
     Failure,
     Hello,
@@ -25,13 +27,22 @@ from fiveways.model.messages import (
     Welcome,
     Word,
 )
+from fiveways.model.names import BadName
 from fiveways.model.outcomes import error_of, value_of
+from fiveways.protocols import builtins
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.wire.payload import Payload
 
-TRAITS: Final = Traits("local", names.UMQ, topics.UMQ, takes_parts=True, cancels=True)
+TRAITS: Final = Traits("local", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+
+
+def _no_subscription(_given: object, _written: str) -> str:
+    raise builtins.BadArguments("an application hears of topics by `App.on`, not by calls")
+
+
+_STYLES: Final = builtins.Styles(TRAITS.names, TRAITS.topics, _no_subscription)
 
 
 class LocalPeer(Party):
@@ -78,6 +89,8 @@ class LocalPeer(Party):
     def say(self, delivery: Delivery, _now: float) -> None:
         """Take a word: an answer to what the application asked, or work for it."""
         word = delivery.word
+        if isinstance(word, Description):
+            word = Result(word.id, builtins.described(word))
         if isinstance(word, Result | Failure):
             answer = self._answers.get(word.id)
             if answer is not None and not answer.done():
@@ -141,11 +154,27 @@ class LocalPeer(Party):
         timeout: float | None = None,  # noqa: ASYNC109  the hub watches over it
         attachments: Sequence[bytes] = (),
     ) -> object:
-        """Call a method and return its result; CallError if it has none."""
+        """Call a method, a callback or a built-in of the hub, and return its result; CallError if it has none."""
         named = self._named(attachments)
-        folded = names.fold(method, names.UMQ)
-        word = Call(next(self._ids), folded, to_body(body), attachments=tuple(named), timeout=timeout)
+        word = self._request(method, to_body(body), tuple(named), timeout)
+        if isinstance(word, Publish):
+            await self._free.wait()
         return value_of(await self._ask(word, named))
+
+    def _request(self, method: str, body: Payload, attachments: tuple[str, ...], timeout: float | None) -> Word:
+        """Return the word that a call means; NotExecuted if it means nothing."""
+        request_id = next(self._ids)
+        token = names.token_of(method)
+        if token is not None:
+            return Call(request_id, token, body, attachments=attachments, callback=True, timeout=timeout)
+        try:
+            folded = names.fold(method, TRAITS.names)
+            word = builtins.read(request_id, folded, body, _STYLES, attachments)
+        except BadName as exc:
+            raise NotExecuted(Reason.NO_METHOD, str(exc)) from exc
+        except builtins.BadArguments as exc:
+            raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        return word or Call(request_id, folded, body, method, attachments, timeout=timeout)
 
     async def publish(
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()

@@ -86,10 +86,11 @@ FITS: list[tuple[Callable[..., object], Payload | str, list[object], dict[str, o
     (store, Binary(b"\0"), [b"\0"], {}),
     # A text of UMQ.
     (say, Text("hello"), ["hello"], {}),
-    (say, Text('{"text":"hello"}'), ['{"text":"hello"}'], {}),
-    (say, Text("12"), ["12"], {}),
-    (say, Text(""), [""], {}),
-    (say_short, Text("[1]"), ["[1]"], {}),
+    (say, Text('"hello"'), ["hello"], {}),
+    (say, Text('["hello"]'), ["hello"], {}),
+    (say, Text('{"text":"hello"}'), ["hello"], {}),
+    (say, Text(r'"\"q\""'), ['"q"'], {}),
+    (say_short, Text('"[1]"'), ["[1]"], {}),
     (say_to, Text('["hi","you"]'), ["hi", "you"], {}),
     (add, Text("[1,2]"), [1.0, 2.0], {}),
     (nothing, Text(""), [], {}),
@@ -161,6 +162,9 @@ WRONG: list[tuple[Callable[..., object], Payload | str, str]] = [
     (scaled, "[1,true]", "argument 'by': expected int, got bool"),
     (say, Value(b"x"), "argument 'text': expected str, got bytes"),
     (say_short, Text("long"), "argument 'text': expected str of length <= 3"),
+    (say, Text("[1]"), "argument 'text': expected str, got int"),
+    (say, Text("[]"), "missing argument 'text'"),
+    (say, Text('{"x":1}'), "unknown argument 'x'; the arguments are text"),
     (maybe, '["x"]', "argument 'number': expected int | null, got str"),
     (whole, '{"x":1}', "argument 'item': object missing required field 'y'"),
     (buy, '{"order":{"lines":[{"item":"pen","count":"2"}]}}', "argument 'order.lines[0].count': expected int, got str"),
@@ -216,6 +220,11 @@ def test_a_type_that_changes_its_mind_is_refused_all_the_same() -> None:
 
     with pytest.raises(BadArguments, match="not now"):
         reader(take).read(payload('[{"x":1}]'))
+
+
+@pytest.mark.parametrize("raw", ["12", "1.10", "true", "null", "", " 1", ' "q"', "[1] or", '"q', "{hello}"])
+def test_a_text_that_is_no_string_array_or_object_is_taken_as_it_is(raw: str) -> None:
+    assert reader(say).read(Text(raw)) == ([raw], {})
 
 
 def in_front(context: Context, a: int) -> None: ...

@@ -71,6 +71,12 @@ def test_none_takes_a_stream(method: str) -> None:
     assert hub.handle("ann", Part("c", NULL, last=True), 0.0) == []
 
 
+@pytest.mark.parametrize("method", ["hub.push", "hub.echo"])
+def test_none_takes_attachments(method: str) -> None:
+    told = refusal(opened().handle("ann", Call("c", method, Value(["jobs", 1]), attachments=("0",)), 0.0))
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no attachments")
+
+
 def test_words_of_their_own_are_not_calls() -> None:
     hub = opened()
     told = refusal(hub.handle("ann", Call("c", "hub.publish"), 0.0))

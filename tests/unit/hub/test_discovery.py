@@ -7,12 +7,13 @@ from fiveways.hub.builtins import DOCS
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.settings import Identity, Rights
-from fiveways.hub.traits import Credentials
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result
+from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result, Unregister
 from fiveways.model.names import fold_prefix
 from fiveways.wire.payload import NULL
-from tests.unit.hub.hubtalk import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, only, opened, refusal, welcome
+from tests.unit.hub.hubtalk import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
 
 TRAITS = [UMQ, UMQ36, LRPM, MQTT, NQ]
 
@@ -169,6 +170,83 @@ def test_an_inner_list_is_not_taken_for_the_list_of_the_route() -> None:
     ask(hub, "stock.sub.")
     hub.handle("eve", Description("1", ("getIt",)), 0.0)
     assert only(hub.handle("ann", Call("c", "stock.get_it"), 0.0), Call).spelling == ""
+
+
+def test_the_spelling_of_a_caller_is_kept_where_the_callee_can_write_it() -> None:
+    hub = filled()
+    join(hub, "una", UMQ36)
+    call = Call("c", "stock.sub.get_it", spelling="Stock.Sub.getIt")
+    assert only(hub.handle("una", call, 0.0), Call).spelling == "Sub:getIt"
+    assert ask(hub, "Stock.Sub.getIt", "una") == [Delivery("eve", Discover("2", "Sub:getIt"), "2")]
+
+
+LISTING = Traits("umq", names.UMQ, topics.UMQ, lists=True)
+
+
+def looking(limits: dict[str, int] | None = None) -> Hub:
+    """Somebody offers a route, and is asked for what is below it."""
+    hub = opened(limits)
+    join(hub, "lis", LISTING)
+    assert register(hub) == [Delivery("lis", Result("r")), Delivery("lis", Discover("1"), "1")]
+    return hub
+
+
+def register(hub: Hub) -> Deliveries:
+    return hub.handle("lis", Register("r", "shop", "Shop:", route=True), 0.0)
+
+
+def called(hub: Hub) -> str:
+    spelling = only(hub.handle("ann", Call("c", "shop.buy_now", spelling="shop.buy_now"), 0.0), Call).spelling
+    hub.handle("ann", Cancel("c"), 0.0)
+    assert isinstance(spelling, str)
+    return spelling
+
+
+def test_who_offers_a_route_is_asked_at_once_what_is_below_it() -> None:
+    hub = looking()
+    assert called(hub) == "buy_now"
+    assert hub.handle("lis", Description("1", ("buyNow", "bad\nname")), 0.0) == []
+    assert called(hub) == "buyNow"
+    ask(hub, "shop.")
+    hub.handle("lis", Description("4", ("BuyNow",)), 0.0)
+    assert called(hub) == "BuyNow"
+    assert hub.handle("lis", Register("r", "m", "m"), 0.0) == ok("lis", "r")
+
+
+def test_who_cannot_say_what_is_below_its_route_is_called_as_before() -> None:
+    hub = looking()
+    assert hub.open_calls() == 0
+    assert hub.handle("lis", Failure("1", Reason.NO_METHOD), 0.0) == []
+    assert called(hub) == "buy_now"
+    assert register(hub)[1:] == [Delivery("lis", Discover("3"), "3")]
+    assert hub.handle("lis", Result("3"), 0.0) == []
+    (_, delivery) = register(hub)
+    assert isinstance(delivery, Delivery)
+    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == []
+    register(hub)
+    assert hub.deadline() == 10.0
+    assert hub.expire(10.0) == [Delivery("lis", Cancel("5"), "5")]
+    register(hub)
+    assert hub.finish(0.0) == [Delivery("lis", Cancel("6"), "6")]
+    register(hub)
+    assert hub.leave("lis", 0.0) == []
+    assert hub.handle("lis", Description("7", ("buyNow",)), 0.0) == []
+
+
+def test_a_route_is_asked_once_at_a_time_and_the_answer_is_for_the_offer_of_now() -> None:
+    hub = looking()
+    assert register(hub) == ok("lis", "r")
+    hub.handle("lis", Description("1", ("buyNow",)), 0.0)
+    assert called(hub) == "buyNow"
+    register(hub)
+    hub.handle("lis", Unregister("u", "shop", "Shop:", route=True), 0.0)
+    assert hub.handle("lis", Description("3", ("buyNow",)), 0.0) == []
+    assert hub._offers._listed == 0
+
+
+def test_a_peer_with_too_many_open_calls_is_not_asked() -> None:
+    hub = looking({"max_pending": 1})
+    assert hub.handle("lis", Register("r", "other", "Other:", route=True), 0.0) == ok("lis", "r")
 
 
 def test_a_name_that_the_peer_cannot_read_is_refused() -> None:

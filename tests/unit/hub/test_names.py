@@ -2,8 +2,8 @@
 
 import pytest
 
-from fiveways.hub.names import below, cut, spelled, spelled_below, spelled_route
-from fiveways.model.names import LRPM, MQTT, NQ, UMQ, NameStyle
+from fiveways.hub.names import below, cut, respelled, spelled, spelled_below, spelled_route
+from fiveways.model.names import LRPM, MQTT, NQ, UMQ, UMQ36, NameStyle
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,28 @@ from fiveways.model.names import LRPM, MQTT, NQ, UMQ, NameStyle
 )
 def test_cutting_a_prefix_off(spelling: str, prefix: str, name: str, style: NameStyle, expected: str) -> None:
     assert cut(spelling, prefix, name, style) == expected
+
+
+@pytest.mark.parametrize(
+    ("style", "spelling", "wanted", "expected"),
+    [
+        (UMQ36, "Shop.Sub.buyNow", UMQ, "Sub:buyNow"),
+        (UMQ36, "Shop.Sub.buyNow", UMQ36, "Sub.buyNow"),
+        (UMQ, "Shop.Sub:buyNow", UMQ36, "Sub.buyNow"),
+        (UMQ, "Shop:Sub:buyNow", NQ, "Sub-buyNow"),
+        (UMQ, "Shop:Sub:buyNow", MQTT, "Sub/buyNow"),
+        (MQTT, "/Shop/Sub/buyNow", UMQ, "Sub:buyNow"),
+        (LRPM, "shop.sub.buy_now", UMQ, "sub:buy_now"),
+        # Upper case, and a `-` that would cut the name.
+        (UMQ, "Shop:Sub:buyNow", LRPM, ""),
+        (UMQ, "Shop:Sub:buy-now", NQ, ""),
+        (UMQ, "", UMQ36, ""),
+    ],
+)
+def test_a_name_below_a_prefix_in_another_style(
+    style: NameStyle, spelling: str, wanted: NameStyle, expected: str
+) -> None:
+    assert respelled(spelling, "shop", "shop.sub.buy_now", style, wanted) == expected
 
 
 def test_names_below() -> None:

@@ -8,9 +8,10 @@ from fiveways.hub.core import Hub
 from fiveways.hub.offers import _MOST_MISSED, Offers
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
-from fiveways.hub.traits import Credentials
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Register, Result, Unregister
+from fiveways.model.messages import Call, Description, Discover, Register, Result, Unregister
 from fiveways.wire.payload import Value
 from tests.unit.hub.hubtalk import LRPM, UMQ, join, make, offer, ok, only, opened, refusal
 
@@ -115,6 +116,16 @@ def test_spellings_in_different_styles_are_one_method() -> None:
     assert [call.spelling for call in calls] == spellings
 
 
+def test_an_application_of_the_hub_is_no_peer_of_any_protocol() -> None:
+    hub = opened()
+    join(hub, "app", Traits("local", names.LOCAL, topics.UMQ))
+    offer(hub, "app", "math.add_up")
+    assert only(hub.handle("eve", Discover("d"), 0.0), Description).methods == ("math:add_up",)
+    offer(hub, "bob", "math.add_up", "Math:addUp")
+    for peer, written in {"eve": "Math:addUp", "ann": "math.add_up", "app": "math.add_up"}.items():
+        assert only(hub.handle(peer, Discover("d"), 0.0), Description).methods == (written,)
+
+
 def test_no_spelling_is_the_usual_one() -> None:
     hub = opened()
     offer(hub, "dan", "a.b")
@@ -197,11 +208,13 @@ def test_what_peers_list_below_their_routes_is_bounded(monkeypatch: pytest.Monke
     offers.add(one, Register("", "a", route=True), 10)
     offers.add(two, Register("", "b", route=True), 10)
     first, second = (method.offers[0] for method in offers)
-    offers.learn(first, {"x": "X", "y": "Y"})
-    offers.learn(second, {"p": "P", "q": "Q"})
+    offers.learn(one, "a", {"x": "X", "y": "Y"})
+    offers.learn(two, "b", {"p": "P", "q": "Q"})
+    offers.learn(two, "a", {"x": "Z"})
     assert (first.listed, second.listed) == ({"x": "X", "y": "Y"}, {"p": "P"})
     offers.leave(one)
-    offers.learn(second, {"p": "P", "q": "Q", "r": "R", "s": "S"})
+    offers.learn(one, "a", {"x": "X", "y": "Y"})
+    offers.learn(two, "b", {"p": "P", "q": "Q", "r": "R", "s": "S"})
     assert second.listed == {"p": "P", "q": "Q", "r": "R"}
     offers.leave(two)
     assert offers._listed == 0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, TooLarge, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.model.failures import Reason
@@ -125,7 +125,8 @@ def test_a_route_gets_the_name_below_it() -> None:
     hub = opened()
     offer(hub, "bob", "account", "Account:", route=True)
     call = Call("c", "account.get_balance", BODY, "account.get_balance")
-    assert hub.handle("ann", call, 0.0) == [Delivery("bob", Call("1", "get_balance", BODY, timeout=30.0), "1")]
+    passed = Call("1", "get_balance", BODY, "get_balance", timeout=30.0)
+    assert hub.handle("ann", call, 0.0) == [Delivery("bob", passed, "1")]
     call = Call("c", "account.get_balance", BODY, "Account:getBalance")
     passed = Call("2", "get_balance", BODY, "getBalance", timeout=30.0)
     assert hub.handle("eve", call, 0.0) == [Delivery("bob", passed, "2")]
@@ -302,6 +303,7 @@ def test_progress_is_for_those_who_want_it() -> None:
     ("error", "reason"),
     [
         (Unrepresentable("lone surrogate"), Reason.BAD_ARGUMENTS),
+        (TooLarge("more than 3000 bytes"), Reason.TOO_LARGE),
         (LocalProtocolError("too many requests to this peer are open"), Reason.BUSY),
         (LocalProtocolError("the conversation is over"), Reason.UNAVAILABLE),
     ],
@@ -311,7 +313,9 @@ def test_a_call_that_cannot_be_said(error: LocalProtocolError, reason: Reason) -
     offer(hub, "bob", "m")
     (delivery,) = calling(hub)
     assert isinstance(delivery, Delivery)
-    assert hub.undelivered(delivery, error, 0.0) == [Delivery("ann", Failure("c", reason, str(error)), "1")]
+    wait = 1.0 if reason is Reason.BUSY else None
+    told = Failure("c", reason, str(error), retry_after=wait)
+    assert hub.undelivered(delivery, error, 0.0) == [Delivery("ann", told, "1")]
     assert hub.undelivered(delivery, error, 0.0) == []
     assert (hub.open_calls(), hub.stats()["undelivered"]) == (0, 2)
 

@@ -31,6 +31,11 @@ def test_a_variable_is_what_it_was_set_to() -> None:
     assert get(hub, "colour") == NULL
 
 
+def test_a_variable_with_attachments_is_refused() -> None:
+    told = refusal(opened().handle("ann", SetVariable("v", "photo", NULL, ("0",)), 0.0))
+    assert told == ("ann", "v", Reason.BAD_ARGUMENTS, "a variable cannot have attachments")
+
+
 def test_variables_end_with_their_session() -> None:
     hub = opened()
     put(hub, "colour", Value("red"))

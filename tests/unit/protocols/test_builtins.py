@@ -52,3 +52,10 @@ def test_an_envelope_may_not_make_a_body_too_deep() -> None:
         builtins.wrapped(Event("s", ("a",), deepest), STYLES)
     with pytest.raises(Unrepresentable, match="empty"):
         builtins.wrapped(Event("s", (), deepest), STYLES)
+
+
+def test_a_refusal_shows_no_more_than_a_few_names_and_the_beginning_of_each() -> None:
+    body = Value({"topic": "a"} | {f"{number}" + "x" * 5000: 1 for number in range(50)})
+    with pytest.raises(builtins.BadArguments, match="not '0xx") as refused:
+        builtins.read("1", "hub.close", body, STYLES)
+    assert len(str(refused.value)) < 200

@@ -55,6 +55,7 @@ class Asking(msgspec.Struct, gc=False):
     """Not on the wire yet: it waits, in `line`, for its attachments."""
     parts: int = 0
     cancelled: bool = False
+    """A SUBSCRIBE that nobody wants any more; whatever else is cancelled is forgotten."""
 
 
 class LrpmConversation(Incoming):
@@ -140,7 +141,11 @@ class LrpmConversation(Incoming):
         self._unfollow(subscription)
 
     def _send_cancel(self, word: hub.Cancel) -> None:
-        """Tell the peer (LRPM-a06); a request that still waits for its attachments is just forgotten."""
+        """Tell the peer (LRPM-a06) and forget the request: a peer that never answers must not hold its place for ever.
+
+        One that still waits for its attachments the peer never hears of. A SUBSCRIBE is kept, since what comes of it
+        must be undone.
+        """
         number = self._asking_by_hub_id.get(word.id)
         if number is None:
             return  # the answer has come meanwhile
@@ -151,7 +156,10 @@ class LrpmConversation(Incoming):
             self._let_go(asking.held.line)
         elif not asking.cancelled:
             self._say(lrpm.Cancel(number))
-            asking.cancelled = True
+            if asking.following is None:
+                self._close(number)
+            else:
+                asking.cancelled = True
 
     def _gone(self, held: Held) -> None:
         super()._gone(held)
@@ -211,22 +219,20 @@ class LrpmConversation(Incoming):
         if isinstance(word, hub.Result) and word.stream:
             asking.parts += 1
             if "stream" not in asking.meta:
-                text = f"a part of the answer to {number}, which was not to come in parts"
-                raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-11")
+                return self._cut_off(number, "the answer came in parts, unasked")
             if asking.parts > self._limits.max_stream:
-                return self._cut_off(number, asking)
+                return self._cut_off(number, "too many parts")
         if isinstance(word, hub.Result) and word.last:
             self._close(number)
             if asking.word is hub.Discover and (told := builtins.read_description(word.id, word.body or NULL)):
                 return (told,)
         return NOTHING if hub_id is None else (word, *attachments)
 
-    def _cut_off(self, number: int, asking: Asking) -> Words:
+    def _cut_off(self, number: int, text: str) -> Words:
         """Take no more parts of an answer; what comes after all is ignored (LRPM-04)."""
-        if not asking.cancelled:
-            self._say(lrpm.Cancel(number))
-        self._close(number)
-        return NOTHING if asking.hub_id is None else (hub.Failure(asking.hub_id, Reason.RAISED, "too many parts"),)
+        self._say(lrpm.Cancel(number))
+        hub_id = self._close(number)
+        return NOTHING if hub_id is None else (hub.Failure(hub_id, Reason.RAISED, text),)
 
     def _on_error(self, message: lrpm.Error) -> Words:
         asking = self._answered(message.request_id, message.request_kind)

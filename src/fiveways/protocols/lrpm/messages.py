@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, TooLarge
 from fiveways.protocols.lrpm.cbor_frames import CBOR
 from fiveways.protocols.lrpm.frames import NO_META, NO_NAMES, Encoding, Kind, Meta, Names
 from fiveways.protocols.lrpm.json_frames import JSON
@@ -191,7 +191,7 @@ class Codec:
         return Application(kind, tuple(fields)) if make is None else make(*fields)
 
     def encode(self, message: object) -> Packet:
-        """Write a message; Unrepresentable if its body cannot go in this encoding, or the frame would be too long."""
+        """Write a message; Unrepresentable if its body cannot go in this encoding, TooLarge if it gets too long."""
         number = _NUMBERS.get(type(message))
         if number is not None:
             packet = self._serialize((number, _fields(message)))
@@ -202,9 +202,9 @@ class Codec:
         return self.fitting(packet)
 
     def fitting(self, packet: Packet) -> Packet:
-        """Return a frame that is not too long; Unrepresentable if it is."""
+        """Return a frame that is not too long; TooLarge if it is."""
         if len(packet.payload) > self.longest:
-            raise Unrepresentable(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
+            raise TooLarge(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
         return packet
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
@@ -224,7 +224,7 @@ class MqttConversation(Whole):
         """MQRPC-03: what we would not read we do not write."""
         packet = encode(message)
         if len(packet.payload) > self._limits.max_text:
-            raise Unrepresentable(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
+            raise TooLarge(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
         return packet
 
     def _failed(self, word: hub.Failure, key: Key) -> Packet:

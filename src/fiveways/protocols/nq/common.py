@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any, Final
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import TooLarge
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq.bridge import Following, Refused
@@ -130,9 +130,9 @@ class Common:
             return False
 
     def fitting(self, raw: bytes) -> bytes:
-        """Return a message that fits into a packet; Unrepresentable if it does not."""
+        """Return a message that fits into a packet; TooLarge if it does not."""
         if len(raw) > self.limits.max_text:
-            raise Unrepresentable(f"{len(raw)} bytes are too many for one packet")
+            raise TooLarge(f"{len(raw)} bytes are too many for one packet")
         return raw
 
     def _chance(self) -> str:

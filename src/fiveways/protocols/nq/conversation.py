@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.base import Setup, Whole
@@ -252,7 +252,7 @@ class NqConversation(Whole):
             return
         try:
             if held.room < 0:
-                raise Unrepresentable("the attachments are too large for one packet")
+                raise TooLarge("the attachments are too large for one packet")
             self._say_now(held.word, now, {"attachments": bridge.write_attachments(held.attachments())})
         except LocalProtocolError as exc:
             if isinstance(held.word, hub.Result):

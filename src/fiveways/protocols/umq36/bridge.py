@@ -54,29 +54,39 @@ _OPENING: Final = ord("[")
 
 
 def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, Payload] | None:
-    """`["m", x, ...]` as method and body; None for any other payload."""
+    """`["m", x, ...]` as method and body; None for any other payload.
+
+    Raises:
+        BadArguments: it is such an array, but nested too deeply, or with numbers that are too large.
+    """
     if payload[:1] != "[" or payload[-1:] != "]":
         return None
     try:
+        return _read_call(payload, max_depth)
+    except RecursionError:
+        raise BadArguments(f"not JSON: nested deeper than {max_depth}") from None
+    except Malformed as exc:
+        raise BadArguments(str(exc)) from exc
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _read_call(payload: str, max_depth: int) -> tuple[str, Payload]:
+    try:
         call = read_simple(payload)
-        raw = bytes(call.body)
-        jsontext.check_trusted(raw, max_depth)
     except msgspec.ValidationError:
         return _read_arguments(payload, max_depth)
-    except (msgspec.DecodeError, ValueError, RecursionError, Malformed):
-        return None
+    raw = bytes(call.body)
+    jsontext.check_trusted(raw, max_depth)
     return call.method, Json(raw)
 
 
-def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload] | None:
+def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload]:
     """No argument, or several: these are one level deeper as a body than each of them, and are judged so."""
-    try:
-        name, *arguments = _ITEMS.decode(payload)
-        method = _NAME.decode(name)
-        raw = b"[%s]" % b",".join(map(bytes, arguments))
-        jsontext.check_trusted(raw, max_depth)
-    except (msgspec.DecodeError, ValueError, RecursionError, Malformed):
-        return None
+    name, *arguments = _ITEMS.decode(payload)
+    method = _NAME.decode(name)
+    raw = b"[%s]" % b",".join(map(bytes, arguments))
+    jsontext.check_trusted(raw, max_depth)
     return method, Json(raw) if arguments else NULL
 
 
@@ -104,6 +114,11 @@ def _quoted(name: str) -> bytes:
 def token_to_hub(written: str) -> str:
     """The hub's callback tokens are lower case; UMQ36 knows only upper-case digits."""
     return written.lower()
+
+
+def token_as_told(text: str) -> str:
+    """The answer to `hub.callback`: with another spelling than ours nobody here could use the token."""
+    return text.upper()
 
 
 def token_from_hub(token: str) -> str:

@@ -16,7 +16,7 @@ from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.failures import reason_of, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Words
 from fiveways.protocols.umq_family.plain import PlainUmq
-from fiveways.protocols.umq_family.requests import Asking
+from fiveways.protocols.umq_family.requests import Asked, Asking
 from fiveways.wire import base36
 from fiveways.wire.jsontext import check_trusted
 from fiveways.wire.payload import Json, Payload, Text
@@ -77,12 +77,16 @@ class Umq36Conversation(PlainUmq):
             raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ36-a06")
 
     def _on_call(self, message: Call, names: Names, _now: float) -> Words:
-        read = bridge.read_call(message.payload, self._limits.max_depth)
+        reason, text, read = Reason.NO_METHOD, 'the payload is not ["method", ...]', None
+        try:
+            read = bridge.read_call(message.payload, self._limits.max_depth)
+        except builtins.BadArguments as exc:
+            reason, text = Reason.BAD_ARGUMENTS, str(exc)
         if read is not None:
             name, body = read
             return self._requested(message.id, name, body, names)
         if self._default_method is None:
-            return self._refuse(message.id, Reason.NO_METHOD, 'the payload is not ["method", ...]')
+            return self._refuse(message.id, reason, text)
         return self._requested(message.id, self._default_method, Text(message.payload), names)
 
     def _call(self, wire_id: str, name: str, body: Payload, attachments: int) -> Call:
@@ -90,6 +94,17 @@ class Umq36Conversation(PlainUmq):
 
     def _callback(self, wire_id: str, token: str, body: Payload, attachments: int) -> umq.Callback:
         return umq.Callback(wire_id, bridge.token_from_hub(token), body.text(), attachments)
+
+    def _requested(self, wire_id: str, name: str, body: Payload, names: Names) -> Words:
+        words = super()._requested(wire_id, name, body, names)
+        for word in words:
+            if isinstance(word, hub.Call) and word.method == "hub.callback":
+                self._asked[word.id] = Asked(wire_id, word)  # its answer is a token
+        return words
+
+    def _answer(self, asked: Asked, body: Payload) -> str:
+        text = super()._answer(asked, body)
+        return bridge.token_as_told(text) if isinstance(asked.word, hub.Call) else text
 
     def _token(self, written: str) -> str:
         return bridge.token_to_hub(written)

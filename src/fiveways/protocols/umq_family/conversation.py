@@ -78,6 +78,10 @@ class UmqConversation(UmqLink):
         """The callback token that the peer wrote so."""
         return written
 
+    def _answer(self, _asked: Asked, body: Payload) -> str:
+        """The text of an answer to what is more than a plain call."""
+        return body.text()
+
     def _topic_ended(self, topic: str) -> None:
         """The peer ended a live topic of its own."""
 
@@ -169,8 +173,8 @@ class UmqConversation(UmqLink):
         asked = self._open_request(word.id)
         if word.stream or body is None:
             raise LocalProtocolError("UMQ takes a streamed answer as one array")
-        wire_id = asked if isinstance(asked, str) else asked.wire_id
-        self._say(umq.Result(wire_id, body.text(), len(word.attachments)), word.attachments)
+        wire_id, text = (asked, body.text()) if isinstance(asked, str) else (asked.wire_id, self._answer(asked, body))
+        self._say(umq.Result(wire_id, text, len(word.attachments)), word.attachments)
         del self._asked[word.id]
         if isinstance(asked, Asked):
             self._granted(asked.word)

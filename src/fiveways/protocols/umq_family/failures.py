@@ -2,11 +2,28 @@
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
+from fiveways.errors import Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure
 
-_CODED = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
+_CODED: Final = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
+"""What a hub writes; a number alone it never does."""
+_LONGEST_SHOWN: Final = 200
+
+
+def own_text(failure: Failure) -> str:
+    """What a method says about its failure: its text, else its name, else its data; empty if it says nothing."""
+    if failure.text or failure.reason is not Reason.RAISED:
+        return failure.text
+    if failure.name or failure.data is None:
+        return failure.name
+    try:
+        shown = failure.data.text()
+    except Unrepresentable:
+        return ""
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def text_of(failure: Failure, codes: Mapping[Reason, int]) -> str:
@@ -15,9 +32,11 @@ def text_of(failure: Failure, codes: Mapping[Reason, int]) -> str:
     A method's own text goes as it is, unless it looks like one of the hub's: the code of an unhandled exception then
     stands before it, so that nobody takes a method that ran for one that did not.
     """
-    if failure.reason is Reason.RAISED and failure.text and not _CODED.fullmatch(failure.text):
-        return failure.text
-    return f"{codes[failure.reason]} {failure.text or failure.reason.value}"
+    text = own_text(failure)
+    # With the blank, a number alone looks like a code as well: not every reader waits for a message behind it.
+    if failure.reason is Reason.RAISED and text and not _CODED.fullmatch(f"{text} "):
+        return text
+    return f"{codes[failure.reason]} {text or failure.reason.value}"
 
 
 def reason_of(text: str, codes: Mapping[Reason, int]) -> tuple[Reason | None, str]:

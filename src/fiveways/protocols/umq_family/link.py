@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooLarge
 from fiveways.model import messages as hub
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.umq_family import messages as umq
@@ -151,7 +151,7 @@ class UmqLink(ABC):
         """Put a frame out that may be said now."""
         if len(packet.payload) > self._longest:
             # What we would not read ourselves may end the session of a peer that is like us.
-            raise Unrepresentable(f"{len(packet.payload)} bytes are too many for one frame")
+            raise TooLarge(f"{len(packet.payload)} bytes are too many for one frame")
         self._outgoing.append(packet)
 
     def _end(self, text: str) -> None:

@@ -11,6 +11,8 @@ from fiveways.errors import Fault, LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Ran, Reason
 from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.builtins import BadArguments
+from fiveways.protocols.umq.bridge import failure_text
 from fiveways.protocols.umq36 import SPEC, bridge
 from fiveways.protocols.umq36.conversation import Umq36Conversation
 from fiveways.protocols.umq36.messages import MESSAGES, encode
@@ -42,6 +44,24 @@ def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> No
     read, rest = reason_of(written, bridge.CODES)
     assert (read or Reason.RAISED) is reason
     assert rest == (text or reason.value)
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (hub.Failure("1", Reason.RAISED, name="bank.err.no_funds", data=Value({"missing": 5})), "bank.err.no_funds"),
+        (hub.Failure("1", Reason.RAISED, "no funds", Value(5), name="bank.err.no_funds"), "no funds"),
+        (hub.Failure("1", Reason.RAISED, data=Value({"missing": 5})), '{"missing":5}'),
+        (hub.Failure("1", Reason.RAISED, data=Value(10)), "6 10"),
+        (hub.Failure("1", Reason.RAISED, data=Value("y" * 201)), "y" * 200 + "..."),
+        (hub.Failure("1", Reason.RAISED, data=Value("\ud800")), "6 raised"),
+        (hub.Failure("1", Reason.RAISED, "10"), "6 10"),
+        (hub.Failure("1", Reason.BUSY, name="x", data=Value(5)), "14 overloaded"),
+    ],
+)
+def test_what_a_method_says_of_its_failure_is_told(failure: hub.Failure, text: str) -> None:
+    assert text_of(failure, bridge.CODES) == text
+    assert failure_text(failure) == text
 
 
 def test_the_tables_are_total_and_no_code_means_two_things() -> None:
@@ -99,6 +119,13 @@ def test_a_callback_token_has_one_spelling_here_and_one_in_the_hub(number: int) 
     token = bridge.token_to_hub(written)
     assert token == token.lower()
     assert bridge.token_from_hub(token) == bridge.token_from_hub(f"0{token}") == written
+
+
+@pytest.mark.parametrize("payload", ['["m",1,%s]', '["m",%s]', "%s", '["m",1e999,%s]'])
+def test_what_is_too_deep_is_told_so(payload: str) -> None:
+    for depth in (200, 5000):
+        with pytest.raises(BadArguments, match=r"nested deeper than 128|number"):
+            bridge.read_call(payload % ('["m",' + "[" * depth + "]" * depth + "]"))
 
 
 def test_own_identifiers_stay_within_32_bits() -> None:
