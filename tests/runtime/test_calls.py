@@ -104,13 +104,15 @@ def test_a_route_takes_all_names_below_it_and_is_asked_for_its_list() -> None:
         async with hub() as place:
             callee, caller = await place.umq(), await place.umq()
             callee.text('M1\nhub:register\n{"name":"Shop:"}')
-            await callee.heard()
+            heard = {await callee.heard(), await callee.heard()}
+            assert heard == {"R1\nnull", "?1\n"}
+            callee.text("R1\nMbuyNow\n")
             caller.text("?5\nShop:")
-            assert await callee.heard() == "?1\n"
-            callee.text("R1\nMbuyNow\nMsell\n")
+            assert await callee.heard() == "?2\n"
+            callee.text("R2\nMbuyNow\nMsell\n")
             assert await caller.heard() == "R5\nMbuyNow\nMsell\n"
             caller.text("M6\nShop:buyNow\n1")
-            assert await callee.heard() == "M2\nbuyNow\n1"
+            assert await callee.heard() == "M3\nbuyNow\n1"
 
     asyncio.run(run())
 
