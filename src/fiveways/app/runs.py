@@ -15,7 +15,7 @@ from fiveways.app.arguments import Given
 from fiveways.app.context import Running
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
-from fiveways.app.values import Unsendable
+from fiveways.app.values import Unsendable, cost
 from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Failure, Result, Word
@@ -24,6 +24,8 @@ from fiveways.wire.limits import Limits
 Work: TypeAlias = tuple[Running, Method, Sequence[object], Mapping[str, object]]
 _BREATH: Final = 32
 """Parts of a streamed answer after which everybody else gets a turn."""
+_BREATH_BYTES: Final = 256 << 10
+"""Bytes of them after which everybody else gets one, too, as far as it is known how many they are."""
 
 _log = logging.getLogger("fiveways.app")
 
@@ -158,13 +160,16 @@ class Runs:
         return not running.over
 
     async def _say_parts(self, running: Running, parts: AsyncIterator[object]) -> None:
-        number = 0
+        number = size = 0
         async for value in parts:
             if running.over:
                 return
-            self.tell(running, self._answers.part(running.call.id, value))
+            answer = self._answers.part(running.call.id, value)
+            self.tell(running, answer)
             number += 1
-            if not number % _BREATH:
+            size += sum(map(_size, answer))
+            if number >= _BREATH or size >= _BREATH_BYTES:
+                number = size = 0
                 await asyncio.sleep(0)
         if not running.over:
             running.over = True
@@ -221,6 +226,13 @@ class Runs:
         running.stop = None  # its task may be at another call by now
         del self.live[running]
         self._ended(running)
+
+
+def _size(word: Word) -> int:
+    """Return about how many bytes a part of an answer has, as far as that is known without writing it."""
+    if isinstance(word, Attachment):
+        return len(word.data)
+    return cost(word.body) if isinstance(word, Result) and word.body is not None else 0
 
 
 def _returned(value: object) -> object:

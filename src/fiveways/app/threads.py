@@ -3,10 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeVar
+
+from fiveways.app.pool import DaemonPool
 
 MAX_THREADS: Final = 32
 MAX_JOBS: Final = 500
@@ -42,13 +44,13 @@ class Threads:
         return await self._loop.run_in_executor(self._pool(), partial(copy_context().run, function, *args))
 
     def close(self) -> None:
-        """Start nothing more. What runs cannot be stopped, and is not waited for."""
+        """Start nothing more. What runs cannot be stopped, and is not waited for, even at the end of the process."""
         if self._is_ours and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _pool(self) -> Executor:
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="fiveways-app")
+            self._executor = DaemonPool(MAX_THREADS, "fiveways-app")
         return self._executor
 
     def _work(self, work: Callable[[], T], done: Callable[[T], None]) -> None:

@@ -90,6 +90,8 @@ class Calls:
         if self._usual.pop(op, None) is None:
             del self._timed[op]
             self._timers.drop(op)
+        if not pending.plain:
+            _free(pending)
 
     def get(self, op: str) -> Pending | None:
         """Return the open call of this id."""
@@ -118,3 +120,11 @@ class Calls:
         for pending in found:
             self.close(pending)
         return found
+
+
+def _free(pending: Pending) -> None:
+    """Let go of what was being put together."""
+    if pending.answer is not None:
+        pending.answer.free()
+    if isinstance(pending.errand, Held):
+        pending.errand.elements.free()

@@ -2,39 +2,68 @@
 
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire.limits import Limits
-from fiveways.wire.payload import Payload, Value
+from fiveways.wire.payload import Json, Payload, Value
 
 
 class TooMuch(FivewaysError):
     """The array has no room for one more element, or cannot hold it; the text says why."""
 
 
+class Room:
+    """How many bytes the arrays of one peer take together."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
 class Collected:
-    """An array that grows, within the bounds of a stream and of a text."""
+    """An array that grows, within the bounds of a stream and of a text, and of all arrays of its peer.
 
-    __slots__ = ("_bytes", "_elements", "_limits")
+    It is kept as JSON: values would take many times as much memory.
+    """
 
-    def __init__(self, limits: Limits) -> None:
+    __slots__ = ("_count", "_limits", "_raw", "_room")
+
+    def __init__(self, limits: Limits, room: Room) -> None:
         self._limits = limits
-        self._elements: list[object] = []
-        self._bytes = len("[]")
+        self._room = room
+        self._count = 0
+        self._raw = bytearray(b"[")
 
     def add(self, body: Payload) -> None:
         """Append an element; TooMuch if that cannot be."""
-        if len(self._elements) >= self._limits.max_stream:
+        if self._count >= self._limits.max_stream:
             raise TooMuch(f"more than {self._limits.max_stream} elements")
         try:
-            self._bytes += len(body.json()) + len(",")
-            value = body.value()
+            body.value()  # so that what has none is found now
+            raw = body.json()
         except Unrepresentable as exc:
             raise TooMuch(str(exc)) from exc
-        if self._bytes > self._limits.max_text:
+        size = len(raw) + len(",")
+        if len(self._raw) + size + len("]") > self._limits.max_text:
             raise TooMuch(f"more than {self._limits.max_text} bytes")
-        self._elements.append(value)
+        if self._room.used + size > self._limits.max_unread:
+            raise TooMuch(f"more than {self._limits.max_unread} bytes of streams are being put together for one peer")
+        self._room.used += size
+        self._count += 1
+        self._raw += raw
+        self._raw += b","
 
     def whole(self) -> Payload:
-        """Return the array."""
-        return Value(self._elements)
+        """Return the array; TooMuch if it is nested too deeply."""
+        try:
+            return Value(Json(bytes(self._raw).removesuffix(b",") + b"]").value())
+        except Unrepresentable as exc:
+            raise TooMuch(str(exc)) from exc
+
+    def free(self) -> None:
+        """Let go of all elements."""
+        if self._count:
+            self._room.used -= len(self._raw) - len("[")
+            self._count = 0
+            self._raw = bytearray(b"[")
 
 
 def as_array(body: Payload) -> Payload:

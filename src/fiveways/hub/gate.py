@@ -68,6 +68,10 @@ class Gate:
         self._with_tokens = [identity for identity in settings.identities if identity.token]
         self._access = {identity.name: Access(identity.rights) for identity in settings.identities}
         self._guest = Access(settings.guest)
+        self._digests = {
+            identity.name: {_digest(text) for text in (identity.token, identity.secret) if text}
+            for identity in settings.identities
+        }
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -78,8 +82,14 @@ class Gate:
         self._configure(settings)
         for session in self._sessions.values():
             if session.stage is Stage.OPEN and not session.credentials.is_trusted:
-                anonymous = self._guest if self._takes_anonymous(session) else NO_ACCESS
-                session.access = self._access.get(session.identity, NO_ACCESS) if session.identity else anonymous
+                session.access = self._access_now(session)
+
+    def _access_now(self, session: Session) -> Access:
+        """Return what the rules give somebody who was let in by earlier ones."""
+        if not session.identity:
+            return self._guest if self._takes_anonymous(session) else NO_ACCESS
+        holds = session.shown in self._digests.get(session.identity, ())
+        return self._access[session.identity] if holds else NO_ACCESS
 
     # Coming in.
 
@@ -99,7 +109,7 @@ class Gate:
         value = _value(word.body)
         if (token := self._token_in(session, word.body, value)) is not None:
             identity = self._known_by(token)
-            return self._deny(session) if identity is None else self._admit(session, identity)
+            return self._deny(session) if identity is None else self._admit(session, identity, token)
         if session.traits.challenges and isinstance(value, dict) and isinstance(value.get("identity"), str):
             return self._challenge(session, value["identity"])
         if self._takes_anonymous(session):
@@ -121,14 +131,14 @@ class Gate:
         expected = mac_of(secret, challenged.nonce if challenged else "")
         if not isinstance(given, str) or not _equal(given.lower(), expected) or not identity or not secret:
             return self._deny(session)
-        return self._admit(session, identity)
+        return self._admit(session, identity, secret)
 
     def take_token(self, session: Session, word: SetVariable) -> Deliveries:
         """Take the variable `token`: a session may say at any time who it is."""
         token = word.body.raw if isinstance(word.body, Text) else _value(word.body)
         identity = self._known_by(token) if isinstance(token, str) else None
         if identity is not None:
-            self._open(session, self._access[identity.name], identity.name)
+            self._open(session, self._access[identity.name], identity.name, identity.token)
             return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
         if word.id is None or attempts >= _MOST_ATTEMPTS:
@@ -162,16 +172,16 @@ class Gate:
         session.stage = stage
         session.handlers = self._tables[stage]
 
-    def _open(self, session: Session, access: Access, identity: str = "") -> None:
-        session.access, session.identity = access, identity
+    def _open(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
+        session.access, session.identity, session.shown = access, identity, _digest(shown)
         self._waiting.drop(session.peer)
         self._enter(session, Stage.OPEN)
 
-    def _admit(self, session: Session, identity: Identity) -> Deliveries:
-        return self._welcome(session, self._access[identity.name], identity.name)
+    def _admit(self, session: Session, identity: Identity, shown: str) -> Deliveries:
+        return self._welcome(session, self._access[identity.name], identity.name, shown)
 
-    def _welcome(self, session: Session, access: Access, identity: str = "") -> Deliveries:
-        self._open(session, access, identity)
+    def _welcome(self, session: Session, access: Access, identity: str = "", shown: str = "") -> Deliveries:
+        self._open(session, access, identity, shown)
         return [Delivery(session.peer, self._greeting(session))]
 
     def _greeting(self, session: Session) -> Welcome:
@@ -222,6 +232,11 @@ class Gate:
 def mac_of(secret: str, nonce: str) -> str:
     """Return what proves, once, that somebody knows the secret."""
     return new_mac(secret.encode(), nonce.encode(), sha256).hexdigest()
+
+
+def _digest(text: str) -> bytes:
+    """Return what tells later whether a token or secret still holds, without keeping it."""
+    return sha256(text.encode(errors="surrogatepass")).digest()
 
 
 def _equal(one: str, other: str) -> bool:

@@ -18,6 +18,8 @@ ROUND_ROBIN: Final = "round_robin"
 SHARES: Final = ("", ROUND_ROBIN, "random", "first")
 KINDS: Final = ("unary", "server", "client", "both")
 _ARRAYS: Final = frozenset({"server", "both"})
+MAX_DOC: Final = 16 << 10
+"""Bytes of what a peer tells about one offer."""
 _MOST_MISSED: Final = 10_000
 """Names that are remembered after their last callee has gone."""
 _MOST_LISTED: Final = 100_000
@@ -88,6 +90,8 @@ class Offers:
             raise bad(f"{word.spelling or word.method} is not free: names below {first} are the hub's own")
         if word.kind not in KINDS or word.share not in SHARES:
             raise bad(f"there is no kind {word.kind}, or no share {word.share}")
+        if len(word.doc.encode(errors="surrogatepass")) > MAX_DOC:
+            raise bad(f"the doc of {word.spelling or word.method} is larger than {MAX_DOC} bytes")
         key = word.method, word.route
         mine = self._by_peer.get(session.peer, {})
         if key not in mine and len(mine) >= most:

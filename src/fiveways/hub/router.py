@@ -93,7 +93,7 @@ class Router:
             self._attachments.check_room(caller, attachments)
         elements = None
         if word.more and not callee.traits.takes_parts:
-            elements = self._first_element(word)
+            elements = self._first_element(caller, word)
         timeout = self._calls.default if word.timeout is None else self._calls.timeout(word.timeout)
         pending = self._calls.open(caller, word.id, callee, timeout, now)
         op = pending.op
@@ -130,11 +130,11 @@ class Router:
                 return []
         return [Delivery(callee.peer, call, op)]
 
-    def _first_element(self, word: Call) -> Collected:
+    def _first_element(self, caller: Session, word: Call) -> Collected:
         """Begin to put a request together for a callee that takes it only whole."""
         if word.attachments:
             raise bad("a streamed request with attachments cannot be passed on to a method that takes it only whole")
-        elements = Collected(self._limits)
+        elements = Collected(self._limits, caller.collecting)
         try:
             elements.add(word.body)
         except TooMuch as exc:
@@ -154,14 +154,16 @@ class Router:
         try:
             if word.body is not None:
                 held.elements.add(word.body)
+            body = NULL if pending.more else held.elements.whole()
         except TooMuch as exc:
             self._calls.close(pending)
             return self._fail(pending, Reason.TOO_LARGE, f"the request is too large: {exc}")
         if pending.more:
             return []
+        held.elements.free()
         pending.errand, pending.plain = None, pending.stream or not held.call.stream
         left = max(0.0, pending.deadline - now)
-        call = msgspec.structs.replace(held.call, body=held.elements.whole(), timeout=left, more=False)
+        call = msgspec.structs.replace(held.call, body=body, timeout=left, more=False)
         return [Delivery(pending.callee.peer, call, op)]
 
     def cancel(self, caller: Session, word: Cancel, now: float) -> Deliveries:
@@ -231,16 +233,16 @@ class Router:
         return [Delivery(pending.caller.peer, Result(pending.id, body, attachments, extras=word.extras), pending.op)]
 
     def _collected(self, pending: Pending, word: Result) -> Payload:
-        """Return the answer as far as it has come; TooMuch if it is too large, or cannot be an array."""
+        """Return the answer once it is whole; TooMuch if it is too large, or cannot be an array."""
         if pending.answer is None:
             if not word.stream:
                 return as_array(word.body or NULL)
-            pending.answer, pending.plain = Collected(self._limits), False
+            pending.answer, pending.plain = Collected(self._limits, pending.callee.collecting), False
         if word.attachments:
             raise TooMuch("its elements have attachments")
         if word.body is not None:
             pending.answer.add(word.body)
-        return pending.answer.whole()
+        return pending.answer.whole() if word.last or not word.stream else NULL
 
     def failure(self, callee: Session, word: Failure, now: float) -> Deliveries:
         """Tell a caller why its call failed."""

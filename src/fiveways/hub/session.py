@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from fiveways.hub.collected import Room
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.policy import Access
 from fiveways.hub.settings import NOTHING
@@ -39,6 +40,7 @@ class Session:
         "access",
         "allowance",
         "asked",
+        "collecting",
         "credentials",
         "handlers",
         "identity",
@@ -47,6 +49,7 @@ class Session:
         "refilled_at",
         "sending",
         "serving",
+        "shown",
         "stage",
         "traits",
         "variables",
@@ -62,6 +65,8 @@ class Session:
         """What is done with each word of the peer, in its stage."""
         self.identity = ""
         """Its name; empty for those who have none."""
+        self.shown = b""
+        """A digest of the token or secret that it came in by."""
         self.access = access
         # core.py
         self.is_here = True
@@ -73,6 +78,8 @@ class Session:
         """Its own calls, by its own ids."""
         self.serving: dict[str, Pending] = {}
         """Calls that it is to answer, by the hub's ids."""
+        self.collecting = Room()
+        """What its streams take that are being put together."""
         # attachments.py
         self.sending: dict[str, list[Relay]] = {}
         """Attachments that it has announced and others wait for, by its own names."""

@@ -1,6 +1,7 @@
 """Where the hub's decisions are carried out: every word to its party, and one write for each of them per loop pass."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
@@ -13,8 +14,10 @@ from fiveways.runtime.party import Party
 Member: TypeAlias = tuple[Collection[str], Callable[[bytes], None], Queue, Party, Subscriber]
 """A subscriber, and what is needed to put one more frame into its outbox."""
 Groups: TypeAlias = list[tuple[str, list[Member]]]
+_log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
-_MOST_KNOWN: Final = 1024
+_MOST_KNOWN: Final = 100_000
+"""Members of groups that are remembered, of all topics together."""
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
 
@@ -29,6 +32,7 @@ class Exchange:
         self.now = self._loop.time
         self._marked: list[Party] = []
         self._known_groups: dict[int, tuple[tuple[Subscriber, ...], Groups]] = {}
+        self._known_members = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -45,10 +49,14 @@ class Exchange:
         for delivery in deliveries:
             if type(delivery) is Delivery:
                 party = parties.get(delivery.to)
-                if party is not None:
-                    party.say(delivery, now)
-                    if many:
-                        party.relieve()
+                if party is None:
+                    continue
+                if many and party.choked and isinstance(delivery.word, Event):
+                    party.skip(delivery.word.subscription)
+                    continue
+                party.say(delivery, now)
+                if many:
+                    party.relieve()
             else:
                 self._fan_out(delivery, now)  # type: ignore[arg-type]  # it is the other one
 
@@ -92,7 +100,8 @@ class Exchange:
     def _groups(self, subscribers: tuple[Subscriber, ...]) -> Groups:
         """Return who gets a publication, those together whose frames may be the same."""
         known = self._known_groups.get(id(subscribers))
-        if known is not None and known[0] is subscribers:
+        is_known = known is not None and known[0] is subscribers
+        if known is not None and is_known and known[1]:
             return known[1]
         groups: dict[tuple[str, str, bool], list[Member]] = {}
         for subscriber in subscribers:
@@ -102,10 +111,13 @@ class Exchange:
                 member = (party.alikes, party.outbox.waiting.append, party.outbox, party, subscriber)
                 groups.setdefault(key, []).append(member)
         found = [(name, members) for (_, name, _), members in groups.items()]
-        if len(self._known_groups) >= _MOST_KNOWN:
+        self._known_members += len(subscribers)
+        if self._known_members > _MOST_KNOWN:
             self._known_groups.clear()
-        # The tuple is kept with its groups, so that no other can have its address.
-        self._known_groups[id(subscribers)] = (subscribers, found)
+            self._known_members = len(subscribers)
+        # The tuple is kept, so that no other can have its address; its groups from the second time on, since many a
+        # tuple is made for one publication alone.
+        self._known_groups[id(subscribers)] = (subscribers, found if is_known else [])
         return found
 
     def _is_kept(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bool:
@@ -136,7 +148,11 @@ class Exchange:
         marked, self._marked = self._marked, []
         for party in marked:
             party.marked = False
-            party.flush()
+            try:
+                party.flush()
+            except Exception:  # noqa: BLE001  it must cost nobody else anything
+                _log.exception("what %s should have heard could not be written", party.peer)
+                party.cut_off()
         self.schedule()
 
     # Time.

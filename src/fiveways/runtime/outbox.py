@@ -4,7 +4,6 @@ from collections import deque
 from typing import Any, Final
 
 from fiveways.transports.base import Link
-from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -13,8 +12,8 @@ PIECE: Final = 1 << 17
 """Bytes of a large attachment that go out as one fragment."""
 CORK: Final = 1 << 18
 """So much is written at once, even before the pass is over."""
-_LATE: Final = 1 << 12
-"""An attachment smaller than this costs more on disk than in memory."""
+_PIECES: Final = 8
+"""Fragments that are written before others get their turn."""
 
 
 class Queue:
@@ -32,13 +31,12 @@ class Queue:
 class Outbox(Queue):
     """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
 
-    __slots__ = ("_blobs", "_limits", "_offset", "_spools", "link")
+    __slots__ = ("_blobs", "_limits", "_offset", "link")
 
-    def __init__(self, link: Link, limits: Limits, spools: DiskSpools) -> None:
+    def __init__(self, link: Link, limits: Limits) -> None:
         super().__init__()
         self.link = link
         self._limits = limits
-        self._spools = spools
         self._blobs = 0
         self._offset = 0
         """How much of the blob at the head has gone."""
@@ -50,20 +48,15 @@ class Outbox(Queue):
 
     @property
     def is_over(self) -> bool:
-        """Whether more waits than anything may take."""
-        return self.size > self._limits.max_unread
+        """Whether more waits than anything may take, on disk too."""
+        return self.size > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
     def add(self, packet: Packet) -> None:
-        """Let a packet wait; attachments for a slow reader wait on disk."""
-        blob = packet.blob
-        if blob is None and not packet.is_text and len(packet.payload) > _LATE and self.is_choked:
-            blob = self._spools.store(packet.payload)
-            if blob.error:  # the disk is full: it counts against the reader
-                blob = None
-        if blob is None:
+        """Let a packet wait."""
+        if packet.blob is None:
             self.put(self.link.frame(packet))
         else:
-            self.waiting.append(blob)
+            self.waiting.append(packet.blob)
             self._blobs += 1
 
     def put(self, frame: bytes) -> None:
@@ -74,9 +67,11 @@ class Outbox(Queue):
     def flush(self) -> None:
         """Write what the link takes."""
         waiting, link = self.waiting, self.link
-        while waiting and not link.is_full:
+        pieces = 0
+        while waiting and not link.is_full and pieces < _PIECES:
             if self._blobs and isinstance(waiting[0], Blob):
                 self._write_piece(waiting[0])
+                pieces += 1
             elif self._blobs or self.size > CORK:
                 link.write(self._some())
             else:

@@ -48,6 +48,9 @@ class Party:
     def let_go(self) -> None:
         """Go on, unless somebody else holds it back."""
 
+    def cut_off(self) -> None:
+        """End it at once: something is wrong with it."""
+
     def close(self, why: str) -> None:
         """End it, with a word where there is still room for one."""
         raise NotImplementedError

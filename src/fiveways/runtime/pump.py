@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fiveways.errors import LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.hub.traits import Credentials
-from fiveways.model.messages import Event, Goodbye, Word
+from fiveways.model.messages import Attachment, Event, Goodbye, Unsubscribe, Word
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
@@ -20,6 +20,10 @@ from fiveways.wire.packet import Packet
 
 _log = logging.getLogger("fiveways.peer")
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
+_LATE = 1 << 12
+"""An attachment smaller than this costs more on disk than in memory."""
+_LINGER = 2.0
+"""Seconds for a peer to read what was said to it before the end."""
 
 
 def _nobody_listens(_word: Word, _now: float) -> None:
@@ -51,12 +55,14 @@ class Pump(Party):
         self._exchange = exchange
         self._choose = choose
         self._credentials = credentials
-        self.outbox = Outbox(link, limits, spools)
+        self.outbox = Outbox(link, limits)
+        self._spools = spools
         self._gone = gone
         self._talk: Conversation | None = None
         self._send: Callable[[Word, float], None] = _nobody_listens
         self.alikes: set[str] = set()
         self._ended = False
+        self._is_parting = False
         self._missed: dict[str, int] = {}
         self._held_back: list[Party] = []
         self._holds = 0
@@ -73,6 +79,8 @@ class Pump(Party):
             talk = self._begin(packet, now)
         for word in talk.receive(packet, now):
             exchange.perform(exchange.hub.handle(self.peer, word, now), now)
+            if self._missed and type(word) is Unsubscribe:
+                self._missed.pop(word.subscription, None)
         if self.alikes:
             self.alikes.clear()
         if not self.marked:
@@ -96,6 +104,9 @@ class Pump(Party):
 
     def writable(self) -> None:
         """Write what waited; then nobody has to wait for this peer any longer."""
+        self.link.is_alive = True  # the peer reads
+        if not self.marked:
+            self._exchange.mark(self)
         self.outbox.flush()
         if not self.outbox.is_choked:
             self._caught_up()
@@ -122,7 +133,8 @@ class Pump(Party):
 
     def is_silent(self) -> bool:
         """Say whether nothing has come since this was asked last."""
-        silent = not self.link.is_alive
+        # Who is held back cannot be heard.
+        silent = not self.link.is_alive and not self._holds
         self.link.is_alive = False
         return silent
 
@@ -139,14 +151,27 @@ class Pump(Party):
 
     def say(self, delivery: Delivery, now: float) -> None:
         """Say a word; one that cannot be said is handed back to the hub."""
+        word = delivery.word
+        if type(word) is Attachment:
+            word = self._put_away(word)
         try:
-            self._send(delivery.word, now)
+            self._send(word, now)
         except LocalProtocolError as error:
             self._cannot_say(delivery, error, now)
         if self.alikes:
             self.alikes.clear()
         if not self.marked:
             self._exchange.mark(self)
+
+    def _put_away(self, word: Attachment) -> Attachment:
+        """Let an attachment wait on disk that has to wait: for those before it, or for a slow reader."""
+        data = word.data
+        if not isinstance(data, bytes) or len(data) < _LATE:
+            return word
+        if not self.outbox.is_choked and getattr(self._talk, "awaited_attachment", word.name) == word.name:
+            return word
+        blob = self._spools.store(data)
+        return Attachment(word.name, error=blob.error) if blob.error else Attachment(word.name, blob)
 
     def _cannot_say(self, delivery: Delivery, error: LocalProtocolError, now: float) -> None:
         if self._talk is None or self._talk.closed:
@@ -169,7 +194,7 @@ class Pump(Party):
         self.say(Delivery(self.peer, addressed(event, subscriber, missed)), now)
         self._collect()
         frame: bytes | None = None
-        if is_alike and len(waiting) == before + 1:
+        if is_alike and len(waiting) == before + 1 and type(waiting[-1]) is bytes:
             frame = waiting[-1]
             self.alikes.add(name)
         if self.outbox.size > CORK:
@@ -195,13 +220,15 @@ class Pump(Party):
         """Go on reading, unless somebody else holds it back."""
         self._holds -= 1
         if self._holds == 0 and not self._ended:
+            self.link.is_alive = True
+            self.progressed()
             self.link.resume_reading()
 
     def close(self, why: str) -> None:
         """End the session, with a word where there is still room for one."""
         if self._ended:
             return
-        if self._talk is None or self.choked:
+        if self._talk is None:
             self.link.abort()
         elif not self._talk.closed:
             self.say(Delivery(self.peer, Goodbye(why)), self._exchange.now())
@@ -245,13 +272,21 @@ class Pump(Party):
             self._part(talk)
         elif outbox.waiting:
             self._relieve()
+            if outbox.waiting and not self.link.is_full and not self.marked:
+                self._exchange.mark(self)  # a large attachment: the rest of it in the next pass
 
     def _part(self, talk: Conversation) -> None:
-        """Close the link behind the last word, which a peer that does not read will never see."""
-        if self.outbox.waiting:
-            self.link.abort()
-        else:
+        """Close the link behind the last word; who does not read it in time will never see it."""
+        self._exchange.leave(self)
+        if not self.outbox.waiting:
             self.link.close(_PROTOCOL_ERROR if talk.error is not None else _NORMAL, str(talk.error or ""))
+        elif not self._is_parting:
+            self._is_parting = True
+            self._timer = asyncio.get_running_loop().call_later(_LINGER, self.link.abort)
+
+    def cut_off(self) -> None:
+        """End it without a word."""
+        self.link.abort()
 
     # Time.
 
@@ -267,6 +302,9 @@ class Pump(Party):
         talk, now = self._talk, self._exchange.now()
         if talk is None or self._ended:
             return
+        self.alikes.clear()
+        if self._holds:
+            talk.progress(now)  # it is we who do not read
         for word in talk.wake(now):
             self._exchange.handle(self.peer, word, now)
         if not self.marked:

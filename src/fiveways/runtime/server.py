@@ -138,6 +138,8 @@ class Server:
 
         pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, self._spools, self.pumps.discard)
         self.pumps.add(pump)
+        patience = self._settings.auth.login_timeout
+        asyncio.get_running_loop().call_later(patience, _expect_a_word, pump)
         return pump
 
     def _refusal(self, request: Request) -> Response | None:
@@ -184,6 +186,12 @@ class Server:
             for pump in asked:
                 if not (pump.link.is_alive and pump.has_begun):
                     pump.link.abort()
+
+
+def _expect_a_word(pump: Pump) -> None:
+    """Let a peer go that has said nothing at all."""
+    if not pump.has_begun:
+        pump.cut_off()
 
 
 def _bearer(request: Request) -> str:

@@ -18,8 +18,11 @@ class DiskSpools:
         self.used = 0
 
     def open(self) -> "DiskSpool":
-        """Return an empty spool."""
-        return DiskSpool(self, tempfile.TemporaryFile(dir=self._folder, buffering=0))
+        """Return an empty spool; where no file can be made, one that takes nothing."""
+        try:
+            return DiskSpool(self, tempfile.TemporaryFile(dir=self._folder, buffering=0))
+        except OSError:
+            return DiskSpool(self, None)
 
     def store(self, data: bytes) -> Blob:
         """Put all of it away at once."""
@@ -39,12 +42,12 @@ class DiskSpools:
 class DiskSpool:
     """One attachment while it is written. Its room is given back with the blob, or with the spool if it never ends."""
 
-    def __init__(self, spools: DiskSpools, file: BinaryIO) -> None:
+    def __init__(self, spools: DiskSpools, file: BinaryIO | None) -> None:
         self._spools = spools
-        self._file: BinaryIO | None = file
+        self._file = file
         self._size = 0
         self._held = 0
-        self._error: str | None = None
+        self._error = None if file is not None else "no file could be made for it"
 
     def write(self, piece: bytes) -> None:
         """Append, or count what finds no room."""

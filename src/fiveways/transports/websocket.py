@@ -38,6 +38,7 @@ _PROTOCOL_ERROR: Final = 1002
 _READ_BUFFER: Final = 1 << 12
 
 # picows tells of every connection and of every frame that it does not like; we tell what matters ourselves.
+_log = logging.getLogger("fiveways.websocket")
 _QUIET: Final = logging.getLogger("fiveways.picows")
 _QUIET.setLevel(logging.CRITICAL)
 
@@ -82,7 +83,15 @@ class WebSocketLink(WSListener):
         self._receiver = self._receive(self)
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        """Pass a message on; most of them are one text frame."""
+        """Pass a message on. What goes wrong in here ends this link, and leaves a trace."""
+        try:
+            self._on_frame(frame)
+        except Exception:
+            _log.exception("a message of %s could not be dealt with", self.remote)
+            raise
+
+    def _on_frame(self, frame: WSFrame) -> None:
+        """Most messages are one text frame."""
         self.is_alive = True
         kind = frame.msg_type
         if frame.fin and self._incoming is None and not self._closing:
@@ -94,13 +103,18 @@ class WebSocketLink(WSListener):
                 return
         if kind is WSMsgType.CLOSE:
             self._on_close(frame)
+        elif kind is WSMsgType.PING:
+            if not self.is_full and not self._closing:  # who reads nothing need not hear that we are here
+                self._ws.send_pong(frame.get_payload_as_bytes())
         elif kind in (_TEXT, _BINARY, _CONTINUATION) and not self._closing:
             self._on_fragment(kind, frame)
 
     def _on_close(self, frame: WSFrame) -> None:
         if not self._closing:
             self._reason = frame.get_close_reason() or ""
-            self._ws.send_close(frame.get_close_code())
+            self._ws.send_close(frame.get_close_code() or WSCloseCode.OK)
+            self._closing = True
+            self._linger = asyncio.get_running_loop().call_later(_LINGER, self.abort)
         self._ws.disconnect()
 
     def _on_fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
@@ -109,7 +123,8 @@ class WebSocketLink(WSListener):
             return
         if self._incoming is None:
             is_text = kind is _TEXT
-            spools = None if is_text else self._spools
+            # Who has not said a word yet is not trusted with the disk.
+            spools = None if is_text or not getattr(self._receiver, "has_begun", True) else self._spools
             self._incoming = _Incoming(is_text, self._limits.max_text, spools)
         incoming = self._incoming
         if incoming.add(frame.get_payload_as_bytes()):
@@ -203,6 +218,8 @@ class _Incoming:
 
     def add(self, piece: bytes) -> bool:
         """Take a fragment; say whether it counts as progress."""
+        if not piece:
+            return False
         self._size += len(piece)
         if self._spools is None:
             # One byte more than is allowed is enough for the conversation to refuse it.
@@ -248,7 +265,7 @@ def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotoc
         0.0,
         0.0,
         WSAutoPingStrategy.PING_WHEN_IDLE,
-        True,
+        False,
         limits.max_frame,
         None,
         _READ_BUFFER,
@@ -278,6 +295,7 @@ async def open_websocket(
                 max_frame_size=limits.max_frame,
                 extra_headers=extra,
                 read_buffer_init_size=_READ_BUFFER,
+                enable_auto_pong=False,
             ),
             timeout,
         )

@@ -335,3 +335,26 @@ async def test_parts_of_what_is_no_stream_are_ignored() -> None:
     stage.received(a_call("slow"), a_part(1), LAST)
     go.set()
     assert await stage.answers(1) == [Result("1", Value(1))]
+
+
+@pytest.mark.parametrize("large", ["x" * 300_000, Reply(1, [b"x" * 300_000])])
+@in_loop
+async def test_large_parts_give_everybody_else_a_turn(large: object) -> None:
+    app, turns = App(), 0
+
+    @app.method
+    async def flow() -> AsyncIterator[object]:
+        for _ in range(5):
+            yield large
+        told.append(turns)
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn) if turns < 100 else None
+
+    told: list[int] = []
+    stage = Stage(app)
+    asyncio.get_running_loop().call_soon(turn)
+    await stage.call_all("flow")
+    assert told[0] >= 5

@@ -7,11 +7,12 @@ import pytest
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.gate import LATE, mac_of
-from fiveways.hub.settings import HubSettings
+from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials
-from fiveways.model.messages import Challenge, Proof
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Challenge, Proof
 from fiveways.wire.payload import Json, Value
-from tests.unit.hub.hubtalk import LRPM, UMQ, make, only, welcome
+from tests.unit.hub.hubtalk import LRPM, UMQ, make, only, refusal, welcome
 from tests.unit.hub.test_gate import KNOWN, REMOTE, away, greet, identity
 
 
@@ -95,3 +96,11 @@ def test_an_identity_may_vanish_while_it_is_proved() -> None:
     nonce = challenge(hub)
     hub.reload(HubSettings())
     assert prove(hub, mac_of("hush", nonce)) == away()
+
+
+def test_who_proved_a_secret_keeps_its_rights_only_while_that_holds() -> None:
+    hub = make(identities=KNOWN)
+    prove(hub, mac_of("hush", challenge(hub)))
+    for token, secret, reason in (("other", "hush", Reason.NO_METHOD), ("sesame", "other", Reason.DENIED)):
+        hub.reload(HubSettings(identities=(Identity("alice", token, secret),)))
+        assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is reason

@@ -196,3 +196,50 @@ def test_a_request_that_is_not_whole_can_be_cancelled_and_runs_out() -> None:
     assert hub.handle("cleo", Cancel("c"), 0.0) == [Delivery("cleo", Failure("c", Reason.CANCELLED), "1")]
     hub.handle("cleo", Call("c", "m", Value(1), more=True), 0.0)
     assert hub.expire(30.0) == [Delivery("cleo", Failure("c", Reason.TIMEOUT), "2")]
+
+
+# All streams of one peer.
+
+
+def test_collected_answers_of_one_callee_have_a_bound_together() -> None:
+    hub = opened({"max_unread": 50})
+    offer(hub, "dan", "m")
+    part = Value("x" * 17)
+    for number in ("1", "2", "3"):
+        hub.handle("ann", Call(number, "m"), 0.0)
+    assert hub.handle("dan", Result("1", part, stream=True, last=False), 0.0) == []
+    assert hub.handle("dan", Result("2", part, stream=True, last=False), 0.0) == []
+    text = "the answer cannot be put together: more than 50 bytes of streams are being put together for one peer"
+    told = [Delivery("dan", Cancel("3"), "3"), Delivery("ann", Failure("3", Reason.RAISED, text), "3")]
+    assert hub.handle("dan", Result("3", part, stream=True, last=False), 0.0) == told
+    assert hub._sessions["dan"].collecting.used == 40
+    whole = Result("1", Value(["x" * 17]))
+    assert hub.handle("dan", Result("1", None, stream=True), 0.0) == [Delivery("ann", whole, "1")]
+    assert hub._sessions["dan"].collecting.used == 20
+    hub.expire(30.0)
+    assert hub._sessions["dan"].collecting.used == 0
+
+
+def test_collected_requests_of_one_caller_have_a_bound_together() -> None:
+    hub = opened({"max_unread": 50})
+    offer(hub, "bob", "m")
+    part = Value("x" * 17)
+    for number in ("1", "2"):
+        assert hub.handle("cleo", Call(number, "m", part, more=True), 0.0) == []
+    assert refusal(hub.handle("cleo", Call("3", "m", part, more=True), 0.0))[2] is Reason.TOO_LARGE
+    assert refusal(hub.handle("cleo", Part("2", part), 0.0))[2] is Reason.TOO_LARGE
+    assert hub._sessions["cleo"].collecting.used == 20
+    only(hub.handle("cleo", Part("1", None, last=True), 0.0), Call)
+    assert hub._sessions["cleo"].collecting.used == 0
+
+
+def test_an_array_may_be_nested_too_deeply_though_its_elements_are_not() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    offer(hub, "bob", "n")
+    deep = Json(b"[" * 128 + b"]" * 128)
+    hub.handle("ann", Call("c", "m"), 0.0)
+    assert refusal(hub.handle("dan", Result("1", deep, stream=True), 0.0))[2] is Reason.RAISED
+    hub.handle("cleo", Call("c", "n", deep, more=True), 0.0)
+    assert refusal(hub.handle("cleo", Part("c", None, last=True), 0.0))[2] is Reason.TOO_LARGE
+    assert hub.open_calls() == 0

@@ -276,7 +276,7 @@ def test_new_rules_hold_for_those_who_are_there() -> None:
     hub.arrive("guest", LRPM, Credentials(), 0.0)
     hub.handle("guest", Hello(), 0.0)
     assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
-    hub.reload(HubSettings(identities=(Identity("alice", "new", rights=Rights(call=("b.*",))),)))
+    hub.reload(HubSettings(identities=(Identity("alice", "sesame", rights=Rights(call=("b.*",))),)))
     assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.NO_METHOD
     assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is Reason.DENIED
     assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_METHOD
@@ -296,7 +296,9 @@ def test_what_somebody_may_not_have_any_more_ends() -> None:
     subscribe(hub, "x", pattern("news.*"), "1")
     subscribe(hub, "x", pattern("other"), "2")
     rights = Rights(offer=("a.*",), subscribe=("news.*",))
-    assert hub.reload(HubSettings(identities=(Identity("alice", "", "", rights),))) == [Delivery("x", TopicClosed("2"))]
+    assert hub.reload(HubSettings(identities=(Identity("alice", "sesame", "", rights),))) == [
+        Delivery("x", TopicClosed("2"))
+    ]
     assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (2, 1)
     assert hub.reload(HubSettings()) == [Delivery("x", TopicClosed("1"))]
     assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (0, 0)
@@ -317,3 +319,21 @@ def test_secrets_show_nowhere() -> None:
 
 def test_all_who_came_are_counted() -> None:
     assert opened().stats()["arrived"] == 5
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_variable: bool) -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, NULL if by_variable else Text("sesame"), traits=UMQ)
+    if by_variable:
+        hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0)
+    assert identity(hub) == "alice"
+    assert b"sesame" not in hub._sessions["x"].shown
+    for token, secret, reason in (
+        ("sesame", "other", Reason.NO_METHOD),
+        ("other", "hush", Reason.DENIED),
+        ("", "hush", Reason.DENIED),
+        ("sesame", "", Reason.NO_METHOD),
+    ):
+        hub.reload(HubSettings(identities=(Identity("alice", token, secret),)))
+        assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is reason

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from fiveways.hub.core import Hub
-from fiveways.hub.offers import _MOST_MISSED, Offers
+from fiveways.hub.offers import _MOST_MISSED, MAX_DOC, Offers
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
 from fiveways.hub.traits import Credentials, Traits
@@ -238,3 +238,13 @@ def test_stats_tell_how_many_methods_there_are() -> None:
     offer(hub, "eve", "n", route=True)
     assert hub.stats()["offers"] == 2
     assert only(hub.handle("ann", Call("c", "hub.stats"), 0.0), Result).body == Value(hub.stats() | {"open_calls": 0})
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e4"])
+def test_a_doc_has_a_bound(letter: str) -> None:
+    hub = opened()
+    doc = letter * (MAX_DOC // len(letter.encode()))
+    offer(hub, "bob", "m", doc=doc)
+    told = refusal(hub.handle("bob", Register("r", "n", doc=doc + "x"), 0.0))
+    assert told == ("bob", "r", Reason.BAD_ARGUMENTS, "the doc of n is larger than 16384 bytes")
+    assert hub.stats()["offers"] == 1

@@ -45,9 +45,9 @@ class FakeLink:
     def abort(self) -> None: ...
 
 
-def outbox(room: int = 1 << 30, spools: DiskSpools | None = None) -> tuple[Outbox, FakeLink]:
+def outbox(room: int = 1 << 30) -> tuple[Outbox, FakeLink]:
     link = FakeLink(room)
-    return Outbox(link, LIMITS, spools or DiskSpools(1 << 24, 1 << 24)), link
+    return Outbox(link, LIMITS), link
 
 
 def test_all_frames_of_a_pass_are_one_write() -> None:
@@ -74,7 +74,7 @@ def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
 
 def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
-    box, link = outbox(spools=spools)
+    box, link = outbox()
     content = bytes(range(256)) * (PIECE // 256) + b"rest"
     box.add(Packet(b"before"))
     box.add(Packet(b"", is_text=False, blob=spools.store(content)))
@@ -87,31 +87,13 @@ def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
 
 def test_a_blob_waits_where_it_stopped() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
-    box, link = outbox(room=PIECE, spools=spools)
+    box, link = outbox(room=PIECE)
     box.add(Packet(b"", is_text=False, blob=spools.store(b"x" * PIECE * 3)))
     box.flush()
     assert len(link.writes) == 1
     link.take(1 << 30)
     box.flush()
     assert b"".join(link.writes) == b"{" + b"x" * PIECE * 3 + b"}"
-
-
-def test_an_attachment_for_a_slow_reader_waits_on_disk() -> None:
-    spools = DiskSpools(1 << 24, 1 << 24)
-    box, link = outbox(room=0, spools=spools)
-    box.add(Packet(b"x" * 30_000))
-    box.add(Packet(b"y" * 30_000, is_text=False))
-    assert (box.size, spools.used) == (30_002, 30_000)
-    link.take(1 << 30)
-    box.flush()
-    assert b"".join(link.writes) == b"<" + b"x" * 30_000 + b">{" + b"y" * 30_000 + b"}"
-
-
-def test_without_room_on_disk_an_attachment_counts_against_its_reader() -> None:
-    box, _ = outbox(room=0, spools=DiskSpools(10, 10))
-    box.add(Packet(b"x" * 30_000))
-    box.add(Packet(b"y" * 30_000, is_text=False))
-    assert box.is_over
 
 
 def test_who_reads_slowly_is_choked_before_it_is_over() -> None:

@@ -12,6 +12,7 @@ from fiveways.protocols.umq_family import messages as umq
 from fiveways.protocols.umq_family.messages import UmqMessage
 from fiveways.protocols.umq_family.states import State, Transitions, advance
 from fiveways.wire.attachments import Expected, Owed
+from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Text
@@ -204,6 +205,8 @@ class UmqLink(ABC):
             return NOTHING
         if len(message.data) > self._limits.max_attachment:
             return (hub.Attachment(name, error=f"larger than {self._limits.max_attachment} bytes"),)
+        if isinstance(message.data, Blob) and message.data.error is not None:
+            return (hub.Attachment(name, error=message.data.error),)
         return (hub.Attachment(name, message.data),)
 
     def _on_attachment_error(self, message: umq.AttachmentError, _names: Names, now: float) -> Words:
