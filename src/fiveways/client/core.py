@@ -104,7 +104,7 @@ class Core:
         once = self.offers.once(function)
         name = self.callbacks.add(once)
         try:
-            return str(await self._reach.call("hub.callback", {"id": name}))
+            return str(await self._reach.call("hub.callback", {"id": name})).lower()
         except BaseException:
             self.callbacks.remove(name)
             once.forget()

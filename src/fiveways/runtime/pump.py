@@ -53,6 +53,8 @@ class Pump(Party):
         self.peer = peer
         self.link = link
         self._exchange = exchange
+        self._handle = exchange.hub.handle
+        self._parties = exchange.parties
         self._choose = choose
         self._credentials = credentials
         self.outbox = Outbox(link, limits)
@@ -78,7 +80,13 @@ class Pump(Party):
         if talk is None:
             talk = self._begin(packet, now)
         for word in talk.receive(packet, now):
-            exchange.perform(exchange.hub.handle(self.peer, word, now), now)
+            deliveries = self._handle(self.peer, word, now)
+            if len(deliveries) == 1 and type(delivery := deliveries[0]) is Delivery:
+                party = self._parties.get(delivery.to)
+                if party is not None:
+                    party.say(delivery, now)
+            else:
+                exchange.perform(deliveries, now)
             if self._missed and type(word) is Unsubscribe:
                 self._missed.pop(word.subscription, None)
         if self.alikes:

@@ -83,30 +83,32 @@ class WebSocketLink(WSListener):
         self._receiver = self._receive(self)
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        """Pass a message on. What goes wrong in here ends this link, and leaves a trace."""
+        """Pass a message on, as most are: one text frame. What goes wrong in here ends this link, and leaves a trace."""
+        self.is_alive = True
         try:
-            self._on_frame(frame)
+            if frame.fin and self._incoming is None and not self._closing:
+                kind = frame.msg_type
+                if kind is _TEXT:
+                    self._receiver.received(Packet(frame.get_payload_as_bytes()))
+                    return
+                if kind is _BINARY:
+                    self._receiver.received(Packet(frame.get_payload_as_bytes(), is_text=False))
+                    return
+            self._on_other(frame)
         except Exception:
             _log.exception("a message of %s could not be dealt with", self.remote)
             raise
 
-    def _on_frame(self, frame: WSFrame) -> None:
-        """Most messages are one text frame."""
-        self.is_alive = True
+    def _on_other(self, frame: WSFrame) -> None:
         kind = frame.msg_type
-        if frame.fin and self._incoming is None and not self._closing:
-            if kind is _TEXT:
-                self._receiver.received(Packet(frame.get_payload_as_bytes()))
-                return
-            if kind is _BINARY:
-                self._receiver.received(Packet(frame.get_payload_as_bytes(), is_text=False))
-                return
         if kind is WSMsgType.CLOSE:
             self._on_close(frame)
+        elif self._closing:
+            return
         elif kind is WSMsgType.PING:
-            if not self.is_full and not self._closing:  # who reads nothing need not hear that we are here
+            if not self.is_full:  # who reads nothing need not hear that we are here
                 self._ws.send_pong(frame.get_payload_as_bytes())
-        elif kind in (_TEXT, _BINARY, _CONTINUATION) and not self._closing:
+        elif kind in (_TEXT, _BINARY, _CONTINUATION):
             self._on_fragment(kind, frame)
 
     def _on_close(self, frame: WSFrame) -> None:

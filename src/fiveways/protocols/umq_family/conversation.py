@@ -101,6 +101,9 @@ class UmqConversation(UmqLink):
                 word = builtins.read(hub_id, method, body, self.STYLES, names)
             except builtins.BadArguments as exc:
                 return self._refuse(wire_id, Reason.BAD_ARGUMENTS, str(exc))
+            if type(word) is hub.Publish:  # when it is granted, nothing changes here
+                self._asked[hub_id] = wire_id
+                return (word,)
             if word is not None:
                 return self._requested_word(wire_id, hub_id, word)
         self._asked[hub_id] = wire_id
