@@ -357,9 +357,9 @@ def test_an_exception_inside_the_hub_is_logged(
             raise RuntimeError("a bug")
 
         async with besieged() as place:
-            peer = await place.umq()
             monkeypatch.setattr(place.server.exchange.hub, "handle", fail)
-            peer.text("M1\nhub:ping\n")
+            peer = await place.peer("/umq")
+            peer.text("H1.0.0\n")
             await peer.over()
 
     within(run())
@@ -533,7 +533,7 @@ def test_what_is_known_of_groups_does_not_grow_with_publications() -> None:
                 publisher.text(f'[61,{300 + number},"news",1,{{"exclude_me":true}}]')
                 await publisher.heard()
             groups = [found for _, found in place.server.exchange._known_groups.values()]
-            assert sum(len(members) for found in groups for _, members in found) < 5000
+            assert sum(len(group.members) for found in groups for group in found) < 5000
 
     within(run())
 

@@ -8,12 +8,26 @@ from typing import Final, TypeAlias
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
 from fiveways.model.messages import Event, Word
-from fiveways.runtime.outbox import CORK, Queue
+from fiveways.runtime.outbox import CORK
 from fiveways.runtime.party import Party
 
-Member: TypeAlias = tuple[Collection[str], Callable[[bytes], None], Queue, Party, Subscriber]
+Member: TypeAlias = tuple[Collection[str], Callable[[bytes], None], Party, Subscriber]
 """A subscriber, and what is needed to put one more frame into its outbox."""
-Groups: TypeAlias = list[tuple[str, list[Member]]]
+
+
+class Group:
+    """Subscribers of one protocol whose frames for an event may be the same."""
+
+    __slots__ = ("marked_in", "members", "name")
+
+    def __init__(self, name: str, members: list[Member]) -> None:
+        self.name = name
+        self.members = members
+        self.marked_in = -1
+        """The pass of the loop in which all of them have been marked."""
+
+
+Groups: TypeAlias = list[Group]
 _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
 _MOST_KNOWN: Final = 100_000
@@ -33,6 +47,9 @@ class Exchange:
         self._marked: list[Party] = []
         self._known_groups: dict[int, tuple[tuple[Subscriber, ...], Groups]] = {}
         self._known_members = 0
+        self._pass = 0
+        self._burst = 0
+        """Bytes of events that were put into outboxes in this pass."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -72,21 +89,22 @@ class Exchange:
 
     def _fan_out(self, fanout: Fanout, now: float) -> None:
         """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
-        for name, members in self._groups(fanout.subscribers):
-            frame = None
-            size = 0
-            for alikes, append, outbox, party, subscriber in members:
-                if name in alikes and frame is not None:
+        for group in self._groups(fanout.subscribers):
+            name, frame = group.name, None
+            are_marked = group.marked_in == self._pass
+            for alikes, append, party, subscriber in group.members:
+                if frame is not None and name in alikes:
                     # The whole cost of one more subscriber, so it is written out here.
                     append(frame)
-                    outbox.size += size
-                    if not party.marked:
+                    if not are_marked and not party.marked:
                         self.mark(party)
-                    elif outbox.size > CORK:
-                        party.relieve()
                 else:
                     frame = self._tell(party, subscriber, fanout, now) or frame
-                    size = 0 if frame is None else len(frame)
+            group.marked_in = self._pass
+            if frame is not None:
+                self._burst += len(frame)
+        if self._burst > CORK:
+            self.flush()
 
     def _tell(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bytes | None:
         """Give an event to one subscriber; return its frame, if others of the group may get the same."""
@@ -108,9 +126,9 @@ class Exchange:
             party = self.parties.get(subscriber.peer)
             if party is not None:
                 key = (party.family, subscriber.subscription, subscriber.envelope)
-                member = (party.alikes, party.outbox.waiting.append, party.outbox, party, subscriber)
+                member = (party.alikes, party.outbox.waiting.append, party, subscriber)
                 groups.setdefault(key, []).append(member)
-        found = [(name, members) for (_, name, _), members in groups.items()]
+        found = [Group(name, members) for (_, name, _), members in groups.items()]
         self._known_members += len(subscribers)
         if self._known_members > _MOST_KNOWN:
             self._known_groups.clear()
@@ -146,6 +164,8 @@ class Exchange:
     def flush(self) -> None:
         """Write what everybody has to say; after something large, this does not wait for the end of the pass."""
         marked, self._marked = self._marked, []
+        self._pass += 1
+        self._burst = 0
         for party in marked:
             party.marked = False
             try:

@@ -64,6 +64,11 @@ class Outbox(Queue):
         self.waiting.append(frame)
         self.size += len(frame)
 
+    def count(self) -> None:
+        """Find out anew how much waits: events are put in without being counted."""
+        waiting = self.waiting
+        self.size = sum(len(each) for each in waiting if type(each) is bytes) if self._blobs else sum(map(len, waiting))
+
     def flush(self) -> None:
         """Write what the link takes."""
         waiting, link = self.waiting, self.link
@@ -77,7 +82,10 @@ class Outbox(Queue):
             else:
                 link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
                 waiting.clear()
-                self.size = 0
+        if waiting:
+            self.count()
+        else:
+            self.size = 0
 
     def _some(self) -> bytes:
         """Return the frames up to the next blob, not too many at once."""
@@ -86,7 +94,6 @@ class Outbox(Queue):
         while self.waiting and size < CORK and not isinstance(self.waiting[0], Blob):
             taken.append(self.waiting.popleft())
             size += len(taken[-1])
-        self.size -= size
         return b"".join(taken)
 
     def _write_piece(self, blob: Blob) -> None:

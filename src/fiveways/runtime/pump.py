@@ -252,6 +252,7 @@ class Pump(Party):
     def relieve(self) -> None:
         """Write before the pass is over, if there is much."""
         self._collect()
+        self.outbox.count()
         if self.outbox.size > CORK:
             self._relieve()
 

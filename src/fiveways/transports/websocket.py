@@ -83,7 +83,7 @@ class WebSocketLink(WSListener):
         self._receiver = self._receive(self)
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        """Pass a message on, as most are: one text frame. What goes wrong in here ends this link, and leaves a trace."""
+        """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
         self.is_alive = True
         try:
             if frame.fin and self._incoming is None and not self._closing:
