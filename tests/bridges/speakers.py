@@ -19,7 +19,7 @@ from tests.runtime.wire import Place, WirePeer
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
 PATIENCE: Final = 10.0
 
-# The table of failures of DESIGN, section 2: reason, was it run, umq36, umq, lrpm.
+# The table of failures (docs/crossing.md): reason, was it run, umq36, umq, lrpm.
 TABLE: Final = (
     ("no such method", "no", "E7", "!7", "hub.err.no_such_procedure"),
     ("no such callback", "no", "E2", "!8", "hub.err.no_such_callback"),
