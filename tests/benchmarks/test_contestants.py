@@ -33,8 +33,6 @@ def find() -> Iterator[Find]:
         make, caller, callee = CONTESTANTS[name]
         router = make()
         if router.name not in running:
-            if name == "nats-server" and not routers.NATS_SERVER.exists():
-                pytest.skip("nats-server is not installed")
             uvloop.run(router.start())
             running[router.name] = router
         return Contestant(name, running[router.name], caller, callee)
