@@ -29,7 +29,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 DECODE: Final = msgspec.json.Decoder(Message).decode
-SMALL_BUFFER: Final = 1 << 12
+SMALL_BUFFER: Final = 1 << 14
 LARGE_BUFFER: Final = 1 << 14
 SHORT: Final = [bytes((0x81, size)) for size in range(126)]
 

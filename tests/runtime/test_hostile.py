@@ -532,8 +532,8 @@ def test_what_is_known_of_groups_does_not_grow_with_publications() -> None:
             for number in range(200):
                 publisher.text(f'[61,{300 + number},"news",1,{{"exclude_me":true}}]')
                 await publisher.heard()
-            groups = [found for _, found in place.server.exchange._known_groups.values()]
-            assert sum(len(group.members) for found in groups for group in found) < 5000
+            groups = [found for _, found in place.server.exchange._groups._known.values()]
+            assert sum(len(group._members) for found in groups for group in found) < 5000
 
     within(run())
 

@@ -105,12 +105,19 @@ class Runs:
         """Take calls one after the other, until one has changed what the next would find in this task."""
         self._is_worker_due = False
         task, clean = asyncio.current_task(self._loop), copy_context()
+        assert task is not None
+        stop, cancelling = task.cancel, task.cancelling
         try:
-            while self._queue and task is not None and not task.cancelling() and copy_context() == clean:
+            while self._queue and not cancelling() and copy_context() == clean:
                 running, method, args, named = self._queue.popleft()
                 if self._queue and not self._is_worker_due:
                     self._call_worker()  # it goes on with the others if this call has to wait
+                if running.over:
+                    self._end(running)
+                    continue
                 self.live[running] = task
+                # Not before: a task that is cancelled before it begins would not even end in good order.
+                running.stop = stop
                 run = self._in_task if method.style is Style.ASYNC else self._as_stream
                 await run(running, method, args, named)
         finally:
@@ -121,8 +128,6 @@ class Runs:
         self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
     ) -> None:
         try:
-            if not self._is_wanted(running):
-                return
             value = await method.function(*args, **named)
             if not running.over:
                 answer = self._answers.result(running.call.id, value)
@@ -137,8 +142,6 @@ class Runs:
         self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
     ) -> None:
         try:
-            if not self._is_wanted(running):
-                return
             async with aclosing(method.function(*args, **named)) as parts:
                 if self._in_parts or running.call.stream:
                     await self._say_parts(running, parts)
@@ -148,16 +151,6 @@ class Runs:
             self._fail(running, exc)
         finally:
             self._end(running)
-
-    def _is_wanted(self, running: Running) -> bool:
-        """Say whether the call is still open, now that its task begins.
-
-        From now on it can be cancelled: a task that is cancelled before it begins would not even end in good order.
-        """
-        task = asyncio.current_task(self._loop)
-        if task is not None:
-            running.stop = task.cancel
-        return not running.over
 
     async def _say_parts(self, running: Running, parts: AsyncIterator[object]) -> None:
         number = size = 0

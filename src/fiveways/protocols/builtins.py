@@ -31,7 +31,7 @@ from fiveways.model.names import BadName, NameStyle, fold_offer, spell_prefix
 from fiveways.model.names import spell as spell_name
 from fiveways.model.topics import BadTopic, TopicStyle, parse, parse_pattern, spell, spell_pattern
 from fiveways.wire import jsontext
-from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value, may_hold_markers
 
 KINDS: Final = ("unary", "server", "client", "both")
 SHARES: Final = ("", "round_robin", "random", "first")
@@ -40,6 +40,17 @@ _LONGEST_SHOWN: Final = 40
 _MOST_SHOWN: Final = 3
 
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+_NULL: Final = msgspec.Raw(b"null")
+PUBLISH: Final = "hub.publish"
+
+
+class _Publication(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: str
+    data: msgspec.Raw = _NULL
+    retain: bool = False
+
+
+_publication: Final = msgspec.json.Decoder(_Publication).decode
 
 
 class BadArguments(FivewaysError):
@@ -140,11 +151,31 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
         return None
     fields, options, make = reader
     try:
-        if method == "hub.publish" and type(body) is Text and (lines := _LINES.match(body.raw)):
-            return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]), attachments)
+        if method == PUBLISH and not attachments and (word := plain_publish(call_id, body, styles)) is not None:
+            return word
         return make(call_id, Arguments(body, fields, options, lines=method in _BY_LINES), styles, attachments)
     except (BadName, BadTopic, Unrepresentable) as exc:
         raise BadArguments(str(exc)) from exc
+
+
+def plain_publish(call_id: str, body: Payload, styles: Styles) -> Publish | None:
+    """The word for `hub.publish` as it mostly comes; None if it takes a closer look. BadTopic as its topic may be."""
+    if type(body) is Text:
+        lines = _LINES.match(body.raw)
+        if lines is not None:
+            return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]))
+    elif type(body) is not Json:
+        return None
+    try:
+        raw = body.raw.encode() if type(body) is Text else body.raw
+        given = _publication(raw)
+        jsontext.check_trusted(raw)
+    except (UnicodeEncodeError, msgspec.DecodeError, RecursionError, Malformed):
+        return None
+    if raw[:1] + raw[-1:] != b"{}" or may_hold_markers(raw):  # blanks around it are no JSON
+        return None
+    data = NULL if given.data == _NULL else Json(bytes(given.data))
+    return Publish(call_id, parse(given.topic, styles.topics), data, retain=given.retain)
 
 
 def _publish(call_id: str, given: Arguments, styles: Styles, attachments: tuple[str, ...]) -> Word:
@@ -202,7 +233,7 @@ _LINES: Final = re.compile(r"([A-Za-z][^\n]*)\n")
 
 Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], Word]
 _READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
-    "hub.publish": (("topic", "data"), ("retain",), _publish),
+    PUBLISH: (("topic", "data"), ("retain",), _publish),
     "hub.subscribe": (("topic", "id"), ("envelope", "when_full"), _subscribe),
     "hub.unsubscribe": (("id",), (), _unsubscribe),
     "hub.close": (("topic",), (), _close),
@@ -213,7 +244,7 @@ _READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
     "hub.discover": (("name",), (), _discover),
 }
 """The fields of each, which may come by position; the options, which come by name alone; and what it means."""
-_BY_LINES: Final = frozenset({"hub.publish", "hub.subscribe", "hub.close"})
+_BY_LINES: Final = frozenset({PUBLISH, "hub.subscribe", "hub.close"})
 """In UMQ the arguments of these may come as lines."""
 
 Builtin = (
@@ -236,7 +267,7 @@ def _written(word: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, 
     match word:
         case Publish():
             given = {"topic": spell(word.topic, styles.topics), "data": word.body.value()}
-            return "hub.publish", Value(given | _true(retain=word.retain))
+            return PUBLISH, Value(given | _true(retain=word.retain))
         case Subscribe():
             given = {"topic": spell_pattern(word.pattern, styles.topics), "id": topic_id or word.subscription}
             options = _true(envelope=word.envelope, when_full=word.when_full)

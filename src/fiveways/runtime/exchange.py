@@ -2,36 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from typing import Final, TypeAlias
+from typing import Final
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
 from fiveways.model.messages import Event, Word
+from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.outbox import CORK
 from fiveways.runtime.party import Party
 
-Member: TypeAlias = tuple[Collection[str], Callable[[bytes], None], Party, Subscriber]
-"""A subscriber, and what is needed to put one more frame into its outbox."""
-
-
-class Group:
-    """Subscribers of one protocol whose frames for an event may be the same."""
-
-    __slots__ = ("marked_in", "members", "name")
-
-    def __init__(self, name: str, members: list[Member]) -> None:
-        self.name = name
-        self.members = members
-        self.marked_in = -1
-        """The pass of the loop in which all of them have been marked."""
-
-
-Groups: TypeAlias = list[Group]
 _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
-_MOST_KNOWN: Final = 100_000
-"""Members of groups that are remembered, of all topics together."""
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
 
@@ -45,9 +26,8 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._marked: list[Party] = []
-        self._known_groups: dict[int, tuple[tuple[Subscriber, ...], Groups]] = {}
-        self._known_members = 0
-        self._pass = 0
+        self._groups = KnownGroups(self.parties)
+        self._under_way: list[Group] = []
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
         self._timer: asyncio.TimerHandle | None = None
@@ -80,7 +60,7 @@ class Exchange:
     def leave(self, party: Party) -> None:
         """Forget one who is gone."""
         if self.parties.pop(party.peer, None) is not None:
-            self._known_groups.clear()
+            self._groups.forget()
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
@@ -89,19 +69,25 @@ class Exchange:
 
     def _fan_out(self, fanout: Fanout, now: float) -> None:
         """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
-        for group in self._groups(fanout.subscribers):
-            name, frame = group.name, None
-            are_marked = group.marked_in == self._pass
-            for alikes, append, party, subscriber in group.members:
-                if frame is not None and name in alikes:
-                    # The whole cost of one more subscriber, so it is written out here.
+        for group in self._groups.of(fanout.subscribers):
+            if not group.is_under_way:
+                group.set_out()
+                self._under_way.append(group)
+            frame = None
+            for party, append, subscriber in group.walkers:
+                if party.ride is not None:
+                    party.ride.let_off(party)  # of another group: the order of its events is kept
+                if frame is not None and group.name in party.alikes:
                     append(frame)
-                    if not are_marked and not party.marked:
+                    if not party.marked:
                         self.mark(party)
                 else:
                     frame = self._tell(party, subscriber, fanout, now) or frame
-            group.marked_in = self._pass
+            while frame is None and group.riders:
+                party, _, subscriber = group.let_off(next(reversed(group.riders)))
+                frame = self._tell(party, subscriber, fanout, now)
             if frame is not None:
+                group.burst.append(frame)
                 self._burst += len(frame)
         if self._burst > CORK:
             self.flush()
@@ -114,29 +100,6 @@ class Exchange:
             party.say(Delivery(subscriber.peer, addressed(fanout.event, subscriber), fanout.op), now)
             return None
         return party.say_event(fanout.event, subscriber, now)
-
-    def _groups(self, subscribers: tuple[Subscriber, ...]) -> Groups:
-        """Return who gets a publication, those together whose frames may be the same."""
-        known = self._known_groups.get(id(subscribers))
-        is_known = known is not None and known[0] is subscribers
-        if known is not None and is_known and known[1]:
-            return known[1]
-        groups: dict[tuple[str, str, bool], list[Member]] = {}
-        for subscriber in subscribers:
-            party = self.parties.get(subscriber.peer)
-            if party is not None:
-                key = (party.family, subscriber.subscription, subscriber.envelope)
-                member = (party.alikes, party.outbox.waiting.append, party, subscriber)
-                groups.setdefault(key, []).append(member)
-        found = [Group(name, members) for (_, name, _), members in groups.items()]
-        self._known_members += len(subscribers)
-        if self._known_members > _MOST_KNOWN:
-            self._known_groups.clear()
-            self._known_members = len(subscribers)
-        # The tuple is kept, so that no other can have its address; its groups from the second time on, since many a
-        # tuple is made for one publication alone.
-        self._known_groups[id(subscribers)] = (subscribers, found if is_known else [])
-        return found
 
     def _is_kept(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bool:
         """Do what the subscriber's policy says about one who reads too slowly; say whether the event goes out."""
@@ -163,17 +126,27 @@ class Exchange:
 
     def flush(self) -> None:
         """Write what everybody has to say; after something large, this does not wait for the end of the pass."""
-        marked, self._marked = self._marked, []
-        self._pass += 1
+        under_way, self._under_way = self._under_way, []
         self._burst = 0
+        for group in under_way:
+            data, riders = group.arrive()
+            for party in riders:
+                try:
+                    party.hand(data)
+                except Exception:  # noqa: BLE001  it must cost nobody else anything
+                    self._cut_off(party)
+        marked, self._marked = self._marked, []
         for party in marked:
             party.marked = False
             try:
                 party.flush()
-            except Exception:  # noqa: BLE001  it must cost nobody else anything
-                _log.exception("what %s should have heard could not be written", party.peer)
-                party.cut_off()
+            except Exception:  # noqa: BLE001  as above
+                self._cut_off(party)
         self.schedule()
+
+    def _cut_off(self, party: Party) -> None:
+        _log.exception("what %s should have heard could not be written", party.peer)
+        party.cut_off()
 
     # Time.
 

@@ -1,6 +1,7 @@
 """What waits to be written to one peer: bounded, in order, and written once for every pass of the loop."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fiveways.transports.base import Link
@@ -51,18 +52,17 @@ class Outbox(Queue):
         """Whether more waits than anything may take, on disk too."""
         return self.size > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
-    def add(self, packet: Packet) -> None:
-        """Let a packet wait."""
-        if packet.blob is None:
-            self.put(self.link.frame(packet))
-        else:
-            self.waiting.append(packet.blob)
-            self._blobs += 1
-
-    def put(self, frame: bytes) -> None:
-        """Let a frame wait."""
-        self.waiting.append(frame)
-        self.size += len(frame)
+    def add(self, packets: Sequence[Packet]) -> None:
+        """Let packets wait."""
+        frame_of, append = self.link.frame, self.waiting.append
+        for packet in packets:
+            if packet.blob is None:
+                frame = frame_of(packet)
+                append(frame)
+                self.size += len(frame)
+            else:
+                append(packet.blob)
+                self._blobs += 1
 
     def count(self) -> None:
         """Find out anew how much waits: events are put in without being counted."""

@@ -1,10 +1,18 @@
 """Whoever takes part: a peer behind a link, or an application in this process."""
 
 from collections.abc import Collection
+from typing import Any, Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.messages import Event
 from fiveways.runtime.outbox import Queue
+
+
+class Ride(Protocol):
+    """What a party shares with others until the pass of the loop is over."""
+
+    def let_off(self, party: "Party") -> Any:
+        """Put what came so far into the party's own outbox, and keep nothing more for it."""
 
 
 class Party:
@@ -17,6 +25,8 @@ class Party:
     """What waits for it."""
     alikes: Collection[str] = frozenset()
     """Subscriptions for which the next event is the same bytes as for others of its family, who say so too."""
+    ride: "Ride | None" = None
+    """Its group, while what comes for it in this pass of the loop is kept there and not in its outbox."""
     choked: bool = False
     """It reads so slowly that the policy of its topics has to strike."""
     marked: bool = False
@@ -29,6 +39,9 @@ class Party:
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
         """Take an event without attachments; return its frame, if others of the family may get the same."""
         raise NotImplementedError
+
+    def hand(self, frames: bytes) -> None:
+        """Pass on what it got together with others."""
 
     def relieve(self) -> None:
         """Pass on what was said, if that is much already."""

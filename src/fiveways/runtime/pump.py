@@ -90,7 +90,7 @@ class Pump(Party):
             if self._missed and type(word) is Unsubscribe:
                 self._missed.pop(word.subscription, None)
         if self.alikes:
-            self.alikes.clear()
+            self._apart()
         if not self.marked:
             exchange.mark(self)
         if len(packet.payload) > CORK:
@@ -128,7 +128,7 @@ class Pump(Party):
     def lost(self, reason: str) -> None:
         """Leave the hub."""
         self._ended = True
-        self.alikes.clear()
+        self._apart()
         if self._timer is not None:
             self._timer.cancel()
         self.outbox.waiting.clear()
@@ -167,7 +167,7 @@ class Pump(Party):
         except LocalProtocolError as error:
             self._cannot_say(delivery, error, now)
         if self.alikes:
-            self.alikes.clear()
+            self._apart()
         if not self.marked:
             self._exchange.mark(self)
 
@@ -194,6 +194,8 @@ class Pump(Party):
         talk, name = self._talk, subscriber.subscription
         if talk is None or self._ended:
             return None
+        if self.ride is not None:
+            self.ride.let_off(self)
         missed = self._missed.pop(name, 0) if self._missed else 0
         is_alike = not missed and talk.alike(name)
         self._collect()
@@ -208,6 +210,22 @@ class Pump(Party):
         if self.outbox.size > CORK:
             self._relieve()
         return frame
+
+    def _apart(self) -> None:
+        """Know that this peer's next event may be other bytes than those of the others."""
+        self.alikes.clear()
+        if self.ride is not None:
+            self.ride.let_off(self)
+
+    def hand(self, frames: bytes) -> None:
+        """Write what many get."""
+        link, waiting = self.link, self.outbox.waiting
+        if waiting or link.is_full:
+            waiting.append(frames)
+            if not self.marked:
+                self._exchange.mark(self)
+        elif not self._ended:
+            link.write(frames)
 
     def skip(self, subscription: str, events: int = 1) -> None:
         """Count events that the peer is too slow for, or cannot be told of; the next one tells."""
@@ -246,8 +264,7 @@ class Pump(Party):
     def _collect(self) -> None:
         """Put what the conversation has to say into the outbox."""
         if self._talk is not None:
-            for packet in self._talk.outgoing():
-                self.outbox.add(packet)
+            self.outbox.add(self._talk.outgoing())
 
     def relieve(self) -> None:
         """Write before the pass is over, if there is much."""
@@ -260,7 +277,7 @@ class Pump(Party):
         self.outbox.flush()
         self.choked = self.outbox.is_choked
         if self.choked:
-            self.alikes.clear()
+            self._apart()
         if self.outbox.is_over and not self._ended:
             self._ended = True
             _log.warning("%s left %d bytes unread and is let go", self.peer, self.outbox.size)
@@ -311,7 +328,7 @@ class Pump(Party):
         talk, now = self._talk, self._exchange.now()
         if talk is None or self._ended:
             return
-        self.alikes.clear()
+        self._apart()
         if self._holds:
             talk.progress(now)  # it is we who do not read
         for word in talk.wake(now):

@@ -13,11 +13,6 @@ _CONTINUATION: Final = 0
 _FINAL: Final = 0x80
 _MASKED: Final = 0x80
 
-_SHORT_TEXT: Final = [bytes((_FINAL | TEXT, size)) for size in range(126)]
-"""The headers of short text frames from a server: most frames have one of these."""
-_SHORT_MASKED: Final = [bytes((_FINAL | TEXT, _MASKED | size)) for size in range(126)]
-"""The same from a client."""
-
 
 def _header(first: int, size: int, masked: int) -> bytes:
     if size < 126:
@@ -27,10 +22,16 @@ def _header(first: int, size: int, masked: int) -> bytes:
     return bytes((first, masked | 127)) + size.to_bytes(8, "big")
 
 
+_KNOWN: Final = 1024
+"""Headers of text frames below this size, as most are, are made once."""
+_SERVER_TEXT: Final = [_header(_FINAL | TEXT, size, 0) for size in range(_KNOWN)]
+_CLIENT_TEXT: Final = [_header(_FINAL | TEXT, size, _MASKED) for size in range(_KNOWN)]
+
+
 def server_text(payload: bytes) -> bytes:
     """Return a whole text message as a server sends it."""
     size = len(payload)
-    return (_SHORT_TEXT[size] if size < 126 else _header(_FINAL | TEXT, size, 0)) + payload
+    return (_SERVER_TEXT[size] if size < _KNOWN else _header(_FINAL | TEXT, size, 0)) + payload
 
 
 def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
@@ -41,7 +42,7 @@ def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
 def client_text(payload: bytes) -> bytes:
     """Return a whole text message as a client sends it."""
     size = len(payload)
-    return (_SHORT_MASKED[size] if size < 126 else _header(_FINAL | TEXT, size, _MASKED)) + _masked(payload, size)
+    return (_CLIENT_TEXT[size] if size < _KNOWN else _header(_FINAL | TEXT, size, _MASKED)) + _masked(payload, size)
 
 
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:

@@ -163,7 +163,7 @@ def _understood(parse: Callable[[bytes], object], raw: bytes) -> object:
 
 def _parse_json(raw: bytes) -> object:
     value = jsontext.parse(raw)
-    return _from_markers(value) if _may_hold_markers(raw) else value
+    return _from_markers(value) if may_hold_markers(raw) else value
 
 
 def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes:
@@ -172,12 +172,12 @@ def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes
     except Unrepresentable:
         pass
     else:
-        if not _may_hold_markers(raw):
+        if not may_hold_markers(raw):
             return raw
     return jsontext.write(_to_markers(value, bytes_marker, jsontext.MAX_DEPTH))
 
 
-def _may_hold_markers(raw: bytes) -> bool:
+def may_hold_markers(raw: bytes) -> bool:
     """Spare most bodies the walk. The `$` of a marker may be spelled as an escape."""
     return (_DOLLAR in raw and raw.find(b'"$') >= 0) or (_BACKSLASH in raw and raw.find(b'"\\u0024') >= 0)
 

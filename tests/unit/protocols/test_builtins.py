@@ -3,11 +3,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fiveways.errors import Unrepresentable
-from fiveways.model.messages import Event
+from fiveways.model.messages import Event, Publish
+from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtins
 from fiveways.protocols.umq.bridge import STYLES
+from fiveways.wire import jsontext
 from fiveways.wire.payload import Json, Text, Value
 from tests.protocols import vectors
 
@@ -27,6 +31,43 @@ def test_a_call_of_a_built_in(entry: dict[str, Any]) -> None:
             read(entry)
     else:
         assert read(entry) == (entry["word"] and vectors.word(entry["word"]))
+
+
+TOPICS = ['"a"', '"a.b"', '""', '"a..b"', "5", "null", '"\\u0061"', '"ž"', '"$x"', '"*"']
+DATA = [
+    *("null", "1", "1.50", '"t"', '"\\n"', "[1, 2]", '{"a":1,"a":2}', '{"$base64":"AA=="}', '{"$base64":"%"}', "1e309"),
+    *("nul", "[" * 127 + "]" * 127, "[" * 128 + "]" * 128, "9" * 300, '{"\\u0024base64":"%"}', '"$"', '"\ud800"'),
+]
+FORMS = [
+    *('{{"topic":{0},"data":{1}}}', '{{"data":{1},"topic":{0}}}', '{{"topic":{0}}}', '{{"data":{1}}}', "{{}}", ""),
+    *(' {{"topic":{0},"data":{1}}}', '{{"topic":{0},"data":{1}}}\n', '{{"topic":{0},"data":{1},"more":1}}'),
+    *('{{"topic":{0},"data":{1},"retain":true}}', '{{"topic":{0},"data":{1},"retain":1}}', "[{0},{1}]", "{0}"),
+    *('{{"topic":{0},"data":{1},"data":2}}', '{{ "topic" : {0} , "data" : {1} }}', "a\n{1}", "a.b\n", "5\n{1}"),
+]
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(TOPICS), st.sampled_from(DATA), st.booleans())
+def test_a_plain_publication_is_read_as_any_other(form: str, topic: str, data: str, is_text: bool) -> None:
+    text = form.format(topic, data)
+    # Whoever makes a Json body has found it well-formed.
+    body = Text(text) if is_text or jsontext.from_text(text) is None else Json(text.encode())
+    try:
+        short: object = builtins.plain_publish("1", body, STYLES)
+    except BadTopic as exc:
+        short = str(exc)
+    try:
+        arguments = builtins.Arguments(body, ("topic", "data"), ("retain",), lines=True)
+        long: object = builtins._publish("1", arguments, STYLES, ())
+    except (builtins.BadArguments, BadTopic, Unrepresentable) as exc:
+        long = str(exc)
+    assert short in (None, long)
+
+
+def test_the_plain_publication_is_found() -> None:
+    for body in (Text('{"topic":"a","data":[1]}'), Json(b'{"data":[1],"topic":"a"}')):
+        assert builtins.plain_publish("1", body, STYLES) == Publish("1", ("a",), Json(b"[1]"))
+    assert builtins.plain_publish("1", Text("a\n[1]"), STYLES) == Publish("1", ("a",), Text("[1]"))
+    assert builtins.plain_publish("1", Value({"topic": "a"}), STYLES) is None
 
 
 def test_a_body_whose_marker_means_nothing_is_a_bad_argument() -> None:

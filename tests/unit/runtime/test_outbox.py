@@ -53,7 +53,7 @@ def outbox(room: int = 1 << 30) -> tuple[Outbox, FakeLink]:
 def test_all_frames_of_a_pass_are_one_write() -> None:
     box, link = outbox()
     for number in range(3):
-        box.add(Packet(b"%d" % number))
+        box.add([Packet(b"%d" % number)])
     box.flush()
     assert link.writes == [b"<0><1><2>"]
     assert (box.size, len(box.waiting)) == (0, 0)
@@ -61,13 +61,13 @@ def test_all_frames_of_a_pass_are_one_write() -> None:
 
 def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
     box, link = outbox(room=1)
-    box.add(Packet(b"a"))
+    box.add([Packet(b"a")])
     box.flush()
-    box.add(Packet(b"b"))
+    box.add([Packet(b"b")])
     box.flush()
     assert link.writes == [b"<a>"]
     link.take(1 << 30)
-    box.add(Packet(b"c"))
+    box.add([Packet(b"c")])
     box.flush()
     assert link.writes == [b"<a>", b"<b><c>"]
 
@@ -76,9 +76,9 @@ def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
     box, link = outbox()
     content = bytes(range(256)) * (PIECE // 256) + b"rest"
-    box.add(Packet(b"before"))
-    box.add(Packet(b"", is_text=False, blob=spools.store(content)))
-    box.add(Packet(b"after"))
+    box.add([Packet(b"before")])
+    box.add([Packet(b"", is_text=False, blob=spools.store(content))])
+    box.add([Packet(b"after")])
     box.flush()
     assert b"".join(link.writes) == b"<before>{" + content + b"}<after>"
     assert len(link.writes) == 4
@@ -88,7 +88,7 @@ def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
 def test_a_blob_waits_where_it_stopped() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
     box, link = outbox(room=PIECE)
-    box.add(Packet(b"", is_text=False, blob=spools.store(b"x" * PIECE * 3)))
+    box.add([Packet(b"", is_text=False, blob=spools.store(b"x" * PIECE * 3))])
     box.flush()
     assert len(link.writes) == 1
     link.take(1 << 30)
@@ -98,18 +98,18 @@ def test_a_blob_waits_where_it_stopped() -> None:
 
 def test_who_reads_slowly_is_choked_before_it_is_over() -> None:
     box, _ = outbox(room=0)
-    box.add(Packet(b"x" * 15_000))
+    box.add([Packet(b"x" * 15_000)])
     assert (box.is_choked, box.is_over) == (False, False)
-    box.add(Packet(b"x" * 15_000))
+    box.add([Packet(b"x" * 15_000)])
     assert (box.is_choked, box.is_over) == (True, False)
-    box.add(Packet(b"x" * 30_000))
+    box.add([Packet(b"x" * 30_000)])
     assert (box.is_choked, box.is_over) == (True, True)
 
 
 def test_a_large_backlog_is_written_in_several_goes() -> None:
     box, link = outbox()
     for _ in range(5):
-        box.add(Packet(b"x" * (CORK // 2)))
+        box.add([Packet(b"x" * (CORK // 2))])
     box.flush()
     assert len(link.writes) == 3
     assert b"".join(link.writes) == b"<%b>" % (b"x" * (CORK // 2)) * 5

@@ -46,8 +46,7 @@ class Umq1Conversation(PlainUmq):
         wire_id, method = head[1:], bridge.ordinary(name)
         if not method or not 0 < len(wire_id) <= self._limits.max_id or wire_id in self._asked:
             return None
-        self._asked[wire_id] = wire_id
-        return (hub.Call(wire_id, method, Text(text), name),)
+        return self._heard_call(wire_id, method, Text(text), name)
 
     def _wire_id(self, number: int) -> str:
         return str(number)

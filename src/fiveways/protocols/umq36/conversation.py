@@ -64,8 +64,7 @@ class Umq36Conversation(PlainUmq):
             return None
         raw = bytes(call.body)
         check_trusted(raw, self._limits.max_depth)
-        self._asked[wire_id] = wire_id
-        return (hub.Call(wire_id, method, Json(raw), name),)
+        return self._heard_call(wire_id, method, Json(raw), name)
 
     def _wire_id(self, number: int) -> str:
         # 32 bits are all that existing peers have (UMQ36-a04).

@@ -10,24 +10,26 @@ import msgspec
 from fiveways.errors import Malformed
 from fiveways.model import messages as hub
 from fiveways.model.names import BadName, NameStyle, fold
+from fiveways.model.topics import BadTopic
+from fiveways.protocols.builtins import PUBLISH, plain_publish
 from fiveways.protocols.umq_family.conversation import OPEN, UmqConversation
 from fiveways.protocols.umq_family.link import Words
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Text
+from fiveways.wire.payload import Payload, Text
 
-ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName)
+ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
 """What tells that a frame needs a closer look."""
 _RESULT: Final = ord("R")
 _REMEMBERED: Final = 4096
 
 
 def ordinary_names(style: NameStyle) -> Callable[[str], str]:
-    """How to fold a name: nothing comes of the hub's own names, and BadName of what is none."""
+    """How to fold a name: of the hub's own names nothing comes but `hub.publish`, and BadName of what is none."""
 
     @lru_cache(_REMEMBERED)
     def ordinary(name: str) -> str:
         method = fold(name, style)
-        return "" if method.startswith("hub.") else method
+        return "" if method.startswith("hub.") and method != PUBLISH else method
 
     return ordinary
 
@@ -62,6 +64,18 @@ class PlainUmq(UmqConversation):
             return None
         del self._asking[wire_id], self._asking_by_hub_id[hub_id]
         return (hub.Result(hub_id, Text(payload)),)
+
+    def _heard_call(self, wire_id: str, method: str, body: Payload, name: str) -> Words | None:
+        """Take up a request that is a plain call, or a plain publication."""
+        word: hub.Word | None
+        if method == PUBLISH:
+            word = plain_publish(wire_id, body, self.STYLES)
+            if word is None:
+                return None
+        else:
+            word = hub.Call(wire_id, method, body, name)
+        self._asked[wire_id] = wire_id
+        return (word,)
 
     @abstractmethod
     def _hear_call(self, payload: bytes) -> Words | None:

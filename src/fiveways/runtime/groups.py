@@ -1,0 +1,103 @@
+"""Subscribers who get the same bytes: their frames are made once, gathered once, and written to each at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from fiveways.hub.delivery import Subscriber
+from fiveways.runtime.party import Party
+
+Member: TypeAlias = tuple[Party, Callable[[bytes], None], Subscriber]
+"""A subscriber, and how to put one more frame into its outbox."""
+_MOST_KNOWN: Final = 100_000
+"""Members of groups that are remembered, of all topics together."""
+
+
+class Group:
+    """Subscribers of one protocol to one topic, under the same name.
+
+    Within a pass of the loop, those whose next event is the same bytes as everybody's ride along: what comes for them is
+    kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
+    the pass is over.
+    """
+
+    __slots__ = ("_members", "burst", "is_under_way", "name", "riders", "walkers")
+
+    def __init__(self, name: str, members: list[Member]) -> None:
+        self.name = name
+        self._members = members
+        self.is_under_way = False
+        self.burst: list[bytes] = []
+        """The frames of this pass, the same for all riders."""
+        self.riders: dict[Party, Member] = {}
+        self.walkers: list[Member] = []
+
+    def set_out(self) -> None:
+        """Begin with the first event of a pass: find out who rides."""
+        self.is_under_way = True
+        name, riders, walkers = self.name, self.riders, self.walkers
+        for member in self._members:
+            party = member[0]
+            if party.ride is None and name in party.alikes:
+                party.ride = self
+                riders[party] = member
+            else:
+                walkers.append(member)
+
+    def let_off(self, party: Party) -> Member:
+        """Let a rider walk from here on: it has in its own outbox what came so far."""
+        member = self.riders.pop(party)
+        party.ride = None
+        party.outbox.waiting.extend(self.burst)
+        self.walkers.append(member)
+        return member
+
+    def arrive(self) -> tuple[bytes, list[Party]]:
+        """Be done with the pass; return who rode to its end, and what all of them are to get."""
+        data, riders = b"".join(self.burst), list(self.riders)
+        for party in riders:
+            party.ride = None
+        self.is_under_way = False
+        self.burst.clear()
+        self.riders.clear()
+        self.walkers.clear()
+        return data, riders
+
+
+class KnownGroups:
+    """The groups among the subscribers of each topic, as long as nobody comes or goes."""
+
+    def __init__(self, parties: Mapping[str, Party]) -> None:
+        self._parties = parties
+        self._known: dict[int, tuple[tuple[Subscriber, ...], list[Group]]] = {}
+        self._members = 0
+
+    def forget(self) -> None:
+        """Look at everybody anew."""
+        self._known.clear()
+        self._members = 0
+
+    def of(self, subscribers: tuple[Subscriber, ...]) -> list[Group]:
+        """Return who gets a publication, those together whose frames may be the same."""
+        known = self._known.get(id(subscribers))
+        is_known = known is not None and known[0] is subscribers
+        if known is not None and is_known and known[1]:
+            return known[1]
+        found = self._find(subscribers)
+        if not is_known:
+            self._members += len(subscribers)
+            if self._members > _MOST_KNOWN:
+                self.forget()
+                self._members = len(subscribers)
+        # The tuple is kept, so that no other can have its address; its groups from the second time on, since many a
+        # tuple is made for one publication alone.
+        self._known[id(subscribers)] = (subscribers, found if is_known else [])
+        return found
+
+    def _find(self, subscribers: tuple[Subscriber, ...]) -> list[Group]:
+        groups: dict[tuple[str, str, bool], list[Member]] = {}
+        for subscriber in subscribers:
+            party = self._parties.get(subscriber.peer)
+            if party is not None:
+                key = (party.family, subscriber.subscription, subscriber.envelope)
+                groups.setdefault(key, []).append((party, party.outbox.waiting.append, subscriber))
+        return [Group(name, members) for (_, name, _), members in groups.items()]

@@ -1,0 +1,149 @@
+"""Who gets the same frames shares them until it has something else to hear or say; nobody can tell from what arrives."""
+
+import asyncio
+import json
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.hub.core import Hub
+from fiveways.hub.traits import Credentials
+from fiveways.protocols import registry
+from fiveways.protocols.base import Role, Setup
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.pump import Pump
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+LIMITS = Limits()
+SPEC = registry.load("lrpm-json")
+TOPICS = ("a", "b")
+SUBSCRIBERS = 5
+STEPS = st.one_of(
+    st.tuples(st.just("publish"), st.sampled_from(TOPICS)),
+    st.tuples(st.sampled_from(["ping", "full", "free", "wake", "lose"]), st.integers(0, SUBSCRIBERS - 1)),
+    st.tuples(st.just("flush"), st.none()),
+)
+
+
+class Frames:
+    """A link that keeps what is written to it. Fulfils `base.Link` as far as it is used here."""
+
+    transport, remote, is_loopback, is_full, is_alive = "memory", "test", True, False, True
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def frame(self, packet: Packet) -> bytes:
+        return packet.payload + b"\n"
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_full
+        self.written += data
+
+    def waiting(self) -> int:
+        return 0
+
+    def heard(self) -> list[list[Any]]:
+        return [json.loads(line) for line in self.written.splitlines()]
+
+
+class Place:
+    def __init__(self) -> None:
+        self.exchange = Exchange(Hub(Random(1), LIMITS))
+        self.links: list[Frames] = []
+        self.pumps: list[Pump] = []
+        for _ in range(SUBSCRIBERS + 1):
+            self._enter()
+        for pump in self.pumps[:SUBSCRIBERS]:
+            for number, topic in enumerate(TOPICS):
+                pump.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
+        self.exchange.flush()
+        self.published: list[tuple[str, int]] = []
+
+    def _enter(self) -> None:
+        link, peer = Frames(), str(len(self.pumps))
+        converse = SPEC.converse(Setup(peer, Role.SERVER, Random(2), LIMITS))
+        pump = Pump(
+            peer,
+            link,  # type: ignore[arg-type]  # as far as it is used here
+            self.exchange,
+            lambda _: (SPEC, converse),
+            Credentials(),
+            LIMITS,
+            DiskSpools(1, 1),
+            lambda _: None,
+        )
+        pump.received(Packet(b"[2,null,{}]"))
+        self.links.append(link)
+        self.pumps.append(pump)
+
+    def publish(self, topic: str) -> None:
+        number = len(self.published)
+        self.published.append((topic, number))
+        self.pumps[-1].received(Packet(b'[61,%d,"%b",%d,{}]' % (1000 + number, topic.encode(), number)))
+
+    def do(self, step: str, what: object) -> None:
+        if step == "publish":
+            self.publish(str(what))
+        elif step == "flush":
+            self.exchange.flush()
+        elif isinstance(what, int):
+            self._do(step, self.pumps[what], self.links[what])
+
+    def _do(self, step: str, pump: Pump, link: Frames) -> None:
+        if pump._ended:
+            return
+        if step == "ping":
+            self.published.append(("", pings := len(self.published)))
+            pump.received(Packet(b'[40,%d,"hub.echo",%d,{}]' % (5000 + pings, pings)))
+        elif step == "full":
+            link.is_full = True
+        elif step == "free" and link.is_full:
+            link.is_full = False
+            pump.writable()
+        elif step == "wake":
+            pump._wake()
+        elif step == "lose":
+            pump.lost("for the test")
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_everybody_gets_everything_once_and_in_order(steps: list[tuple[str, object]]) -> None:
+    async def run() -> None:
+        place = Place()
+        for step, what in steps:
+            place.do(step, what)
+        for pump, link in zip(place.pumps, place.links, strict=True):
+            place._do("free", pump, link)
+        place.exchange.flush()
+        for pump, link in zip(place.pumps[:SUBSCRIBERS], place.links, strict=False):
+            events = [(frame[4]["topic"], frame[3]) for frame in link.heard() if frame[0] == 60]
+            expected = [each for each in place.published if each[0]]
+            assert events == (expected[: len(events)] if pump._ended else expected)
+            echoes = [frame[2] for frame in link.heard() if frame[0] == 41]
+            own = [number for topic, number in place.published if not topic and number in echoes]
+            assert echoes == own
+            # An answer stands where it was asked for: behind the events before, ahead of those after.
+            told = [frame[3] if frame[0] == 60 else frame[2] for frame in link.heard() if frame[0] in (41, 60)]
+            assert told == sorted(told)
+
+    asyncio.run(run())
+
+
+def test_what_many_get_is_kept_once() -> None:
+    async def run() -> None:
+        place = Place()
+        for _ in range(2):
+            place.publish("a")
+            place.exchange.flush()
+        for _ in range(10):
+            place.publish("a")
+        assert [len(pump.outbox.waiting) for pump in place.pumps[:SUBSCRIBERS]] == [0] * (SUBSCRIBERS - 1) + [10]
+        place.exchange.flush()
+        assert len({tuple(link.written.splitlines()[3:]) for link in place.links[:SUBSCRIBERS]}) == 1
+
+    asyncio.run(run())
