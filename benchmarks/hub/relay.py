@@ -4,8 +4,7 @@
 
 One WebSocket port; frames are `[kind, id, name, body]` in JSON, and bodies are never decoded. It checks nothing, bounds
 nothing and forgets nobody. What it does do is write once per connection and loop pass, however much there is to say.
-With `--bare` it holds its connections and says nothing: then its memory is the library's own, with read buffers as
-small as the hub's.
+With `--bare` it holds its connections and says nothing: then its memory is the library's own.
 """
 
 import argparse
@@ -29,8 +28,8 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 DECODE: Final = msgspec.json.Decoder(Message).decode
-SMALL_BUFFER: Final = 1 << 14
-LARGE_BUFFER: Final = 1 << 14
+READ_BUFFER: Final = 1 << 14
+"""As large as the hub's."""
 SHORT: Final = [bytes((0x81, size)) for size in range(126)]
 
 
@@ -118,8 +117,7 @@ async def serve(port: int, *, bare: bool) -> None:
     def listener(_request: WSUpgradeRequest) -> WSListener:
         return WSListener() if bare else Connection(relay)
 
-    size = SMALL_BUFFER if bare else LARGE_BUFFER
-    server = await ws_create_server(listener, "127.0.0.1", port, read_buffer_init_size=size, backlog=4096)
+    server = await ws_create_server(listener, "127.0.0.1", port, read_buffer_init_size=READ_BUFFER, backlog=4096)
     await server.serve_forever()
 
 

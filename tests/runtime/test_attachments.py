@@ -169,7 +169,8 @@ def test_memory_stays_flat_while_much_passes(messages: int, pieces: int) -> None
     """A quarter of a GiB or a whole one passes on one call; what the hub holds at most is told by the kernel."""
 
     async def run() -> tuple[int, int]:
-        async with served() as (process, port):
+        # However slow the machine is, the call must not be over before its attachments are.
+        async with served("--set", "calls.timeout=300") as (process, port):
             sink = Sink()
             await ws_connect(lambda: sink, f"ws://127.0.0.1:{port}/umq", max_frame_size=1 << 28)
             for text in ("H1.0.0\n", "M1\nhub:register\nstore"):
@@ -185,10 +186,15 @@ def test_memory_stays_flat_while_much_passes(messages: int, pieces: int) -> None
             caller.text(f"A{messages}\nM1\nstore\n")
             piece = os.urandom(MIB)
             pouring = asyncio.create_task(pour(caller, messages, pieces, piece))
+            call = await asyncio.wait_for(sink.texts.get(), PATIENCE)
             while not sink.complete.is_set():
                 most = max(most, resident(process.pid))
+                assert sink.texts.empty(), sink.texts.get_nowait()
                 await asyncio.sleep(0.02)
             await pouring
+            answer = call.split("\n")[1].replace("M", "R") + "\n"
+            sink.ws.send(WSMsgType.TEXT, answer.encode())
+            assert await caller.heard() == "R1\n"
             assert sink.size == messages * pieces * MIB
             assert sink.digest.digest() == hashlib.sha256(piece * (messages * pieces)).digest()
             return before, most

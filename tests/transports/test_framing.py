@@ -62,7 +62,7 @@ def test_picows_reads_what_a_client_masks(opcode: int) -> None:
     written = b"".join(framing.client_frame(payload, opcode) for payload in payloads)
     if opcode == framing.TEXT:
         payloads += payloads
-        written += b"".join(map(framing.client_text, payloads[: len(SIZES)]))
+        written += framing.client_texts(payloads[: len(SIZES)])
     assert asyncio.run(exchange(written, b"", len(payloads))) == [(opcode, True, payload) for payload in payloads]
 
 
@@ -81,3 +81,5 @@ def test_the_short_way_for_texts_gives_the_same_bytes(size: int) -> None:
 
 def test_masks_differ() -> None:
     assert len({framing.client_frame(b"x", WSMsgType.TEXT.value) for _ in range(50)}) > 1
+    together = framing.client_texts([b"same"] * 50)
+    assert len({together[start : start + 10] for start in range(0, 500, 10)}) == 50

@@ -162,6 +162,8 @@ class Arguments:
         except msgspec.ValidationError as exc:
             raise self._explained(exc, values, self._named) from None
         room = self._room
+        if len(given) == room and not others:
+            return list(given), _NO_NAMES
         named = dict(zip(self._names[room:], given[room:], strict=True)) | others if len(given) > room else others
         return list(given[:room]), named
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from fiveways.app.answers import Answers, Fail, Reply, failure
 from fiveways.app.app import Method
@@ -104,8 +104,7 @@ class Runs:
     async def _work(self) -> None:
         """Take calls one after the other, until one has changed what the next would find in this task."""
         self._is_worker_due = False
-        task, clean = asyncio.current_task(self._loop), copy_context()
-        assert task is not None
+        task, clean = cast(asyncio.Task[None], asyncio.current_task(self._loop)), copy_context()
         stop, cancelling = task.cancel, task.cancelling
         try:
             while self._queue and not cancelling() and copy_context() == clean:

@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import FivewaysError
-from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.wire import jsontext
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value, may_hold_markers
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, NoneType})
 _KEPT: Final = (bytes,)
@@ -31,6 +32,15 @@ def to_body(value: object) -> Payload:
         return NULL if value is None else Value(value)
     if isinstance(value, bytearray | memoryview):
         return Value(bytes(value))
+    if kind is dict or kind is list:
+        # Most answers are such, and are best written at once.
+        try:
+            raw = jsontext.write(value)
+        except Unrepresentable:
+            pass
+        else:
+            if not may_hold_markers(raw):
+                return Json(raw)
     try:
         return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True))
     except Exception as exc:

@@ -25,14 +25,11 @@ class Writer:
 
     def write(self, packets: list[Packet]) -> None:
         """Write packets, or let them wait behind a blob."""
-        frame = self._link.frame
-        if not self.waiting:
-            if len(packets) == 1 and packets[0].blob is None:
-                self._link.write(frame(packets[0]))
-                return
-            if all([packet.blob is None for packet in packets]):  # noqa: C419  a list is quicker than a generator
-                self._link.write(b"".join([*map(frame, packets)]))
-                return
+        link, frame = self._link, self._link.frame
+        # A list is quicker than a generator.
+        if not self.waiting and all([packet.blob is None for packet in packets]):  # noqa: C419
+            link.write(link.frames(packets))
+            return
         self.waiting.extend(frame(packet) if packet.blob is None else packet.blob for packet in packets)
         self.resume()
 

@@ -160,14 +160,14 @@ def read(call_id: str, method: str, body: Payload, styles: Styles, attachments: 
 
 def plain_publish(call_id: str, body: Payload, styles: Styles) -> Publish | None:
     """The word for `hub.publish` as it mostly comes; None if it takes a closer look. BadTopic as its topic may be."""
-    if type(body) is Text:
+    if isinstance(body, Text):
         lines = _LINES.match(body.raw)
         if lines is not None:
             return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]))
-    elif type(body) is not Json:
+    elif not isinstance(body, Json):
         return None
     try:
-        raw = body.raw.encode() if type(body) is Text else body.raw
+        raw = body.raw if isinstance(body, Json) else body.raw.encode()
         given = _publication(raw)
         jsontext.check_trusted(raw)
     except (UnicodeEncodeError, msgspec.DecodeError, RecursionError, Malformed):

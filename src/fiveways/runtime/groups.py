@@ -15,8 +15,8 @@ _MOST_KNOWN: Final = 100_000
 class Group:
     """Subscribers of one protocol to one topic, under the same name.
 
-    Within a pass of the loop, those whose next event is the same bytes as everybody's ride along: what comes for them is
-    kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
+    Within a pass of the loop, those whose next event is the same bytes as everybody's ride along: what comes for them
+    is kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
     the pass is over.
     """
 

@@ -1,7 +1,7 @@
 """Whoever takes part: a peer behind a link, or an application in this process."""
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.messages import Event
@@ -11,7 +11,7 @@ from fiveways.runtime.outbox import Queue
 class Ride(Protocol):
     """What a party shares with others until the pass of the loop is over."""
 
-    def let_off(self, party: "Party") -> Any:
+    def let_off(self, party: "Party") -> object:
         """Put what came so far into the party's own outbox, and keep nothing more for it."""
 
 

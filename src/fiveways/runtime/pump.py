@@ -198,16 +198,25 @@ class Pump(Party):
             self.ride.let_off(self)
         missed = self._missed.pop(name, 0) if self._missed else 0
         is_alike = not missed and talk.alike(name)
-        self._collect()
-        waiting = self.outbox.waiting
-        before = len(waiting)
-        self.say(Delivery(self.peer, addressed(event, subscriber, missed)), now)
-        self._collect()
+        if self.alikes:
+            self.alikes.clear()
+        else:  # the conversation may have said something before
+            self._collect()
+        if not self.marked:
+            self._exchange.mark(self)
+        word = addressed(event, subscriber, missed)
+        try:
+            self._send(word, now)
+        except LocalProtocolError as error:
+            self._cannot_say(Delivery(self.peer, word), error, now)
+            return None
+        packets, outbox = talk.outgoing(), self.outbox
+        outbox.add(packets)
         frame: bytes | None = None
-        if is_alike and len(waiting) == before + 1 and type(waiting[-1]) is bytes:
-            frame = waiting[-1]
+        if is_alike and len(packets) == 1 and packets[0].blob is None:
+            frame = outbox.waiting[-1]
             self.alikes.add(name)
-        if self.outbox.size > CORK:
+        if outbox.size > CORK:
             self._relieve()
         return frame
 

@@ -1,5 +1,6 @@
 """What every transport gives to the runtime, and what it expects from it."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fiveways.wire.blob import Blob
@@ -37,6 +38,9 @@ class Link(Protocol):
 
     def frame(self, packet: Packet) -> bytes:
         """Return a packet as it goes over the wire; a packet with a `blob` cannot be framed, but in pieces."""
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        """Return several packets as they go over the wire; what is true of `frame` is true here."""
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         """Return a piece of a binary message as it goes over the wire."""

@@ -4,7 +4,7 @@ picows writes each frame by itself; one write for all that a loop pass has to sa
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 TEXT: Final = 1
@@ -25,6 +25,8 @@ def _header(first: int, size: int, masked: int) -> bytes:
 _KNOWN: Final = 1024
 """Headers of text frames below this size, as most are, are made once."""
 _SERVER_TEXT: Final = [_header(_FINAL | TEXT, size, 0) for size in range(_KNOWN)]
+_NOTHING: Final = [bytes(size + 4) for size in range(11)]
+"""Where a header and a key stand, by the size of the header."""
 _CLIENT_TEXT: Final = [_header(_FINAL | TEXT, size, _MASKED) for size in range(_KNOWN)]
 
 
@@ -39,23 +41,35 @@ def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
     return _header(_first_byte(opcode, first=first, last=last), len(payload), 0) + payload
 
 
-def client_text(payload: bytes) -> bytes:
-    """Return a whole text message as a client sends it."""
-    size = len(payload)
-    return (_CLIENT_TEXT[size] if size < _KNOWN else _header(_FINAL | TEXT, size, _MASKED)) + _masked(payload, size)
+def client_texts(payloads: Iterable[bytes]) -> bytes:
+    """Return whole text messages as a client sends them."""
+    return _masked(
+        [
+            (_CLIENT_TEXT[size] if (size := len(payload)) < _KNOWN else _header(_FINAL | TEXT, size, _MASKED), payload)
+            for payload in payloads
+        ]
+    )
 
 
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
     """Return a frame as a client sends it: masked."""
-    size = len(payload)
-    return _header(_first_byte(opcode, first=first, last=last), size, _MASKED) + _masked(payload, size)
+    return _masked([(_header(_first_byte(opcode, first=first, last=last), len(payload), _MASKED), payload)])
 
 
-def _masked(payload: bytes, size: int) -> bytes:
-    """Return a masking key, and the payload under it."""
-    key = next(_keys)
-    mask = int.from_bytes((key * (size // 4 + 1))[:size], "little")
-    return key + (int.from_bytes(payload, "little") ^ mask).to_bytes(size, "little")
+def _masked(frames: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return frames, each a header and a payload, with masking keys between and under them.
+
+    A mask is as long as its frame, nothing where header and key stand, so that all of them are laid on at once.
+    """
+    plain: list[bytes] = []
+    masks: list[bytes] = []
+    for header, payload in frames:
+        key, size = next(_keys), len(payload)
+        plain += (header, key, payload)
+        masks += (_NOTHING[len(header)], (key * (size // 4 + 1))[:size])
+    data = b"".join(plain)
+    covered = int.from_bytes(data, "little") ^ int.from_bytes(b"".join(masks), "little")
+    return covered.to_bytes(len(data), "little")
 
 
 def _fresh_keys() -> Iterator[bytes]:

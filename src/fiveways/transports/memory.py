@@ -1,7 +1,7 @@
 """Links within one process: what is written at one end is received at the other, in a later pass of the loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -101,6 +101,10 @@ class MemoryLink:
     def frame(self, packet: Packet) -> bytes:
         """Return a message with its kind and length before it."""
         return _framed(_Kind.TEXT if packet.is_text else _Kind.BINARY, packet.payload)
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        """Return messages, one after the other."""
+        return b"".join(map(self.frame, packets))
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         """Return a piece of a binary message."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from picows import (
@@ -66,7 +66,7 @@ class WebSocketLink(WSListener):
         self._receiver: Receiver
         self._limits = limits
         self._spools = spools
-        self._text = framing.client_text if is_client else framing.server_text
+        self._is_client = is_client
         self._frame = framing.client_frame if is_client else framing.server_frame
         self._incoming: _Incoming | None = None
         self._closing = False
@@ -158,7 +158,15 @@ class WebSocketLink(WSListener):
 
     def frame(self, packet: Packet) -> bytes:
         """Return a message as one frame."""
-        return self._text(packet.payload) if packet.is_text else self._frame(packet.payload, framing.BINARY)
+        if packet.is_text and not self._is_client:
+            return framing.server_text(packet.payload)
+        return self._frame(packet.payload, framing.TEXT if packet.is_text else framing.BINARY)
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        """Return messages, each as one frame."""
+        if self._is_client and all([packet.is_text for packet in packets]):  # noqa: C419  quicker than a generator
+            return framing.client_texts([packet.payload for packet in packets])
+        return b"".join([self.frame(packet) for packet in packets])
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         """Return a fragment of a binary message."""

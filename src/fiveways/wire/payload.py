@@ -67,7 +67,7 @@ class Text(Payload, frozen=True, gc=False):
     def value(self) -> object:
         """Return what the JSON says, or the string."""
         raw = jsontext.from_text(self.raw)
-        return self.raw if raw is None else _understood(_parse_json, raw)
+        return self.raw if raw is None else Json(raw).value()
 
     def text(self) -> str:
         """Return the text untouched."""
@@ -90,7 +90,12 @@ class Json(Payload, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return what the JSON says."""
-        return _understood(_parse_json, self.raw)
+        raw = self.raw
+        try:
+            value = jsontext.parse(raw)
+            return _from_markers(value) if may_hold_markers(raw) else value
+        except Malformed as exc:
+            raise _valueless(exc) from exc
 
     def text(self) -> str:
         """Return the JSON without blanks, a string without quotes where that can be told from JSON."""
@@ -116,7 +121,10 @@ class Cbor(Payload, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return what the CBOR says, brought down to the values of this module."""
-        return _understood(cbor.parse, self.raw)
+        try:
+            return cbor.parse(self.raw)
+        except Malformed as exc:
+            raise _valueless(exc) from exc
 
     def cbor(self) -> bytes:
         """Return the CBOR untouched."""
@@ -154,16 +162,8 @@ def _string_text(string: str) -> str:
     return string if jsontext.from_text(string) is None else jsontext.write(string).decode()
 
 
-def _understood(parse: Callable[[bytes], object], raw: bytes) -> object:
-    try:
-        return parse(raw)
-    except Malformed as exc:
-        raise Unrepresentable(f"the body has no value: {exc}") from exc
-
-
-def _parse_json(raw: bytes) -> object:
-    value = jsontext.parse(raw)
-    return _from_markers(value) if may_hold_markers(raw) else value
+def _valueless(error: Malformed) -> Unrepresentable:
+    return Unrepresentable(f"the body has no value: {error}")
 
 
 def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes:

@@ -15,7 +15,7 @@ from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Cancel, Failure, Progress, Result, Word
 from fiveways.wire.blob import Blob
-from fiveways.wire.payload import Value
+from fiveways.wire.payload import Json, Value
 from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
 
 
@@ -162,7 +162,7 @@ async def test_progress_comes_before_the_result_and_only_to_those_who_want_it(me
     assert await stage.call(method) == Result("1", Value(1))
     assert await stage.call_all(method, progress=True) == [
         Progress("1", Value(50), text="half"),
-        Progress("1", Value({"percent": 99})),
+        Progress("1", Json(b'{"percent":99}')),
         Result("1", Value(1)),
     ]
     await stage.dispatcher.close()
@@ -330,4 +330,4 @@ async def test_a_call_that_waits_for_attachments_can_be_cancelled() -> None:
     stage.received(Cancel("1"), Attachment("a", b"1"), Attachment("b", b"22"))
     await stage.answers(1)
     await stage.idle()
-    assert [word for word in stage.said if not isinstance(word, Failure)] == [Result("2", Value([2]))]
+    assert [word for word in stage.said if not isinstance(word, Failure)] == [Result("2", Json(b"[2]"))]

@@ -198,7 +198,7 @@ async def test_a_reply_carries_attachments() -> None:
 
     stage = Stage(app)
     result, *attached = await stage.call_all("photo")
-    assert result == Result("1", Value({"n": 2}), ("reply1", "reply2"))
+    assert result == Result("1", Json(b'{"n":2}'), ("reply1", "reply2"))
     await stage.until(lambda: len(stage.said) == 3)
     assert stage.said[1:] == [Attachment("reply1", b"one"), Attachment("reply2", b"two")]
     (result, *_) = await stage.call_all("photo")

@@ -1,4 +1,4 @@
-"""Who gets the same frames shares them until it has something else to hear or say; nobody can tell from what arrives."""
+"""Who gets the same frames shares them until it hears or says anything else; what arrives does not show it."""
 
 import asyncio
 import json

@@ -1,5 +1,7 @@
 """What waits for one peer: order, one write a pass, blobs in pieces, and what is too much."""
 
+from collections.abc import Sequence
+
 from fiveways.runtime.outbox import CORK, PIECE, Outbox
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
@@ -23,6 +25,9 @@ class FakeLink:
 
     def frame(self, packet: Packet) -> bytes:
         return b"<%b>" % packet.payload
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        return b"".join(map(self.frame, packets))
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         return b"%b%b%b" % (b"{" if first else b"", piece, b"}" if last else b"")
