@@ -55,6 +55,7 @@ class BuiltIns:
         callbacks: Callbacks,
         queues: Queues,
         sessions: Mapping[str, Session],
+        by_name: Mapping[str, Session],
         stats: Callable[[], object],
         epoch: float,
     ) -> None:
@@ -62,6 +63,7 @@ class BuiltIns:
         self._callbacks = callbacks
         self._queues = queues
         self._sessions = sessions
+        self._by_name = by_name
         self._stats = stats
         self._epoch = epoch
         self._methods: Mapping[str, Method] = {
@@ -108,7 +110,7 @@ class BuiltIns:
         owner = session
         if given.has("peer"):
             peer = given.name("peer", self._limits.max_id)
-            found = self._sessions.get(peer)
+            found = self._sessions.get(peer) or self._by_name.get(peer)
             if found is None or found.stage is not Stage.OPEN:
                 raise bad(f"there is no peer {peer}")
             owner = found
@@ -128,7 +130,7 @@ class BuiltIns:
     def _peers(self, session: Session, word: Call, _now: float) -> Deliveries:
         there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
         listed = [
-            {"peer": each.peer, "protocol": each.traits.protocol, "identity": each.identity}
+            {"peer": each.name, "protocol": each.traits.protocol, "identity": each.identity}
             for each in islice(there, _MOST_PEERS)
         ]
         return _answer(session, word, Value({"sessions": len(self._sessions), "peers": listed}))

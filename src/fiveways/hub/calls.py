@@ -3,7 +3,7 @@
 import msgspec
 
 from fiveways.hub.collected import Collected
-from fiveways.hub.errands import Held, Listing, Query, Work
+from fiveways.hub.errands import Held, Listing, Owed, Query, Work
 from fiveways.hub.session import Session
 from fiveways.hub.timers import Timers
 
@@ -26,7 +26,7 @@ class Pending(msgspec.Struct, gc=False):
     """The caller wants to hear of progress."""
     more: bool = False
     """Parts of the request are still to come."""
-    errand: Held | Listing | Query | Work | None = None
+    errand: Held | Listing | Owed | Query | Work | None = None
     """What it is beside a plain call."""
     answer: Collected | None = None
     """The streamed answer as far as it has come, where the caller takes it only whole."""

@@ -13,6 +13,7 @@ from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import NO_ACCESS, Gate
 from fiveways.hub.offers import Offers
+from fiveways.hub.owed import Owing
 from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import Refusal
@@ -56,6 +57,7 @@ class Hub:
         self._settings = settings
         self._rate = settings.rate
         self._sessions: dict[str, Session] = {}
+        self._by_name: dict[str, Session] = {}
         self._counters = Counters()
         self._gate = Gate(random, settings, self._sessions, self._counters)
         self._calls = Calls(settings.call_timeout, settings.max_timeout)
@@ -66,7 +68,9 @@ class Hub:
         self._queues = Queues(limits, settings, self._calls)
         self._variables = Variables(limits, self._gate)
         self._discovery = Discovery(limits, self._offers, self._calls, self._counters)
-        self._built_ins = BuiltIns(limits, self._callbacks, self._queues, self._sessions, self.stats, epoch)
+        sessions = self._sessions, self._by_name
+        self._built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
+        self._owing = Owing(settings, self._calls, self._offers, self._built_ins, self._counters, epoch)
         self._router = Router(
             limits,
             self._calls,
@@ -75,11 +79,13 @@ class Hub:
             self._attachments,
             self._queues,
             self._built_ins,
+            self._owing,
             self._counters,
         )
         self._publishing = Publishing(settings, self._subscriptions, self._attachments, self._sessions, self._counters)
         self._handlers = self._make_handlers()
-        self._gate.set_tables(self._handlers)
+        self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._make_reliable()}
+        self._gate.set_tables(self._handlers, self._reliable_handlers)
 
     def _make_handlers(self) -> dict[Stage, dict[type[Word], Handler]]:
         """Say what is done with each word, in each stage of a session."""
@@ -112,6 +118,14 @@ class Hub:
             Stage.OVER: {},
         }
 
+    def _make_reliable(self) -> dict[type[Word], Handler]:
+        """Say what is done otherwise with the words of those who were promised an answer."""
+        return {
+            words.Call: self._owing.caller(self._router.call),
+            words.Cancel: self._owing.canceller(self._router.cancel),
+            words.Acknowledged: self._owing.acknowledged,
+        }
+
     # What the runtime tells.
 
     def arrive(self, peer: str, traits: Traits, credentials: Credentials, now: float) -> None:
@@ -119,6 +133,7 @@ class Hub:
         if peer in self._sessions:
             raise AssertionError(f"{peer} is here already")
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
+        self._by_name[session.name] = session
         session.allowance, session.refilled_at = max(1.0, self._rate), now
         self._counters.arrived += 1
         self._gate.arrive(session, now)
@@ -144,13 +159,15 @@ class Hub:
         if session is None:
             return []
         session.is_here = False
+        self._by_name.pop(session.name, None)
         self._gate.leave(session)
         self._offers.leave(session)
         self._publishing.leave(session)
         self._callbacks.leave(session)
         self._variables.leave(session)
         self._queues.leave(session)
-        return [*self._router.leave(session, now), *self._attachments.leave(session)]
+        owed = self._owing.leave(session) if session.traits.reliable else []
+        return [*owed, *self._router.leave(session, now), *self._attachments.leave(session)]
 
     def undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
         """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""
@@ -172,18 +189,22 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when to call `expire`: never too late, and at times too early."""
-        calls, gate = self._calls.deadline(), self._gate.deadline()
-        return calls if gate is None or (calls is not None and calls < gate) else gate
+        first = self._calls.deadline()
+        for other in (self._gate.deadline(), self._owing.deadline()):
+            if other is not None and (first is None or other < first):
+                first = other
+        return first
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        return [*self._router.late(now), *self._gate.late(now)]
+        return [*self._router.late(now), *self._gate.late(now), *self._owing.late(now)]
 
     def drain(self, now: float) -> Deliveries:
         """Take no new calls and let nobody in from now on; open calls go on."""
         self._gate.close()
         self._queues.close()
-        self._handlers[Stage.OPEN][words.Call] = self._call_while_closing
+        for handlers in (self._handlers, self._reliable_handlers):
+            handlers[Stage.OPEN][words.Call] = self._call_while_closing
         return []
 
     def finish(self, now: float) -> Deliveries:
@@ -197,6 +218,7 @@ class Hub:
         self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
         self._publishing.configure(settings)
         self._queues.configure(settings)
+        self._owing.configure(settings)
         self._gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
@@ -240,7 +262,8 @@ class Hub:
             raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
         self._offers.add(session, word, self._settings.max_offers)
         asked = self._discovery.look_below(session, word.method, now) if word.route else []
-        return [Delivery(session.peer, words.Result(word.id)), *asked]
+        owed = self._owing.offered(word.method, is_route=word.route, now=now)
+        return [Delivery(session.peer, words.Result(word.id)), *asked, *owed]
 
     def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
         self._offers.remove(session, word)

@@ -5,6 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from fiveways.model.messages import Event, Word
+from fiveways.model.records import Record
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -39,4 +40,13 @@ class Fanout(msgspec.Struct, frozen=True, gc=False):
     op: str = ""
 
 
-Deliveries: TypeAlias = list[Delivery | Fanout]
+class Keep(msgspec.Struct, frozen=True, gc=False):
+    """Have something written down; `then` is done when it is safe, and not before."""
+
+    record: Record
+    then: list[Delivery]
+    call: str = ""
+    """The request that fails if it cannot be written, by its caller's id."""
+
+
+Deliveries: TypeAlias = list[Delivery | Fanout | Keep]

@@ -1,10 +1,15 @@
 """What a pending call may be beside a plain one."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from fiveways.hub.collected import Collected
 from fiveways.model.messages import Call
 from fiveways.wire.payload import Payload
+
+if TYPE_CHECKING:
+    from fiveways.hub.session import Session
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -46,3 +51,17 @@ class Work(msgspec.Struct, frozen=True):
 
     queue: str
     item: Item
+
+
+class Owed(msgspec.Struct, eq=False):
+    """A request that is to be answered whatever becomes of those who are asked."""
+
+    key: str
+    session: "Session"
+    """Whose it is."""
+    word: Call
+    expires_at: float
+    tries: int = 0
+    """How often it was given to somebody."""
+    wait: float = 0.0
+    """Seconds before it is given to somebody again."""

@@ -51,6 +51,7 @@ class Gate:
         self._sessions = sessions
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
+        self._reliable_tables: Mapping[Stage, Handlers] = {}
         self._waiting = Timers()
         """Until when each session must have been let in."""
         self._challenged: dict[str, Challenged] = {}
@@ -58,9 +59,10 @@ class Gate:
         self._is_closed = False
         self._configure(settings)
 
-    def set_tables(self, tables: Mapping[Stage, Handlers]) -> None:
-        """Let these say what is done with the words of a session, in each stage."""
+    def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
+        """Let these say what is done with the words of a session, in each stage; `reliable` for those who are."""
         self._tables = tables
+        self._reliable_tables = reliable
 
     def _configure(self, settings: HubSettings) -> None:
         self._settings = settings
@@ -170,7 +172,7 @@ class Gate:
 
     def _enter(self, session: Session, stage: Stage) -> None:
         session.stage = stage
-        session.handlers = self._tables[stage]
+        session.handlers = (self._reliable_tables if session.traits.reliable else self._tables)[stage]
 
     def _open(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
         session.access, session.identity, session.shown = access, identity, _digest(shown)

@@ -10,9 +10,10 @@ from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.collected import Collected, TooMuch, as_array
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.errands import Held, Listing, Work
+from fiveways.hub.errands import Held, Listing, Owed, Work
 from fiveways.hub.names import below, respelled
 from fiveways.hub.offers import Offers
+from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Session
@@ -25,7 +26,7 @@ from fiveways.wire.payload import NULL, Payload
 class Router:
     """Passes calls on and answers back, and sees to it that every call ends, and ends once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  each table has an owner of its own
         self,
         limits: Limits,
         calls: Calls,
@@ -34,6 +35,7 @@ class Router:
         attachments: Attachments,
         queues: Queues,
         built_ins: BuiltIns,
+        owing: Owing,
         counters: Counters,
     ) -> None:
         self._limits = limits
@@ -45,6 +47,7 @@ class Router:
         self._attachments = attachments
         self._queues = queues
         self._built_ins = built_ins
+        self._owing = owing
         self._counters = counters
 
     # The way there.
@@ -176,14 +179,14 @@ class Router:
 
     # The way back.
 
-    def result(self, callee: Session, word: Result, _now: float) -> Deliveries:
+    def result(self, callee: Session, word: Result, now: float) -> Deliveries:
         """Give a caller its answer, or a part of it."""
         pending = callee.serving.get(word.id)
         if pending is None:
             self._counters.stray += 1
             return []
         if word.stream or not pending.plain:
-            return self._other_result(pending, word)
+            return self._other_result(pending, word, now)
         self._calls.close(pending)
         self._counters.results += 1
         attachments = word.attachments
@@ -192,7 +195,7 @@ class Router:
         answer = Result(pending.id, word.body, attachments, False, True, word.extras)
         return [Delivery(pending.caller.peer, answer, pending.op)]
 
-    def _other_result(self, pending: Pending, word: Result) -> Deliveries:
+    def _other_result(self, pending: Pending, word: Result, now: float) -> Deliveries:
         """Take an answer that is a stream, should be one, or is for the hub itself."""
         errand = pending.errand
         if errand is None:
@@ -200,6 +203,8 @@ class Router:
         if isinstance(errand, Held):
             self._counters.stray += 1
             return []
+        if isinstance(errand, Owed):
+            return self._owed_result(pending, errand, word, now)
         if word.stream and not word.last:
             return []
         self._calls.close(pending)
@@ -207,6 +212,15 @@ class Router:
             self._queues.done(errand)
             return []
         return [] if isinstance(errand, Listing) else self._fail(pending, Reason.RAISED, "the answer is no description")
+
+    def _owed_result(self, pending: Pending, owed: Owed, word: Result, now: float) -> Deliveries:
+        if word.stream or word.attachments:
+            if word.last:
+                self._owing.streamed(owed)
+            return self._pass_element(pending, word)
+        self._calls.close(pending)
+        self._counters.results += 1
+        return self._owing.answered(owed, word, now)
 
     def _pass_element(self, pending: Pending, word: Result) -> Deliveries:
         if word.last or not word.stream:
@@ -253,6 +267,8 @@ class Router:
         self._calls.close(pending)
         if isinstance(pending.errand, Work | Listing):
             return self._end(pending, word.reason, word.text, now)
+        if isinstance(pending.errand, Owed):
+            return self._owing.failed(pending.errand, word, now)
         self._counters.failures[word.reason] += 1
         failure = Failure(pending.id, word.reason, word.text, word.data, word.retry_after, word.name, word.code)
         return [Delivery(pending.caller.peer, failure, pending.op)]
@@ -344,6 +360,8 @@ class Router:
         """Be done with a call of any sort, already closed, that got no answer."""
         if isinstance(pending.errand, Work):
             return self._queues.give_back(pending.errand, now)
+        if isinstance(pending.errand, Owed):
+            return self._owing.lost(pending, pending.errand, reason, text, now)
         return [] if isinstance(pending.errand, Listing) else self._fail(pending, reason, text)
 
     def _fail(self, pending: Pending, reason: Reason, text: str) -> Deliveries:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fiveways.hub.collected import Room
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from fiveways.hub.calls import Pending
 
 _HUB: Final = Traits("hub", names.LRPM, topics.LRPM)
+
+
+def public_name(peer: str) -> str:
+    """Return what others may know a peer by: by its id it may come back, and so that is a secret."""
+    return blake2b(peer.encode(), digest_size=6).hexdigest() if peer else ""
 
 
 class Stage(Enum):
@@ -45,6 +51,7 @@ class Session:
         "handlers",
         "identity",
         "is_here",
+        "name",
         "peer",
         "refilled_at",
         "sending",
@@ -57,6 +64,8 @@ class Session:
 
     def __init__(self, peer: str, traits: Traits, credentials: Credentials, access: Access) -> None:
         self.peer = peer
+        self.name = public_name(peer)
+        """What others may know it by."""
         self.traits = traits
         self.credentials = credentials
         # gate.py

@@ -62,6 +62,14 @@ class HubSettings:
     """Of all work queues together."""
     rate: float = 0.0
     """Requests a second that one session may make, and as many at once; 0 is no limit."""
+    max_owed: int = 1_000_000
+    """Requests that were accepted and are not answered."""
+    request_ttl: float = 7 * 24 * 3600.0
+    """For requests that were accepted: after this they have failed."""
+    answer_ttl: float = 24 * 3600.0
+    """For answers that nobody acknowledges."""
+    duplicate_window: float = 3600.0
+    """How long it is remembered that a request was answered."""
     version: str = ""
     """What the hub calls itself when it welcomes somebody."""
 

@@ -19,6 +19,8 @@ class Traits:
     """A callee hears that its answer is not wanted any more; elsewhere only its conversation does."""
     challenges: bool = False
     """It has PROVE and PROOF."""
+    reliable: bool = False
+    """What it is told is accepted must be answered; its sessions outlive their links."""
     lists: bool = False
     """Who offers a route can be asked at once what is below it."""
 

@@ -23,6 +23,8 @@ class Endpoint:
     subprotocols: dict[str, str]
     attachments: bool = False
     """Binary messages are attachments, and may be large."""
+    posts: bool = False
+    """It is served by HTTP POST as well, and its conversations outlive their links."""
 
     def subprotocol(self, offered: str) -> str:
         """Return the first of those offered that we speak, or nothing: none is demanded."""
@@ -39,6 +41,7 @@ ENDPOINTS: Final = {
         Endpoint("/umq", "umq", "umq", {"umq.1": "umq"}, attachments=True),
         Endpoint("/umq36", "umq36", "umq36", {"umq36.1": "umq36"}, attachments=True),
         Endpoint("/lrpm", "lrpm-json", "lrpm-cbor", {"lrpm.json": "lrpm-json", "lrpm.cbor": "lrpm-cbor"}),
+        Endpoint("/nq", "nq", "nq", {"nq.1": "nq"}, posts=True),
     )
 }
 
@@ -67,6 +70,7 @@ def traits_of(spec: ProtocolSpec) -> Traits:
         takes_parts=words.Part in spec.carries,
         cancels=spec.cancels,
         challenges=words.Challenge in spec.carries,
+        reliable=spec.name == "nq",
         lists=spec.name == "umq",  # `?` is part of it; elsewhere only a hub answers
     )
 
@@ -76,4 +80,5 @@ def described(host: str, port: int, paths: Iterable[str] = tuple(ENDPOINTS)) -> 
     place = f"{f'[{host}]' if ':' in host else host}:{port}"
     served = [(ENDPOINTS[path], path) for path in paths]
     clients = [(f"{path[1:]}", f"{path[1:]}+ws://{place}{path}") for _, path in served]
+    clients += [(f"{path[1:]}", f"{path[1:]}+http://{place}{path}") for endpoint, path in served if endpoint.posts]
     return [*clients, ("health", f"http://{place}/livez"), ("ready", f"http://{place}/readyz")]

@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.model.messages import Event, Word
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.outbox import CORK
@@ -44,7 +44,7 @@ class Exchange:
         parties = self.parties
         many = len(deliveries) > _MANY
         for delivery in deliveries:
-            if type(delivery) is Delivery:
+            if isinstance(delivery, Delivery):
                 party = parties.get(delivery.to)
                 if party is None:
                     continue
@@ -54,8 +54,10 @@ class Exchange:
                 party.say(delivery, now)
                 if many:
                     party.relieve()
+            elif isinstance(delivery, Fanout):
+                self._fan_out(delivery, now)
             else:
-                self._fan_out(delivery, now)  # type: ignore[arg-type]  # it is the other one
+                self._keep(delivery, now)
 
     def leave(self, party: Party) -> None:
         """Forget one who is gone."""
@@ -64,6 +66,10 @@ class Exchange:
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
+
+    def _keep(self, keep: Keep, now: float) -> None:
+        """Have it written down where there is a store; what is to follow waits for that."""
+        self.perform([*keep.then], now)
 
     # Out.
 

@@ -6,7 +6,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import SystemRandom
 from typing import Final
 
@@ -20,6 +20,8 @@ from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.pump import Pump
+from fiveways.runtime.standing import Leg
+from fiveways.runtime.standings import Standings
 from fiveways.settings.sections import Settings, hub_settings
 from fiveways.transports.base import Link
 from fiveways.transports.http import HttpLimits, Request, Response
@@ -58,6 +60,13 @@ class Server:
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
+        self.standings = Standings(
+            self.exchange,
+            self._random,
+            self._limits,
+            settings.protocol_options().get("nq", {}),
+            settings.nq.peer_ttl,
+        )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
         self.urls: list[tuple[str, str]] = []
@@ -97,9 +106,10 @@ class Server:
             await self._local.stop()
         for pump in list(self.pumps):
             pump.close("the hub is closing")
+        self.standings.stop()
         if self._watch is not None:
             self._watch.cancel()
-        await self._until(lambda: not self.pumps, _PARTING)
+        await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -125,8 +135,11 @@ class Server:
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
         bearer = _bearer(request)
 
-        def pump(link: WebSocketLink) -> Pump:
-            return self._pump(link, endpoint, subprotocol, Credentials(request.is_loopback, bearer))
+        def pump(link: WebSocketLink) -> Pump | Leg:
+            credentials = Credentials(request.is_loopback, bearer)
+            if endpoint.posts:
+                return self.standings.link(link, request.query, credentials)
+            return self._pump(link, endpoint, subprotocol, credentials)
 
         spools = self._spools if endpoint.attachments else None
         return lambda: server_protocol(lambda: WebSocketLink(pump, self._limits, spools), self._limits, subprotocol)
@@ -148,13 +161,18 @@ class Server:
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         return None if sentence is None else Response(403, f"{sentence}\n".encode())
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a plain HTTP request."""
         refused = self._refusal(request)
         if refused is not None:
             return refused
-        if request.path in ENDPOINTS:
-            return _upgrade_required(request.path)
+        endpoint = ENDPOINTS.get(request.path)
+        if endpoint is not None:
+            if not endpoint.posts or request.method != "POST":
+                return _upgrade_required(endpoint)
+            if self._draining:
+                return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
+            return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
         if request.path not in {"/", "/livez", "/readyz"}:
             return _no_such_path(request.path)
         if request.method not in {"GET", "HEAD"}:
@@ -176,8 +194,9 @@ class Server:
         server = self._settings.server
         while True:
             await asyncio.sleep(server.ping_interval)
-            asked: list[Pump] = []
-            for number, pump in enumerate(list(self.pumps)):
+            asked: list[Pump | Leg] = []
+            there: list[Pump | Leg] = [*self.pumps, *self.standings.legs]
+            for number, pump in enumerate(there):
                 if pump.is_silent():
                     asked.append(pump)
                     pump.link.ping()
@@ -205,8 +224,11 @@ def _no_such_path(path: str) -> Response:
     return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
 
 
-def _upgrade_required(path: str) -> Response:
+def _upgrade_required(endpoint: Endpoint) -> Response:
+    path = endpoint.path
     text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
+    if endpoint.posts:
+        text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"
     return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
 
 

@@ -94,6 +94,8 @@ class LimitSettings(Limits):
     """Items that may wait in one work queue."""
     max_queue_bytes: int = 64 << 20
     """The size of all items that wait in work queues."""
+    max_owed: int = 1_000_000
+    """Requests in NQ that were accepted and are not answered."""
     rate: float = 0.0
     """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""
 
@@ -176,6 +178,20 @@ class Umq36Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class NqSettings:
+    """The NQ protocol: how long the hub stands by what it has promised."""
+
+    request_ttl: Seconds = 7 * 24 * 3600.0
+    """Seconds for which an accepted request waits for its answer, whoever comes and goes meanwhile."""
+    answer_ttl: Seconds = 24 * 3600.0
+    """Seconds for which an answer is kept that its peer does not acknowledge."""
+    duplicate_window: Seconds = 3600.0
+    """Seconds for which a finished request is remembered, so that a late copy of it is not run again."""
+    peer_ttl: Seconds = 24 * 3600.0
+    """Seconds of silence after which a peer is forgotten, with all that was kept for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """What the hub tells on stderr."""
 
@@ -205,13 +221,21 @@ class Settings:
     auth: AuthSettings = AuthSettings()
     topics: TopicSettings = field(default_factory=TopicSettings)
     umq36: Umq36Settings = Umq36Settings()
+    nq: NqSettings = NqSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def protocol_options(self) -> dict[str, dict[str, object]]:
         """Return the sections of protocols, by the name of the protocol."""
-        default = self.umq36.default_method
-        return {"umq36": {"default_method": default} if default else {}}
+        default, nq = self.umq36.default_method, self.nq
+        return {
+            "umq36": {"default_method": default} if default else {},
+            "nq": {
+                "request_ttl": nq.request_ttl,
+                "answer_ttl": nq.answer_ttl,
+                "duplicate_window": nq.duplicate_window,
+            },
+        }
 
 
 def hub_settings(settings: Settings) -> HubSettings:
@@ -232,7 +256,11 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_queues=limits.max_queues,
         max_queue=limits.max_queue,
         max_queue_bytes=limits.max_queue_bytes,
+        max_owed=limits.max_owed,
         rate=limits.rate,
+        request_ttl=settings.nq.request_ttl,
+        answer_ttl=settings.nq.answer_ttl,
+        duplicate_window=settings.nq.duplicate_window,
         version=version("fiveways"),
     )
 

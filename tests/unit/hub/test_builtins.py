@@ -6,9 +6,10 @@ import pytest
 
 from fiveways.hub.builtins import DOCS
 from fiveways.hub.core import Hub
+from fiveways.hub.session import public_name
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Part, Result
+from fiveways.model.messages import Call, Part, Result, SetVariable
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
 from tests.unit.hub.hubtalk import LRPM, PEERS, join, make, ok, only, opened, refusal
 
@@ -36,8 +37,17 @@ def test_time() -> None:
 def test_peers() -> None:
     hub = opened()
     hub.arrive("late", LRPM, Credentials(), 0.0)
-    listed = [{"peer": peer, "protocol": traits.protocol, "identity": ""} for peer, traits in PEERS.items()]
+    listed = [
+        {"peer": public_name(peer), "protocol": traits.protocol, "identity": ""} for peer, traits in PEERS.items()
+    ]
     assert call(hub, "hub.peers") == Value({"sessions": 6, "peers": listed})
+
+
+def test_a_peer_is_known_to_others_by_another_name_than_its_id() -> None:
+    hub = opened()
+    hub.handle("ann", SetVariable("s", "colour", Value("red")), 0.0)
+    assert public_name("ann") != "ann"
+    assert call(hub, "hub.get", Value({"name": "colour", "peer": public_name("ann")})) == Value("red")
 
 
 def test_peers_are_many_but_the_list_is_not() -> None:

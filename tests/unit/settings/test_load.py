@@ -63,6 +63,8 @@ def test_a_file_can_set_everything(file: Path) -> None:
         "log.*" = "skip"
         [umq36]
         default_method = "text.lines"
+        [nq]
+        answer_ttl = 3600
         [log]
         level = "debug"
     """
@@ -71,7 +73,8 @@ def test_a_file_can_set_everything(file: Path) -> None:
     assert settings.limits == LimitSettings(max_text=1000, rate=5.0)
     assert isinstance(settings.limits, Limits)
     assert hub_settings(settings).topic_policies == (("alarms.*", "block"), ("log.*", "skip"))
-    assert settings.protocol_options() == {"umq36": {"default_method": "text.lines"}}
+    assert settings.protocol_options()["umq36"] == {"default_method": "text.lines"}
+    assert settings.protocol_options()["nq"]["answer_ttl"] == 3600
     assert settings.log.level == "debug"
 
 
@@ -114,7 +117,11 @@ REFUSED = [
     ("[log]\nxyzzy = 1\n", 2, "log.xyzzy is no setting; [log] has level, format"),
     ("# nothing\nport = 1\n", 2, "port must stand below [server]"),
     ("[sever]\nport = 1\n", 1, "[sever] is no section; did you mean [server]?"),
-    ("[xyzzy]\n", 1, "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [log]"),
+    (
+        "[xyzzy]\n",
+        1,
+        "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [nq], [log]",
+    ),
     ("server = 1\n", 1, "server must be a table, written [server]"),
     ('[server]\nport = "x"\n', 2, "server.port must be a whole number from 0 to 65535, not 'x'"),
     ("[server]\nhost = [\n 1,\n]\nport = 65536\n", 2, "server.host must be a text"),

@@ -217,9 +217,13 @@ class NqConversation(Whole):
         common.thanks.clear()
         common.heard.clear()
 
+    def announce(self) -> None:
+        """Tell the peer first by which id it may come back."""
+        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
+
     def _announce(self) -> None:
         if self._common.options.announce:
-            self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
+            self.announce()
 
     # Words with attachments.
 

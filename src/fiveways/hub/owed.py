@@ -1,0 +1,246 @@
+"""Requests of peers that were promised an answer: they outlive their callees, and with a store the hub itself."""
+
+from typing import Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.builtins import BuiltIns
+from fiveways.hub.calls import Calls, Pending
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.errands import Owed
+from fiveways.hub.kept import write_call, write_failure, write_result
+from fiveways.hub.names import below, respelled
+from fiveways.hub.offers import Offer, Offers
+from fiveways.hub.refusal import Refusal, busy
+from fiveways.hub.session import Handler, Session
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.timers import Timers
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
+from fiveways.model.records import DropPeer, Forget, PutAnswer, PutRequest
+
+_FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 60.0
+"""Seconds before a request is given to a callee again that could not take it; twice as many each time."""
+_PASSING: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.BUSY, Reason.NO_METHOD, Reason.TIMEOUT})
+"""What a callee, or its absence, may say without having answered: another try is worth it."""
+
+
+class Owing:
+    """All that is owed, wherever it stands: with a callee, waiting for one, or answered and not acknowledged."""
+
+    def __init__(
+        self, settings: HubSettings, calls: Calls, offers: Offers, built_ins: BuiltIns, counters: Counters, epoch: float
+    ) -> None:
+        self._calls = calls
+        self._offers = offers
+        self._built_ins = built_ins
+        self._counters = counters
+        self._epoch = epoch
+        self._by_key: dict[str, Owed] = {}
+        self._waiting: dict[str, dict[str, Owed]] = {}
+        """By method, those for which there is no callee now."""
+        self._retries = Timers()
+        self._ends = Timers()
+        """When the time of those is over that are with no callee."""
+        self.configure(settings)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def configure(self, settings: HubSettings) -> None:
+        """Let these hold from now on."""
+        self._settings = settings
+
+    # Taking them.
+
+    def caller(self, otherwise: Handler) -> Handler:
+        """Return what is done with a call; what cannot be kept, or need not be, is done `otherwise`."""
+
+        def call(session: Session, word: Call, now: float) -> Deliveries:
+            if word.callback or word.more or word.attachments or word.method in self._built_ins:
+                return otherwise(session, word, now)
+            return self._take(session, word, now)
+
+        return call
+
+    def _take(self, session: Session, word: Call, now: float) -> Deliveries:
+        if session.access.call is not None:
+            session.access.call.check("call", word.method)
+        if self._offers.find(word.method) is None and self._offers.route_of(word.method) is None:
+            missing = self._offers.missing(word.method)
+            if missing.reason is not Reason.UNAVAILABLE:
+                raise missing
+        if len(self._by_key) >= self._settings.max_owed:
+            raise busy(f"{self._settings.max_owed} requests wait for their answers")
+        owed = self._owe(session, word, now + self._settings.request_ttl)
+        record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
+        return [Keep(record, [Delivery(session.peer, Accepted(word.id))], word.id), *self._dispatch(owed, now)]
+
+    def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
+        """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
+        owed = self._owe(session, word, expires_at - self._epoch)
+        owed.tries = 1
+        return self._dispatch(owed, now)
+
+    def _owe(self, session: Session, word: Call, expires_at: float) -> Owed:
+        owed = Owed(_key(session.peer, word.id), session, word, expires_at)
+        self._by_key[owed.key] = owed
+        return owed
+
+    def _dispatch(self, owed: Owed, now: float) -> Deliveries:
+        """Give a request to a callee, or let it wait for one."""
+        try:
+            offer, name, spelling, gives_array = self._find(owed)
+        except Refusal:
+            return self._wait(owed, now)
+        word, callee = owed.word, offer.session
+        owed.tries += 1
+        pending = self._calls.open(owed.session, word.id, callee, max(0.0, owed.expires_at - now), now)
+        pending.errand, pending.plain, pending.stream, pending.progress = owed, False, True, True
+        call = Call(
+            pending.op,
+            name,
+            word.body,
+            spelling,
+            stream=gives_array,
+            progress=True,
+            traceparent=word.traceparent,
+            redelivered=owed.tries > 1,
+            extras=word.extras,
+        )
+        return [Delivery(callee.peer, call, pending.op)]
+
+    def _find(self, owed: Owed) -> tuple[Offer, str, str, bool]:
+        """Return who gets it, and how its method is called there; a Refusal if there is nobody now."""
+        name = owed.word.method
+        method = self._offers.find(name)
+        if method is not None:
+            offer = self._offers.choose(method)
+            return offer, name, offer.spelling, method.gives_array
+        route = self._offers.route_of(name)
+        if route is None:
+            raise self._offers.missing(name)
+        offer = self._offers.choose(route)
+        inner = below(route.name, name)
+        style, wanted = owed.session.traits.names, offer.session.traits.names
+        spelling = offer.listed.get(inner) or respelled(owed.word.spelling, route.name, name, style, wanted)
+        return offer, inner, spelling, route.gives_array
+
+    def _wait(self, owed: Owed, now: float) -> Deliveries:
+        method = owed.word.method
+        self._waiting.setdefault(method, {})[owed.key] = owed
+        self._ends.set(owed.key, owed.expires_at)
+        if self._offers.find(method) is not None or self._offers.route_of(method) is not None:
+            # Somebody is there, and cannot take it now.
+            owed.wait = min(_LONGEST_WAIT, owed.wait * 2 or _FIRST_WAIT)
+            self._retries.set(owed.key, now + owed.wait)
+        return []
+
+    def _unwait(self, owed: Owed) -> None:
+        mine = self._waiting.get(owed.word.method, {})
+        if mine.pop(owed.key, None) is None:
+            return
+        self._retries.drop(owed.key)
+        self._ends.drop(owed.key)
+        if not mine:
+            del self._waiting[owed.word.method]
+
+    def offered(self, name: str, *, is_route: bool, now: float) -> Deliveries:
+        """Give those that waited for such an offer to whoever made it."""
+        if not self._waiting:
+            return []
+        names = [each for each in self._waiting if each.startswith(f"{name}.")] if is_route else [name]
+        found = [owed for each in names for owed in self._waiting.get(each, {}).values()]
+        deliveries: Deliveries = []
+        for owed in found:
+            self._unwait(owed)
+            owed.wait = 0.0
+            deliveries += self._dispatch(owed, now)
+        return deliveries
+
+    # Ending them.
+
+    def answered(self, owed: Owed, body: Result, now: float) -> Deliveries:
+        """Give the caller its answer, once it is safe."""
+        try:
+            written = write_result(body)
+        except Unrepresentable as exc:
+            text = f"the answer cannot be kept: {exc}"
+            return self.failed(owed, Failure(owed.word.id, Reason.RAISED, text), now)
+        return self._settle(owed, Result(owed.word.id, body.body, extras=body.extras), written, now)
+
+    def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
+        """Tell the caller how its method failed, or try again where no method did."""
+        if word.reason in _PASSING and now < owed.expires_at:
+            return self._wait(owed, now) if owed.session.is_here else []
+        self._counters.failures[word.reason] += 1
+        text = "" if word.reason in _PASSING else word.text
+        reason = Reason.TIMEOUT if word.reason in _PASSING else word.reason
+        failure = Failure(owed.word.id, reason, text, word.data, word.retry_after, word.name, word.code)
+        return self._settle(owed, failure, write_failure(failure), now)
+
+    def streamed(self, owed: Owed) -> None:
+        """Know that the last part of an answer has come: parts are not kept, so that a new hub asks for them anew."""
+        self._by_key.pop(owed.key, None)
+
+    def lost(self, pending: Pending, owed: Owed, reason: Reason, text: str, now: float) -> Deliveries:
+        """Give a request to the next callee, whose last one is gone, or give it up."""
+        if not owed.session.is_here:
+            return []
+        if reason in _PASSING and now < owed.expires_at:
+            return self._dispatch(owed, now)
+        return self.failed(owed, Failure(pending.id, reason, text), now)
+
+    def _settle(self, owed: Owed, answer: Result | Failure, written: bytes, now: float) -> Deliveries:
+        self._by_key.pop(owed.key, None)
+        peer = owed.session.peer
+        expires_at = self._epoch + now + self._settings.answer_ttl
+        return [Keep(PutAnswer(peer, owed.word.id, written, expires_at), [Delivery(peer, answer)], owed.word.id)]
+
+    def canceller(self, otherwise: Handler) -> Handler:
+        """Return what is done with a cancellation; of what is with a callee, `otherwise`."""
+
+        def cancel(session: Session, word: Cancel, now: float) -> Deliveries:
+            owed = self._by_key.get(_key(session.peer, word.id))
+            if owed is None or word.id in session.asked:
+                return otherwise(session, word, now)
+            self._unwait(owed)
+            return self.failed(owed, Failure(word.id, Reason.CANCELLED), now)
+
+        return cancel
+
+    def acknowledged(self, session: Session, word: Acknowledged, now: float) -> Deliveries:
+        """Keep nothing more of an answer that has arrived, but that it has."""
+        return [Keep(Forget(session.peer, word.id, self._epoch + now + self._settings.duplicate_window), [])]
+
+    def leave(self, session: Session) -> Deliveries:
+        """Forget all that is owed to a peer that will not come back."""
+        for owed in [each for each in self._by_key.values() if each.session is session]:
+            self._unwait(owed)
+            del self._by_key[owed.key]
+        return [Keep(DropPeer(session.peer), [])]
+
+    # Time.
+
+    def deadline(self) -> float | None:
+        """Return when to call `late`."""
+        times = [time for time in (self._retries.first(), self._ends.first()) if time is not None]
+        return min(times, default=None)
+
+    def late(self, now: float) -> Deliveries:
+        """Try again what could not be taken; give up what has waited too long."""
+        deliveries: Deliveries = []
+        for key in self._ends.due(now):
+            owed = self._by_key[key]
+            self._unwait(owed)
+            deliveries += self.failed(owed, Failure(owed.word.id, Reason.TIMEOUT), now)
+        for key in self._retries.due(now):
+            owed = self._by_key[key]
+            self._unwait(owed)
+            deliveries += self._dispatch(owed, now)
+        return deliveries
+
+
+def _key(peer: str, call_id: str) -> str:
+    return f"{peer} {call_id}"

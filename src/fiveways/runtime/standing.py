@@ -1,0 +1,246 @@
+"""One peer whose conversation outlives its links: it may come back, over this transport or another."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.session import public_name
+from fiveways.model.messages import Event, Goodbye, Hello, Unsubscribe, Welcome
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.outbox import CORK, Outbox, Queue
+from fiveways.runtime.party import Party
+from fiveways.transports.base import Link
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+NOTHING_DUE: Final = Packet(b"[]")
+_NORMAL: Final = 1000
+_log = logging.getLogger("fiveways.standing")
+
+
+class Standing(Party):
+    """One peer at the hub, with a link, between two links, or asking now and then what there is for it."""
+
+    family = "nq"
+
+    def __init__(self, talk: NqConversation, exchange: Exchange, limits: Limits) -> None:
+        self.peer = talk.peer
+        self.name = public_name(talk.peer)
+        self.outbox = Queue()  # nothing waits in it: the conversation keeps what cannot be said yet
+        self._talk = talk
+        self._exchange = exchange
+        self._limits = limits
+        self._leg: Leg | None = None
+        self._asking: asyncio.Future[None] | None = None
+        self._due: deque[Packet] = deque()
+        """What did not fit into the last answer."""
+        self._missed: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_gone = False
+        self.is_denied = False
+        self.seen_at = exchange.now()
+
+    def come_in(self) -> None:
+        """Knock: NQ has no word for that, so that it is said in its place."""
+        self._exchange.handle(self.peer, Hello(), self._exchange.now())
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it has a link, or waits for an answer."""
+        return self._leg is not None or self._asking is not None
+
+    # Links.
+
+    def attach(self, link: Link) -> "Leg":
+        """Go on over a new link; the one before, if it is still there, is closed."""
+        if self._leg is not None:
+            self._leg.link.close(_NORMAL, "the conversation goes on over another link")
+        self._leg = Leg(self, link, self._limits)
+        now = self._exchange.now()
+        self._talk.relink(now)
+        self._talk.announce()
+        self._mark()
+        return self._leg
+
+    def detach(self, leg: "Leg", reason: str) -> None:
+        """Know that a link is gone."""
+        if leg is self._leg:
+            self._leg = None
+            self.seen_at = self._exchange.now()
+            _log.debug("%s has no link any more %s", self.name, reason)
+
+    async def exchange(self, packet: Packet, wait: float) -> Packet:
+        """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds."""
+        if self._asking is not None and not self._asking.done():
+            self._asking.set_result(None)  # who asks again has given up the question before
+        self._asking = asking = asyncio.get_running_loop().create_future()
+        try:
+            self.hear(packet)
+            self._exchange.flush()
+            if wait > 0 and not asking.done():
+                await asyncio.wait([asking], timeout=wait)
+            return self._next_due() if self._asking is asking else NOTHING_DUE
+        finally:
+            if self._asking is asking:
+                self._asking = None
+
+    def _next_due(self) -> Packet:
+        self._due.extend(self._talk.outgoing())
+        return self._due.popleft() if self._due else NOTHING_DUE
+
+    # In.
+
+    def hear(self, packet: Packet) -> None:
+        """Let what the peer says be heard."""
+        exchange = self._exchange
+        now = self.seen_at = exchange.now()
+        if self._talk.closed:
+            self._talk.relink(now)
+        for word in self._talk.receive(packet, now):
+            if isinstance(word, Goodbye):
+                continue  # of the link: what it was promised is kept for it
+            exchange.handle(self.peer, word, now)
+            if self._missed and isinstance(word, Unsubscribe):
+                self._missed.pop(word.subscription, None)
+        self._mark()
+
+    # Out.
+
+    def say(self, delivery: Delivery, now: float) -> None:
+        """Say a word; one that cannot be said is handed back to the hub."""
+        word = delivery.word
+        if isinstance(word, Welcome):
+            return
+        if isinstance(word, Goodbye):
+            self.is_denied = self.is_denied or word.denied
+        try:
+            self._talk.send(word, now)
+        except LocalProtocolError as error:
+            if isinstance(word, Event):
+                self.skip(word.subscription, word.missed + 1)
+            if not isinstance(word, Goodbye):
+                self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
+        self._mark()
+
+    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> None:
+        """Say an event; each has an identifier of its own, so that nobody else gets the same bytes."""
+        missed = self._missed.pop(subscriber.subscription, 0) if self._missed else 0
+        self.say(Delivery(self.peer, addressed(event, subscriber, missed)), now)
+
+    def skip(self, subscription: str, events: int = 1) -> None:
+        """Count events that could not be said; the next one tells."""
+        self._missed[subscription] = self._missed.get(subscription, 0) + events
+
+    def _mark(self) -> None:
+        if not self.marked:
+            self._exchange.mark(self)
+
+    def flush(self) -> None:
+        """Write what there is where somebody listens."""
+        if self._is_gone:
+            return
+        talk, leg = self._talk, self._leg
+        if leg is not None:
+            leg.write([*self._due, *talk.outgoing()])
+            self._due.clear()
+            if talk.closed:
+                leg.link.close(_NORMAL)
+        elif self._asking is not None and not self._asking.done():
+            self._due.extend(talk.outgoing())
+            if self._due:
+                self._asking.set_result(None)
+        deadline = talk.deadline()
+        if deadline is not None:
+            self._wake_at(deadline)
+
+    def close(self, why: str) -> None:
+        """Part from it for now."""
+        self.say(Delivery(self.peer, Goodbye(why)), self._exchange.now())
+        if self._asking is not None and not self._asking.done():
+            self._asking.set_result(None)
+
+    def cut_off(self) -> None:
+        """End its link without a word."""
+        if self._leg is not None:
+            self._leg.link.abort()
+
+    def forget(self) -> None:
+        """End it for good: it will not come back."""
+        self._is_gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.cut_off()
+        self._exchange.leave(self)
+
+    # Time.
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        now = self._exchange.now()
+        for word in self._talk.wake(now):
+            self._exchange.handle(self.peer, word, now)
+        self._mark()
+
+
+def _nobody(_leg: "Leg") -> None:
+    """Nobody wants to know."""
+
+
+class Leg:
+    """A conversation's part over one link. Fulfils `transports.base.Receiver`."""
+
+    has_begun = True
+
+    def __init__(self, standing: Standing, link: Link, limits: Limits) -> None:
+        self.link = link
+        self.gone: Callable[[Leg], None] = _nobody
+        """Who is told when the link is lost."""
+        self._standing = standing
+        self._outbox = Outbox(link, limits)
+
+    def write(self, packets: list[Packet]) -> None:
+        """Write packets; a link that takes too little is given up, and what it did not take is said again."""
+        self._outbox.add(packets)
+        self._outbox.flush()
+        if self._outbox.is_over:
+            _log.warning("%s left %d bytes unread and is let go", self._standing.name, self._outbox.size)
+            self.link.abort()
+
+    def received(self, packet: Packet) -> None:
+        """Let the peer's words be heard, as long as this is its link."""
+        self._standing.hear(packet)
+        if len(packet.payload) > CORK:
+            self._standing.flush()
+
+    def progressed(self) -> None:
+        """Nothing large comes by itself."""
+
+    def writable(self) -> None:
+        """Write what waited."""
+        self.link.is_alive = True
+        self._outbox.flush()
+
+    def lost(self, reason: str) -> None:
+        """Let the conversation wait for its next link."""
+        self._standing.detach(self, reason)
+        self.gone(self)
+
+    # Who watches over it.
+
+    def is_silent(self) -> bool:
+        """Say whether nothing has come since this was asked last."""
+        silent = not self.link.is_alive
+        self.link.is_alive = False
+        return silent

@@ -1,0 +1,134 @@
+"""All peers whose conversations outlive their links: who they are, how they come back, and when they are forgotten."""
+
+import asyncio
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from random import Random
+from typing import Final
+from urllib.parse import parse_qs
+
+from fiveways.hub.traits import Credentials
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.nq import SPEC
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.runtime.endpoints import traits_of
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.standing import Leg, Standing
+from fiveways.transports.base import Link
+from fiveways.transports.http import Request, Response
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+PATH: Final = "/nq"
+HEADER: Final = "NQ-Peer"
+COOKIE: Final = "fiveways-nq"
+_LONGEST_WAIT: Final = 60.0
+_JSON: Final = "application/json"
+_SWEEP: Final = 60.0
+
+
+class Standings:
+    """The peers that speak NQ, by their ids."""
+
+    def __init__(
+        self, exchange: Exchange, random: Random, limits: Limits, options: dict[str, object], peer_ttl: float
+    ) -> None:
+        self._exchange = exchange
+        self._random = random
+        self._limits = limits
+        self._options = options
+        self._peer_ttl = peer_ttl
+        self._by_id: dict[str, Standing] = {}
+        self._shown: dict[str, str] = {}
+        """The token that each of them came in with: nobody else may go on in its place."""
+        self.legs: set[Leg] = set()
+        self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def stop(self) -> None:
+        """Say goodbye to all; what they were promised they find when they come back."""
+        self._sweep.cancel()
+        for standing in list(self._by_id.values()):
+            standing.close("the hub is closing")
+
+    # Coming in and coming back.
+
+    def find(self, peer: str, credentials: Credentials) -> Standing:
+        """Return the peer of this id, if it belongs to whoever asks; else a new one."""
+        known = self._by_id.get(peer)
+        if known is not None and compare_digest(self._shown[peer].encode(), credentials.bearer.encode()):
+            return known
+        return self._new(credentials)
+
+    def _new(self, credentials: Credentials) -> Standing:
+        peer = f"{self._random.getrandbits(128):032x}"
+        talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, self._options))
+        standing = Standing(talk, self._exchange, self._limits)
+        self._by_id[peer] = standing
+        self._shown[peer] = credentials.bearer
+        self._exchange.parties[peer] = standing
+        self._exchange.hub.arrive(peer, traits_of(SPEC), credentials, self._exchange.now())
+        standing.come_in()
+        return standing
+
+    def link(self, link: Link, query: str, credentials: Credentials) -> Leg:
+        """Let a conversation begin, or go on, over a duplex link."""
+        given = parse_qs(query, max_num_fields=8).get("peer", [""])[0] if query else ""
+        leg = self.find(given, credentials).attach(link)
+        self.legs.add(leg)
+        leg.gone = self.legs.discard
+        return leg
+
+    # HTTP.
+
+    async def post(self, request: Request, credentials: Credentials) -> Response:
+        """Take a batch, and answer with what is due."""
+        try:
+            wait = _wait_of(request)
+            packet = Packet(request.body)
+        except ValueError:
+            return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n")
+        standing = self.find(_peer_of(request), credentials)
+        if standing.is_denied:
+            self._forget(standing)
+            return Response(
+                401, b"you are not let in: who you are was not shown\n", headers={"WWW-Authenticate": "Bearer"}
+            )
+        answer = await standing.exchange(packet, wait)
+        cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
+        return Response(200, answer.payload, _JSON, {HEADER: standing.peer, "Set-Cookie": cookie})
+
+    # Going.
+
+    def _forget(self, standing: Standing) -> None:
+        del self._by_id[standing.peer], self._shown[standing.peer]
+        standing.forget()
+
+    def _forget_idle(self) -> None:
+        """Let those go who have been silent for long: what they were promised is overdue by then."""
+        self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
+        oldest = self._exchange.now() - self._peer_ttl
+        for standing in [each for each in self._by_id.values() if not each.is_here and each.seen_at < oldest]:
+            self._forget(standing)
+
+
+def _wait_of(request: Request) -> float:
+    """Return how long a client waits for something to be due; ValueError if that is no time."""
+    given = parse_qs(request.query, max_num_fields=8).get("wait", ["0"])[0] if request.query else "0"
+    wait = float(given)
+    if not wait >= 0:  # nor is NaN a time
+        raise ValueError(given)
+    return min(wait, _LONGEST_WAIT)
+
+
+def _peer_of(request: Request) -> str:
+    given = request.headers.get(HEADER.lower(), "")
+    if given or "cookie" not in request.headers:
+        return given
+    try:
+        morsel = SimpleCookie(request.headers["cookie"]).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if morsel is None else morsel.value
