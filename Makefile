@@ -8,12 +8,12 @@ FLAGS ?=
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m
-TYPED := $(wildcard src tests fuzz benchmarks examples)
+TYPED := $(wildcard src tests chaos fuzz benchmarks examples)
 COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test style format types unit coverage fuzz bench-codecs bench-hub docs proto lock clean
+.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-store docs proto lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +43,17 @@ coverage: $(READY) ## all tests, and the lines and branches they missed
 fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
 	PYTHONPATH=src $(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) --inputs $(INPUTS) $(PROTOCOL)
 
+chaos: $(READY) ## kill the hub 100 times under load, and count what became of every request; FLAGS='--kills 5 --seed 2'
+	PYTHONPATH=src $(RUN) chaos $(FLAGS)
+
 bench-codecs: $(READY) ## what decoding, encoding and routing a call costs in each protocol, beside msgspec
 	.venv/bin/python benchmarks/bench_codecs.py
 
 bench-hub: $(READY) ## the hub beside a bare relay, nats-server and Crossbar, about ten minutes; FLAGS=--quick
 	$(RUN) benchmarks.hub $(FLAGS)
+
+bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
+	$(RUN) benchmarks.store $(FLAGS)
 
 docs: $(READY) ## rewrite docs/configuration.md from the code
 	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
@@ -62,7 +68,7 @@ lock: $(READY) ## rewrite both lock files; LOCK_FLAGS=--upgrade takes newer vers
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
-	find src tests $(wildcard fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests $(wildcard chaos fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements-dev.lock pyproject.toml scripts/setup
 	@PYTHON='$(PYTHON)' scripts/setup

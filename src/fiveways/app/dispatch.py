@@ -123,16 +123,23 @@ class Dispatcher:
         """Return how many calls an answer is wanted for."""
         return len(self._open)
 
-    async def close(self) -> None:
+    async def close(self, *, tell: bool = True) -> None:
         """Stop: open calls fail as lost, tasks are cancelled, then what is to run at the end runs.
 
-        A plain function cannot be stopped: it runs on in its thread, and nobody waits for it.
+        Without `tell` nothing is said of the open calls: whoever sees that we are gone knows better what that means
+        than some protocols can say. A plain function cannot be stopped: it runs on in its thread, and nobody waits
+        for it.
         """
         if self._is_closed:
             return
         self._is_closed = True
         for running in list(self._open.values()):
-            self._abandon(running, Reason.LOST, "the application was closed before it answered")
+            if tell:
+                self._abandon(running, Reason.LOST, "the application was closed before it answered")
+            else:
+                running.over = True
+                running.cancel()
+                self._ended(running)
         tasks = {*self._runs.tasks(), *filter(None, (feed.task for feed in self._feeds.values()))}
         for feed in self._feeds.values():
             feed.close()

@@ -9,7 +9,7 @@ from fiveways.hub.builtins import BuiltIns
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls
 from fiveways.hub.counters import Counters
-from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import NO_ACCESS, Gate
 from fiveways.hub.offers import Offers
@@ -153,6 +153,35 @@ class Hub:
         except Refusal as refusal:
             return self._refuse(session, word, refusal)
 
+    def readmit(self, peer: str, traits: Traits, identity: str, now: float) -> None:
+        """Know that a peer of an earlier hub may come back."""
+        self.arrive(peer, traits, Credentials(), now)
+        session = self._sessions[peer]
+        session.is_kept = True
+        self._gate.readmit(session, identity)
+
+    def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
+        """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
+        return self._owing.restore(self._sessions[peer], word, expires_at, now)
+
+    def settle(self, until: float) -> None:
+        """Give those who served an earlier hub until then to come back."""
+        self._owing.settle(until)
+
+    def unkept(self, keep: Keep, why: str) -> Deliveries:
+        """Know that a request could not be written down."""
+        session = self._sessions.get(getattr(keep.record, "peer", ""))
+        return [] if session is None else self._owing.unkept(session, keep.call, why)
+
+    def identity_of(self, peer: str) -> str:
+        """Return as whom a peer was let in."""
+        session = self._sessions.get(peer)
+        return "" if session is None else session.identity
+
+    def identify(self, credentials: Credentials) -> str | None:
+        """Return as whom somebody with these credentials would be let in at once; None if not at all."""
+        return self._gate.identify(credentials)
+
     def leave(self, peer: str, now: float) -> Deliveries:
         """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
         session = self._sessions.pop(peer, None)
@@ -209,6 +238,7 @@ class Hub:
 
     def finish(self, now: float) -> Deliveries:
         """End all calls that are still open, since nobody will be there for their answers."""
+        self._owing.close()
         return self._router.finish(now)
 
     def reload(self, settings: HubSettings) -> Deliveries:
@@ -250,6 +280,7 @@ class Hub:
             "callbacks": len(self._callbacks),
             "queues": dict(self._queues.waiting()),
             "open_calls": self.open_calls(),
+            "owed": len(self._owing),
             "calls": self._calls.made,
             "publications": self._publishing.made,
             **self._counters.told(),

@@ -17,6 +17,7 @@ from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Handlers, Session, Stage
 from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
 from fiveways.hub.timers import Timers
+from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
 from fiveways.wire.payload import Payload, Text, Value
@@ -121,6 +122,18 @@ class Gate:
             self._enter(session, Stage.NOBODY)
             return [Delivery(session.peer, self._greeting(session))]
         return self._deny(session)
+
+    def readmit(self, session: Session, identity: str) -> None:
+        """Let somebody in whom an earlier hub knew as this identity; it may do what the rules say now."""
+        access = self._access.get(identity, NO_ACCESS) if identity else self._guest
+        self._open(session, access, identity)
+
+    def identify(self, credentials: Credentials) -> str | None:
+        """Return as whom somebody with these credentials would be let in at once; None if not at all."""
+        if credentials.bearer:
+            known = self._known_by(credentials.bearer)
+            return None if known is None else known.name
+        return ""
 
     def proof(self, session: Session, word: Proof, _now: float) -> Deliveries:
         """Let a peer in that could prove who it is."""

@@ -177,8 +177,9 @@ class Offers:
         """Return the route of this very prefix."""
         return self._routes.get(prefix)
 
-    def choose(self, method: Method) -> Offer:
-        """Return who gets the next call; those who have too many open ones are passed over."""
+    def choose(self, method: Method, most: int = 0) -> Offer:
+        """Return who gets the next call; those who have too many open ones (`most`, if given) are passed over."""
+        most = most or self._max_pending
         offers = method.offers
         count = len(offers)
         first = 0
@@ -188,7 +189,7 @@ class Offers:
             first = self._random.randrange(count)
         for index in range(first, first + count):
             offer = offers[index % count]
-            if len(offer.session.serving) < self._max_pending:
+            if len(offer.session.serving) < most:
                 method.turn = (index + 1) % count
                 return offer
         raise busy(f"all who offer {method.name} have too many open calls")

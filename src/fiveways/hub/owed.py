@@ -11,13 +11,13 @@ from fiveways.hub.errands import Owed
 from fiveways.hub.kept import write_call, write_failure, write_result
 from fiveways.hub.names import below, respelled
 from fiveways.hub.offers import Offer, Offers
-from fiveways.hub.refusal import Refusal, busy
+from fiveways.hub.refusal import RETRY_AFTER, Refusal, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.timers import Timers
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
-from fiveways.model.records import DropPeer, Forget, PutAnswer, PutRequest
+from fiveways.model.records import DropPeer, Forget, PutAnswer, PutPeer, PutRequest
 
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
@@ -43,6 +43,10 @@ class Owing:
         self._retries = Timers()
         self._ends = Timers()
         """When the time of those is over that are with no callee."""
+        self._unsure: list[tuple[Session, Call]] = []
+        """Requests for names that nobody has offered yet, though somebody may be about to come back who does."""
+        self._settled_at = 0.0
+        self._is_closed = False
         self.configure(settings)
 
     def __len__(self) -> int:
@@ -51,6 +55,14 @@ class Owing:
     def configure(self, settings: HubSettings) -> None:
         """Let these hold from now on."""
         self._settings = settings
+
+    def settle(self, until: float) -> None:
+        """Give those who served an earlier hub until then to come back, before their methods are said to be unknown."""
+        self._settled_at = until
+
+    def close(self) -> None:
+        """Give nothing to anybody any more: what is owed is owed by the next hub."""
+        self._is_closed = True
 
     # Taking them.
 
@@ -70,12 +82,39 @@ class Owing:
         if self._offers.find(word.method) is None and self._offers.route_of(word.method) is None:
             missing = self._offers.missing(word.method)
             if missing.reason is not Reason.UNAVAILABLE:
-                raise missing
+                if now >= self._settled_at or len(self._unsure) >= self._settings.max_owed:
+                    raise missing
+                self._unsure.append((session, word))
+                return []
         if len(self._by_key) >= self._settings.max_owed:
             raise busy(f"{self._settings.max_owed} requests wait for their answers")
         owed = self._owe(session, word, now + self._settings.request_ttl)
         record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
-        return [Keep(record, [Delivery(session.peer, Accepted(word.id))], word.id), *self._dispatch(owed, now)]
+        kept = Keep(record, [Delivery(session.peer, Accepted(word.id))], word.id)
+        return [*self._introduce(session, now), kept, *self._dispatch(owed, now)]
+
+    def _introduce(self, session: Session, now: float) -> Deliveries:
+        """Let the store know of a peer that it keeps something for."""
+        if session.is_kept:
+            return []
+        session.is_kept = True
+        return [Keep(PutPeer(session.peer, session.identity, self._epoch + now), [])]
+
+    def unkept(self, session: Session, call_id: str, why: str) -> Deliveries:
+        """Refuse, for now, a request that could not be written down: nobody was told that it is accepted."""
+        owed = self._by_key.pop(_key(session.peer, call_id), None)
+        if owed is None:
+            return []
+        self._unwait(owed)
+        called_off: Deliveries = []
+        pending = session.asked.get(call_id)
+        if pending is not None:
+            self._calls.close(pending)
+            if pending.callee.is_here:
+                called_off = [Delivery(pending.callee.peer, Cancel(pending.op), pending.op)]
+        self._counters.failures[Reason.BUSY] += 1
+        failure = Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER)
+        return [*called_off, Delivery(session.peer, failure)]
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -116,12 +155,12 @@ class Owing:
         name = owed.word.method
         method = self._offers.find(name)
         if method is not None:
-            offer = self._offers.choose(method)
+            offer = self._offers.choose(method, self._settings.max_given)
             return offer, name, offer.spelling, method.gives_array
         route = self._offers.route_of(name)
         if route is None:
             raise self._offers.missing(name)
-        offer = self._offers.choose(route)
+        offer = self._offers.choose(route, self._settings.max_given)
         inner = below(route.name, name)
         style, wanted = owed.session.traits.names, offer.session.traits.names
         spelling = offer.listed.get(inner) or respelled(owed.word.spelling, route.name, name, style, wanted)
@@ -148,15 +187,24 @@ class Owing:
 
     def offered(self, name: str, *, is_route: bool, now: float) -> Deliveries:
         """Give those that waited for such an offer to whoever made it."""
-        if not self._waiting:
-            return []
+        deliveries = self._surely(name, is_route=is_route, now=now) if self._unsure else []
         names = [each for each in self._waiting if each.startswith(f"{name}.")] if is_route else [name]
         found = [owed for each in names for owed in self._waiting.get(each, {}).values()]
-        deliveries: Deliveries = []
         for owed in found:
             self._unwait(owed)
             owed.wait = 0.0
             deliveries += self._dispatch(owed, now)
+        return deliveries
+
+    def _surely(self, name: str, *, is_route: bool, now: float) -> Deliveries:
+        """Take the requests that waited to hear whether there is such a method."""
+        unsure, self._unsure = self._unsure, []
+        deliveries: Deliveries = []
+        for session, word in unsure:
+            if word.method == name or (is_route and word.method.startswith(f"{name}.")):
+                deliveries += self._take(session, word, now) if session.is_here else []
+            else:
+                self._unsure.append((session, word))
         return deliveries
 
     # Ending them.
@@ -173,20 +221,21 @@ class Owing:
     def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
         """Tell the caller how its method failed, or try again where no method did."""
         if word.reason in _PASSING and now < owed.expires_at:
-            return self._wait(owed, now) if owed.session.is_here else []
+            return self._wait(owed, now) if owed.session.is_here and not self._is_closed else []
         self._counters.failures[word.reason] += 1
         text = "" if word.reason in _PASSING else word.text
         reason = Reason.TIMEOUT if word.reason in _PASSING else word.reason
         failure = Failure(owed.word.id, reason, text, word.data, word.retry_after, word.name, word.code)
         return self._settle(owed, failure, write_failure(failure), now)
 
-    def streamed(self, owed: Owed) -> None:
+    def streamed(self, owed: Owed, now: float) -> Deliveries:
         """Know that the last part of an answer has come: parts are not kept, so that a new hub asks for them anew."""
         self._by_key.pop(owed.key, None)
+        return self._go_on(owed.word.method, now)
 
     def lost(self, pending: Pending, owed: Owed, reason: Reason, text: str, now: float) -> Deliveries:
         """Give a request to the next callee, whose last one is gone, or give it up."""
-        if not owed.session.is_here:
+        if self._is_closed or not owed.session.is_here:
             return []
         if reason in _PASSING and now < owed.expires_at:
             return self._dispatch(owed, now)
@@ -196,7 +245,17 @@ class Owing:
         self._by_key.pop(owed.key, None)
         peer = owed.session.peer
         expires_at = self._epoch + now + self._settings.answer_ttl
-        return [Keep(PutAnswer(peer, owed.word.id, written, expires_at), [Delivery(peer, answer)], owed.word.id)]
+        kept = Keep(PutAnswer(peer, owed.word.id, written, expires_at), [Delivery(peer, answer)], owed.word.id)
+        return [kept, *self._go_on(owed.word.method, now)]
+
+    def _go_on(self, method: str, now: float) -> Deliveries:
+        """Give the next one that waits to somebody who has room again."""
+        waiting = self._waiting.get(method)
+        if not waiting:
+            return []
+        owed = next(iter(waiting.values()))
+        self._unwait(owed)
+        return self._dispatch(owed, now)
 
     def canceller(self, otherwise: Handler) -> Handler:
         """Return what is done with a cancellation; of what is with a callee, `otherwise`."""
@@ -219,18 +278,26 @@ class Owing:
         for owed in [each for each in self._by_key.values() if each.session is session]:
             self._unwait(owed)
             del self._by_key[owed.key]
-        return [Keep(DropPeer(session.peer), [])]
+        return [Keep(DropPeer(session.peer), [])] if session.is_kept else []
 
     # Time.
 
     def deadline(self) -> float | None:
         """Return when to call `late`."""
         times = [time for time in (self._retries.first(), self._ends.first()) if time is not None]
+        if self._unsure:
+            times.append(self._settled_at)
         return min(times, default=None)
 
     def late(self, now: float) -> Deliveries:
         """Try again what could not be taken; give up what has waited too long."""
         deliveries: Deliveries = []
+        if self._unsure and now >= self._settled_at:
+            unsure, self._unsure = self._unsure, []
+            for session, word in unsure:
+                missing = self._offers.missing(word.method)
+                self._counters.failures[missing.reason] += 1
+                deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
         for key in self._ends.due(now):
             owed = self._by_key[key]
             self._unwait(owed)

@@ -215,9 +215,8 @@ class Router:
 
     def _owed_result(self, pending: Pending, owed: Owed, word: Result, now: float) -> Deliveries:
         if word.stream or word.attachments:
-            if word.last:
-                self._owing.streamed(owed)
-            return self._pass_element(pending, word)
+            passed = self._pass_element(pending, word)
+            return [*passed, *self._owing.streamed(owed, now)] if word.last or not word.stream else passed
         self._calls.close(pending)
         self._counters.results += 1
         return self._owing.answered(owed, word, now)

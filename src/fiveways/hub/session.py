@@ -51,6 +51,7 @@ class Session:
         "handlers",
         "identity",
         "is_here",
+        "is_kept",
         "name",
         "peer",
         "refilled_at",
@@ -79,6 +80,8 @@ class Session:
         self.access = access
         # core.py
         self.is_here = True
+        self.is_kept = False
+        """The store knows of it."""
         self.allowance = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
         self.refilled_at = 0.0

@@ -23,6 +23,7 @@ from fiveways.runtime.pump import Pump
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
 from fiveways.settings.sections import Settings, hub_settings
+from fiveways.store.store import Store
 from fiveways.transports.base import Link
 from fiveways.transports.http import HttpLimits, Request, Response
 from fiveways.transports.origin import check_origin
@@ -54,8 +55,8 @@ class Server:
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
-        epoch = wall_clock() - asyncio.get_running_loop().time()
-        self.exchange = Exchange(Hub(self._random, self._limits, hub_settings(settings), epoch))
+        self._epoch = wall_clock() - asyncio.get_running_loop().time()
+        self.exchange = Exchange(Hub(self._random, self._limits, hub_settings(settings), self._epoch))
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._local: LocalPeer | None = None
@@ -73,17 +74,31 @@ class Server:
         """What is served where, once it is."""
 
     async def start(self) -> None:
-        """Listen; CannotListen if that is impossible."""
+        """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
         server = self._settings.server
+        self._open_store()
         try:
             places = await self._port.listen(server.host, server.port)
         except OSError as exc:
+            if self.exchange.store is not None:
+                self.exchange.store.close()
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
         self.urls = [url for host, port in places for url in described(host, port)]
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+
+    def _open_store(self) -> None:
+        settings, exchange = self._settings.store, self.exchange
+        if not settings.path:
+            return
+        exchange.store = Store.open(settings.path, now=wall_clock)
+        loaded = exchange.store.load()
+        if loaded.peers:
+            exchange.hub.settle(exchange.now() + settings.settle)
+            self.standings.restore(loaded, self._epoch)
+            _log.info("%d requests and %d answers are owed", len(loaded.requests), len(loaded.answers))
 
     def reload(self, settings: Settings) -> None:
         """Take new settings; those of the port and the limits need a new start."""
@@ -110,6 +125,8 @@ class Server:
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
+        if exchange.store is not None:
+            exchange.store.close()
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""

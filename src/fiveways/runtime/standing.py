@@ -32,7 +32,7 @@ class Standing(Party):
         self.peer = talk.peer
         self.name = public_name(talk.peer)
         self.outbox = Queue()  # nothing waits in it: the conversation keeps what cannot be said yet
-        self._talk = talk
+        self.talk = talk
         self._exchange = exchange
         self._limits = limits
         self._leg: Leg | None = None
@@ -62,8 +62,8 @@ class Standing(Party):
             self._leg.link.close(_NORMAL, "the conversation goes on over another link")
         self._leg = Leg(self, link, self._limits)
         now = self._exchange.now()
-        self._talk.relink(now)
-        self._talk.announce()
+        self.talk.relink(now)
+        self.talk.announce()
         self._mark()
         return self._leg
 
@@ -90,7 +90,7 @@ class Standing(Party):
                 self._asking = None
 
     def _next_due(self) -> Packet:
-        self._due.extend(self._talk.outgoing())
+        self._due.extend(self.talk.outgoing())
         return self._due.popleft() if self._due else NOTHING_DUE
 
     # In.
@@ -99,9 +99,9 @@ class Standing(Party):
         """Let what the peer says be heard."""
         exchange = self._exchange
         now = self.seen_at = exchange.now()
-        if self._talk.closed:
-            self._talk.relink(now)
-        for word in self._talk.receive(packet, now):
+        if self.talk.closed:
+            self.talk.relink(now)
+        for word in self.talk.receive(packet, now):
             if isinstance(word, Goodbye):
                 continue  # of the link: what it was promised is kept for it
             exchange.handle(self.peer, word, now)
@@ -119,7 +119,7 @@ class Standing(Party):
         if isinstance(word, Goodbye):
             self.is_denied = self.is_denied or word.denied
         try:
-            self._talk.send(word, now)
+            self.talk.send(word, now)
         except LocalProtocolError as error:
             if isinstance(word, Event):
                 self.skip(word.subscription, word.missed + 1)
@@ -144,7 +144,7 @@ class Standing(Party):
         """Write what there is where somebody listens."""
         if self._is_gone:
             return
-        talk, leg = self._talk, self._leg
+        talk, leg = self.talk, self._leg
         if leg is not None:
             leg.write([*self._due, *talk.outgoing()])
             self._due.clear()
@@ -189,7 +189,7 @@ class Standing(Party):
     def _wake(self) -> None:
         self._timer = None
         now = self._exchange.now()
-        for word in self._talk.wake(now):
+        for word in self.talk.wake(now):
             self._exchange.handle(self.peer, word, now)
         self._mark()
 

@@ -1,12 +1,13 @@
 """All peers whose conversations outlive their links: who they are, how they come back, and when they are forgotten."""
 
 import asyncio
-from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from random import Random
 from typing import Final
 from urllib.parse import parse_qs
 
+from fiveways.hub.delivery import Delivery
+from fiveways.hub.kept import read_answer, read_call
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq import SPEC
@@ -14,6 +15,7 @@ from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.standing import Leg, Standing
+from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
 from fiveways.transports.http import Request, Response
 from fiveways.wire.limits import Limits
@@ -25,6 +27,7 @@ COOKIE: Final = "fiveways-nq"
 _LONGEST_WAIT: Final = 60.0
 _JSON: Final = "application/json"
 _SWEEP: Final = 60.0
+_TRAITS: Final = traits_of(SPEC)
 
 
 class Standings:
@@ -39,8 +42,6 @@ class Standings:
         self._options = options
         self._peer_ttl = peer_ttl
         self._by_id: dict[str, Standing] = {}
-        self._shown: dict[str, str] = {}
-        """The token that each of them came in with: nobody else may go on in its place."""
         self.legs: set[Leg] = set()
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
 
@@ -57,21 +58,37 @@ class Standings:
 
     def find(self, peer: str, credentials: Credentials) -> Standing:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
-        known = self._by_id.get(peer)
-        if known is not None and compare_digest(self._shown[peer].encode(), credentials.bearer.encode()):
+        known, hub = self._by_id.get(peer), self._exchange.hub
+        if known is not None and hub.identity_of(peer) == hub.identify(credentials):
             return known
-        return self._new(credentials)
-
-    def _new(self, credentials: Credentials) -> Standing:
-        peer = f"{self._random.getrandbits(128):032x}"
-        talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, self._options))
-        standing = Standing(talk, self._exchange, self._limits)
-        self._by_id[peer] = standing
-        self._shown[peer] = credentials.bearer
-        self._exchange.parties[peer] = standing
-        self._exchange.hub.arrive(peer, traits_of(SPEC), credentials, self._exchange.now())
+        standing = self._make(f"{self._random.getrandbits(128):032x}")
+        hub.arrive(standing.peer, _TRAITS, credentials, self._exchange.now())
         standing.come_in()
         return standing
+
+    def _make(self, peer: str) -> Standing:
+        talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, self._options))
+        standing = self._by_id[peer] = self._exchange.parties[peer] = Standing(talk, self._exchange, self._limits)
+        return standing
+
+    def restore(self, loaded: Loaded, epoch: float) -> None:
+        """Go on where an earlier hub stopped: its peers may come back, and are owed what it has promised them."""
+        exchange, now = self._exchange, self._exchange.now()
+        for peer in loaded.peers:
+            self._make(peer.peer)
+            exchange.hub.readmit(peer.peer, _TRAITS, peer.identity, now)
+        for tomb in loaded.tombs:
+            if (standing := self._by_id.get(tomb.peer)) is not None:
+                standing.talk.bury(tomb.key, tomb.until - epoch)
+        for answer in loaded.answers:
+            if (standing := self._by_id.get(answer.peer)) is not None:
+                standing.talk.take_over(answer.key)
+                standing.say(Delivery(answer.peer, read_answer(answer.key, answer.word)), now)
+        for request in loaded.requests:
+            if (standing := self._by_id.get(request.peer)) is not None:
+                standing.talk.take_over(request.key)
+                word = read_call(request.key, request.word)
+                exchange.perform(exchange.hub.owe(request.peer, word, request.expires_at, now), now)
 
     def link(self, link: Link, query: str, credentials: Credentials) -> Leg:
         """Let a conversation begin, or go on, over a duplex link."""
@@ -103,7 +120,7 @@ class Standings:
     # Going.
 
     def _forget(self, standing: Standing) -> None:
-        del self._by_id[standing.peer], self._shown[standing.peer]
+        del self._by_id[standing.peer]
         standing.forget()
 
     def _forget_idle(self) -> None:

@@ -96,6 +96,8 @@ class LimitSettings(Limits):
     """The size of all items that wait in work queues."""
     max_owed: int = 1_000_000
     """Requests in NQ that were accepted and are not answered."""
+    max_given: int = 256
+    """Of these, those that one callee works on at once; the others wait for their turn."""
     rate: float = 0.0
     """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""
 
@@ -192,6 +194,16 @@ class NqSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where that is kept which must outlive the hub: accepted requests of NQ, and their answers."""
+
+    path: str = ""
+    """A file, made if it is not there; empty keeps everything in memory, where it ends with the hub."""
+    settle: Annotated[float, Meta(ge=0)] = 10.0
+    """Seconds after a restart in which those who offered methods may come back before these are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """What the hub tells on stderr."""
 
@@ -222,6 +234,7 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     umq36: Umq36Settings = Umq36Settings()
     nq: NqSettings = NqSettings()
+    store: StoreSettings = StoreSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
@@ -258,6 +271,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_queue_bytes=limits.max_queue_bytes,
         max_owed=limits.max_owed,
         rate=limits.rate,
+        max_given=limits.max_given,
         request_ttl=settings.nq.request_ttl,
         answer_ttl=settings.nq.answer_ttl,
         duplicate_window=settings.nq.duplicate_window,

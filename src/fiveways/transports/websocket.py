@@ -69,6 +69,7 @@ class WebSocketLink(WSListener):
         self._is_client = is_client
         self._frame = framing.client_frame if is_client else framing.server_frame
         self._incoming: _Incoming | None = None
+        self.has_opened = False
         self._closing = False
         self._gone = False
         self._reason = ""
@@ -78,6 +79,7 @@ class WebSocketLink(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Begin: the handshake is over."""
+        self.has_opened = True
         self._ws = transport
         self._socket = transport.underlying_transport
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
@@ -311,6 +313,9 @@ async def open_websocket(
         raise ConnectionError(f"{url} did not answer within {timeout:g} seconds") from None
     except WSHandshakeError as exc:
         raise ConnectionRefusedError(_refusal(url, exc)) from exc
+    if not link.has_opened:
+        # picows takes an end in the middle of the handshake for a handshake.
+        raise ConnectionResetError(f"{url} closed the connection before it was open")
     return link
 
 

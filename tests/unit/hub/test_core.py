@@ -278,6 +278,7 @@ def test_stats() -> None:
         "callbacks": 1,
         "queues": {"q": 1},
         "open_calls": 0,
+        "owed": 0,
         "calls": 1,
         "results": 1,
         "failures": {"bad arguments": 1},

@@ -215,6 +215,11 @@ def key_of(target: str, r: str) -> str:
     return f"{target}#{r}" if "#" not in target else f" {target} {r}"
 
 
+def request_id_of(key: str) -> str:
+    """Return the r of a request's key."""
+    return key[1:].partition(" ")[2] if key.startswith(" ") else key.partition("#")[2]
+
+
 def value_of(body: Payload) -> object:
     """Return the value of a body; Refused if it holds a marker that makes no sense."""
     try:

@@ -199,6 +199,14 @@ class NqConversation(Whole):
         made._go_on(now)
         return made
 
+    def take_over(self, key: str) -> None:
+        """Owe the answer to a request that was accepted by an earlier hub, which is all that is known of it."""
+        self._incoming.requests.take_over(key, bridge.request_id_of(key))
+
+    def bury(self, key: str, until: float) -> None:
+        """Know that a request was answered by an earlier hub: a late repeat of it is not run again."""
+        self._incoming.tombs.restore(key, Tomb.ACKNOWLEDGED, until)
+
     def _words(self) -> Sequence[hub.Word]:
         words = self._common.words
         if not words:

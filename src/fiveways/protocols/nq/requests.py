@@ -214,6 +214,12 @@ class Requests:
         common = self._common
         return len(self._by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
 
+    def take_over(self, key: str, r: str) -> None:
+        """Know of a request that is accepted already."""
+        serving = Serving(self._common, self._common.mint(), key, r)
+        serving.state, serving.accepted = Taken.ACCEPTED, True
+        self.add(serving)
+
     def add(self, serving: Serving) -> None:
         """Take a request that the hub has heard of, or will."""
         self._by_key[serving.key] = serving

@@ -1,0 +1,195 @@
+"""Those who ask: each has a conversation of its own, and keeps so many requests open until it is told to finish."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import suppress
+from itertools import count
+from random import Random
+from typing import Final
+
+from fiveways.model.messages import Call, Failure, Goodbye, Result, Word
+from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.transports.websocket import WebSocketLink, open_websocket
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Value
+
+LIMITS: Final = Limits()
+METHOD: Final = "chaos.work"
+_OPTIONS: Final[dict[str, object]] = {"first_wait": 0.3, "first_poll": 0.6, "longest_wait": 3.0}
+_PAUSE: Final = 0.05
+_TICK: Final = 0.02
+
+
+class Tally:
+    """What became of all requests."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answered = 0
+        self.callbacks: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.failures: list[str] = []
+
+    def doubled(self) -> int:
+        """Return how many callbacks were called more than once."""
+        return sum(times - 1 for times in self.callbacks.values())
+
+
+class Requester(ABC):
+    """One who asks."""
+
+    def __init__(self, name: str, port: int, in_flight: int, random: Random, tally: Tally) -> None:
+        self.name = name
+        self.port = port
+        self._in_flight = in_flight
+        self._tally = tally
+        self.talk = NqConversation(Setup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
+        self.open: dict[str, int] = {}
+        self._numbers = count(1)
+        self.is_finishing = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was answered."""
+        return self.is_finishing and not self.open
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Ask, and hear answers, until all is done."""
+
+    def ask(self) -> None:
+        """Open as many requests as there should be."""
+        while not self.is_finishing and len(self.open) < self._in_flight:
+            number = next(self._numbers)
+            call_id = f"{self.name}.{number}"
+            self.open[call_id] = number
+            self._tally.asked += 1
+            self.talk.send(Call(call_id, METHOD, Value([number])), self._loop.time())
+
+    def hear(self, packet: Packet) -> None:
+        """Take what the hub says."""
+        for word in self.talk.receive(packet, self._loop.time()):
+            self._heard(word)
+
+    def wake(self) -> None:
+        """Let time pass."""
+        deadline, now = self.talk.deadline(), self._loop.time()
+        if deadline is not None and deadline <= now:
+            for word in self.talk.wake(now):
+                self._heard(word)
+
+    def _heard(self, word: Word) -> None:
+        if isinstance(word, Result | Failure):
+            tally = self._tally
+            tally.callbacks[word.id] += 1
+            number = self.open.pop(word.id, None)
+            if isinstance(word, Failure):
+                tally.failures.append(f"{word.id}: {word.reason.value} {word.text}")
+            elif number is None or word.body is None or word.body.value() != answer_to(number):
+                tally.wrong.append(f"{word.id}: {word.body}")
+            else:
+                tally.answered += 1
+        elif isinstance(word, Goodbye):
+            self.talk.relink(self._loop.time())
+
+
+def answer_to(number: int) -> dict[str, object]:
+    """Return what the method answers."""
+    return {"n": number, "square": number * number}
+
+
+class Poller(Requester):
+    """Asks over HTTP."""
+
+    _peer = ""
+
+    async def run(self) -> None:
+        """POST what there is to say, and hear what is due."""
+        while not self.is_done:
+            try:
+                await self._converse()
+            except (OSError, asyncio.IncompleteReadError, ValueError):
+                await asyncio.sleep(_PAUSE)
+
+    async def _converse(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            while not self.is_done:
+                self.ask()
+                self.wake()
+                packets = self.talk.outgoing() or [Packet(b"[]")]
+                for packet in packets:
+                    await self._post(reader, writer, packet.payload, 0.1 if packet is packets[-1] else 0.0)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, wait: float) -> None:
+        head = f"POST /nq?wait={wait} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(body)}\r\n"
+        peer = f"NQ-Peer: {self._peer}\r\n" if self._peer else ""
+        writer.write(f"{head}{peer}\r\n".encode() + body)
+        answer = (await reader.readuntil(b"\r\n\r\n")).decode()
+        status, _, rest = answer.partition("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in rest.strip().split("\r\n"))
+        said = await reader.readexactly(int(headers["content-length"]))
+        if " 200 " not in status:
+            raise ValueError(status)
+        self._peer = headers["nq-peer"]
+        self.hear(Packet(said))
+
+
+class Listener(Requester):
+    """Asks over WebSocket. Fulfils `transports.base.Receiver`."""
+
+    _link: WebSocketLink
+    _is_lost = True
+
+    async def run(self) -> None:
+        """Connect again and again, and go on where the last link ended."""
+        while not self.is_done:
+            try:
+                named = f"?peer={self.talk.named}" if self.talk.named else ""
+                await open_websocket(f"ws://127.0.0.1:{self.port}/nq{named}", self._receive, limits=LIMITS, timeout=2.0)
+            except OSError:
+                await asyncio.sleep(_PAUSE)
+                continue
+            if self._is_lost:
+                continue
+            self.talk.relink(self._loop.time())
+            while not self._is_lost and not self.is_done:
+                self.ask()
+                self.wake()
+                self._write()
+                await asyncio.sleep(_TICK)
+        if not self._is_lost:
+            self._link.close()
+
+    def _receive(self, link: WebSocketLink) -> "Listener":
+        self._link, self._is_lost = link, False
+        return self
+
+    def _write(self) -> None:
+        packets = self.talk.outgoing()
+        if packets:
+            self._link.write(self._link.frames(packets))
+
+    def received(self, packet: Packet) -> None:
+        """Take a message, and ask for more."""
+        self.hear(packet)
+        self.ask()
+        self._write()
+
+    def progressed(self) -> None:
+        """Nothing large comes."""
+
+    def writable(self) -> None:
+        """What waits is written with the next tick."""
+
+    def lost(self, _reason: str) -> None:
+        """Connect again."""
+        self._is_lost = True

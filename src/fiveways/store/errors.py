@@ -1,0 +1,47 @@
+"""What can go wrong with a store, as sentences for whoever runs the hub."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from fiveways.errors import FivewaysError
+
+NO_STORE: Final = "{path} is no store of Fiveways, nor any SQLite file: name another file, or move this one away"
+_OPENING: Final = {
+    "BUSY": "{path} is in use: another process has this store open; end that one first, or name another file",
+    "NOTADB": NO_STORE,
+    "CORRUPT": "{path} is damaged ({exc}): put back a copy of it, or move it away to begin with an empty store",
+    "CANTOPEN": "{path} cannot be opened ({exc}): the hub must be allowed to read and write it, and its folder",
+    "READONLY": "{path} cannot be written ({exc}): the hub must be allowed to write it, and its folder",
+    "PERM": "{path} cannot be opened ({exc}): the hub must be allowed to read and write it, and its folder",
+    "FULL": "{path} cannot be opened: no room is left on its disk; make some, and start again",
+}
+_WRITING: Final = {
+    "FULL": "it could not be kept in {path}: no room is left on its disk",
+    "TOOBIG": "it could not be kept in {path}: it is larger than a store can hold",
+}
+
+
+class StoreError(FivewaysError):
+    """What should be kept is not, or a store cannot be opened; the sentence names the file."""
+
+
+def opening(path: Path, exc: sqlite3.Error | OSError) -> StoreError:
+    """Return why a store could not be opened or read, and what to do about it."""
+    usual = "{path} cannot be opened as a store: {exc}"
+    return StoreError(_OPENING.get(_name(exc), usual).format(path=path, exc=exc))
+
+
+def writing(path: Path, exc: Exception) -> StoreError:
+    """Return why a record could not be written."""
+    return StoreError(_WRITING.get(_name(exc), "it could not be kept in {path}: {exc}").format(path=path, exc=exc))
+
+
+def _name(exc: Exception) -> str:
+    """Return SQLite's word for the kind of error: the second part of SQLITE_IOERR_WRITE."""
+    if isinstance(exc, OverflowError):
+        return "TOOBIG"
+    if isinstance(exc, PermissionError):
+        return "PERM"
+    parts: list[str] = getattr(exc, "sqlite_errorname", "").split("_")
+    return parts[1] if len(parts) > 1 else ""

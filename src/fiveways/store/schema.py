@@ -1,0 +1,143 @@
+"""The tables of a store, and what each record does to them.
+
+A request and its answer share a row, so that the answer takes the request's place. Keys that are over are a log: they
+are appended, so that any number of them costs one page, and they go from the front when their time is over. In it the
+last line for a key holds; until 0 takes back what was said of the key, and no key at all what was said of the peer. A
+key that has a row among the requests is not over, whatever the log says of it.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
+from typing import Any, Final
+
+from msgspec.structs import astuple
+
+from fiveways.model.records import (
+    BuryItem,
+    DropItem,
+    DropPeer,
+    DropRetained,
+    Forget,
+    PutAnswer,
+    PutItem,
+    PutPeer,
+    PutRequest,
+    PutRetained,
+    Record,
+)
+
+APPLICATION: Final = 0x35776179
+"""Tells a store from other SQLite files: "5way"."""
+VERSION: Final = 1
+REQUEST: Final = 0
+ANSWER: Final = 1
+TABLES: Final = """
+CREATE TABLE peer (peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE request (
+    id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT NOT NULL,
+    word BLOB NOT NULL, expires_at REAL NOT NULL, state INTEGER NOT NULL,
+    UNIQUE (peer, key)
+);
+CREATE TABLE tomb (id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT, until REAL NOT NULL);
+CREATE TABLE item (
+    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL,
+    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL,
+    UNIQUE (queue, number)
+);
+CREATE TABLE retained (
+    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL
+);
+"""
+
+_SIZES: Final = (64, 16, 4, 1)
+"""Rows that one execution takes. Python's lock is given away once for each, and a busy loop is slow to give it back."""
+
+
+class Statement:
+    """SQL with a list of rows in it, each as wide as the record."""
+
+    __slots__ = ("_sizes", "_width")
+
+    def __init__(self, head: str, row: str, tail: str = "", sizes: Sequence[int] = _SIZES) -> None:
+        self._sizes = [(size, head + ",".join([row] * size) + tail) for size in sizes]
+        self._width = row.count("?")
+
+    def run(self, connection: sqlite3.Connection, values: list[Any]) -> None:
+        """Have it done for all rows, whose values stand one behind the other."""
+        width, start = self._width, 0
+        for size, sql in self._sizes:
+            step = size * width
+            while start + step <= len(values):
+                connection.execute(sql, values[start : start + step])
+                start += step
+
+
+def _put_word(state: int) -> Statement:
+    return Statement(
+        "INSERT INTO request (peer, key, word, expires_at, state) VALUES ",
+        f"(?,?,?,?,{state})",
+        " ON CONFLICT (peer, key) DO UPDATE SET"
+        " word = excluded.word, expires_at = excluded.expires_at, state = excluded.state",
+    )
+
+
+def _drop_pair(table: str, one: str, other: str, row: str) -> Statement:
+    """Delete by a key of two columns. The join says how: by the index, which row values in IN do not always use."""
+    return Statement(
+        f"DELETE FROM {table} WHERE id IN (SELECT id FROM (SELECT column1 AS one, column2 AS other FROM (VALUES ",  # noqa: S608
+        row,
+        f")) AS gone CROSS JOIN {table} ON {one} = gone.one AND {other} = gone.other)",
+    )
+
+
+_STATEMENTS: Final[dict[type[Record], tuple[Statement, ...]]] = {
+    PutPeer: (Statement("REPLACE INTO peer (peer, identity, seen_at) VALUES ", "(?,?,?)"),),
+    DropPeer: (
+        Statement("DELETE FROM peer WHERE peer IN (", "?", ")"),
+        Statement("DELETE FROM request WHERE peer IN (", "?", ")"),
+        Statement("INSERT INTO tomb (peer, key, until) VALUES ", "(?, NULL, 0)"),
+    ),
+    PutRequest: (_put_word(REQUEST),),
+    PutAnswer: (_put_word(ANSWER),),
+    Forget: (
+        _drop_pair("request", "peer", "key", "(?,?,?)"),
+        Statement("INSERT INTO tomb (peer, key, until) VALUES ", "(?,?,?)"),
+    ),
+    PutItem: (
+        Statement(
+            "INSERT INTO item (queue, number, word, tries) VALUES ",
+            "(?,?,?,?)",
+            " ON CONFLICT (queue, number) DO UPDATE SET"
+            " word = excluded.word, tries = excluded.tries, why = NULL, at = NULL",
+        ),
+    ),
+    BuryItem: (Statement("", "UPDATE item SET why = ?3, at = ?4 WHERE queue = ?1 AND number = ?2", sizes=(1,)),),
+    DropItem: (_drop_pair("item", "queue", "number", "(?,?)"),),
+    PutRetained: (
+        Statement(
+            "INSERT INTO retained (topic, word, publication) VALUES ",
+            "(?,?,?)",
+            " ON CONFLICT (topic) DO UPDATE SET word = excluded.word, publication = excluded.publication",
+        ),
+    ),
+    DropRetained: (Statement("DELETE FROM retained WHERE topic IN (", "?", ")"),),
+}
+
+
+def apply(connection: sqlite3.Connection, records: Iterable[Record]) -> None:
+    """Do what the records say, in their order, within the transaction that is open."""
+    for kind, group in groupby(records, type):
+        values = list(chain.from_iterable(map(astuple, group)))
+        for statement in _STATEMENTS[kind]:
+            statement.run(connection, values)
+
+
+def purge(connection: sqlite3.Connection, now: float, most: int) -> None:
+    """Take the front of the log of keys that are over away, as far as its time is over."""
+    (first,) = connection.execute("SELECT min(id) FROM tomb").fetchone()
+    if first is None:
+        return
+    query = "SELECT id FROM tomb WHERE id < ? AND until > ? ORDER BY id LIMIT 1"
+    alive = connection.execute(query, (first + most, now)).fetchone()
+    connection.execute("DELETE FROM tomb WHERE id < ?", (alive[0] if alive else first + most,))

@@ -1,0 +1,117 @@
+"""The thread that writes: all that waits in one transaction, while the next is gathering."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final
+
+from fiveways.model.records import Record
+from fiveways.store import errors, schema
+from fiveways.store.errors import StoreError
+
+Done = Callable[[StoreError | None], None]
+Change = tuple[Record, Done]
+Told = tuple[Done, StoreError | None]
+
+_MOST: Final = 4096
+"""Changes in one transaction."""
+_PURGE_EVERY: Final = 1.0
+_PURGE_MOST: Final = 100_000
+
+
+def commit(connection: sqlite3.Connection) -> None:
+    """Make the open transaction last; when this returns, a power cut does not undo it."""
+    connection.execute("COMMIT")
+
+
+class Writer:
+    """Owns the connection once it is started. `tell` is called in its thread, once for each batch, in order."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        tell: Callable[[list[Told]], None],
+        now: Callable[[], float],
+        commit: Callable[[sqlite3.Connection], None],
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._tell = tell
+        self._now = now
+        self._commit = commit
+        self._purge_at = 0.0
+        self._changes: SimpleQueue[Change | None] = SimpleQueue()
+        self.put = self._changes.put
+        """Lets a change wait; None ends the thread when all before it is written."""
+        self._thread = Thread(target=self._run, name="fiveways-store", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait until everything is written, and the file is closed."""
+        self.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            batch, is_open = self._batch()
+            self._tell(self._write(batch))
+            self._purge()
+        # The last one who closes a database moves the WAL into it. Where there is no room for that, the WAL stays.
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _batch(self) -> tuple[list[Change], bool]:
+        """Wait for a change, and return all that wait by then; and whether there will be more."""
+        get = self._changes.get
+        batch: list[Change] = []
+        change = get()
+        # Nobody else takes from the queue, so that its size never says too much.
+        for _ in range(min(self._changes.qsize(), _MOST - 1)):
+            if change is None:
+                break
+            batch.append(change)
+            change = get()
+        if change is not None:
+            batch.append(change)
+        return batch, change is not None
+
+    def _write(self, batch: list[Change]) -> list[Told]:
+        """Write changes together; if that fails, each half of them, so that only those fail that cannot be written."""
+        exc = self._try(batch)
+        if exc is None:
+            return [(done, None) for _, done in batch]
+        if len(batch) == 1:
+            return [(batch[0][1], errors.writing(self._path, exc))]
+        middle = len(batch) // 2
+        return [*self._write(batch[:middle]), *self._write(batch[middle:])]
+
+    def _try(self, batch: list[Change]) -> Exception | None:
+        """Write changes in one transaction; if that fails, nothing of it is left, and the file is as it was."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN")
+            schema.apply(connection, [record for record, _ in batch])
+            self._commit(connection)
+        except Exception as exc:  # noqa: BLE001  whatever it is: those who wait are told, and the thread goes on
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            return exc
+        return None
+
+    def _purge(self) -> None:
+        """Now and then, let go of keys whose time is over; where that cannot be written, it is done later."""
+        now = self._now()
+        if now < self._purge_at:
+            return
+        self._purge_at = now + _PURGE_EVERY
+        with suppress(sqlite3.Error):
+            schema.purge(self._connection, now, _PURGE_MOST)

@@ -1,0 +1,153 @@
+"""Which files are opened, and what is said of the others."""
+
+import asyncio
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fiveways.model.records import PutRequest
+from fiveways.store import schema
+from fiveways.store.errors import StoreError
+from tests.unit.store.kit import LATER, child, content, in_loop, keep, opened
+
+
+@in_loop
+async def test_folder_and_file_are_made_for_the_hub_alone(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "two" / "s"
+    store = opened(path)
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path, path.with_name("s-wal"))]
+    store.close()
+    assert modes == [0o700, 0o600, 0o600]
+
+
+@in_loop
+async def test_it_says_what_it_is(tmp_path: Path) -> None:
+    opened(tmp_path / "s").close()
+    connection = sqlite3.connect(tmp_path / "s")
+    assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+    connection.close()
+
+
+@in_loop
+async def test_commits_reach_the_disk(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    assert store._connection is not None
+    answers = [store._connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("synchronous", "journal_mode")]
+    store.close()
+    assert answers == [2, "wal"]
+
+
+@in_loop
+async def test_deletes_go_through_an_index(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    assert store._connection is not None
+    for statement in (each for statements in schema._STATEMENTS.values() for each in statements):
+        for size, sql in statement._sizes:
+            plan = store._connection.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * (size * statement._width))
+            scanned = [row[3] for row in plan if row[3].split()[:2] in (["SCAN", each] for each in TABLES)]
+            assert not scanned, sql
+    store.close()
+
+
+TABLES = ("peer", "request", "tomb", "item", "retained")
+
+
+def newer(path: Path) -> None:
+    sql(path, f"PRAGMA application_id = {schema.APPLICATION}", f"PRAGMA user_version = {schema.VERSION + 1}")
+
+
+def sql(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+BAD: list[tuple[str, Callable[[Path], object], str]] = [
+    ("newer", newer, "was written by a newer Fiveways (version 2 of the store, this one knows 1): run the newer one"),
+    ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: name another file"),
+    ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: name another"),
+    ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is no store of Fiveways, nor any SQLite file"),
+    ("short", lambda path: path.write_bytes(b"x"), "is no store of Fiveways, nor any SQLite file"),
+    ("folder", lambda path: path.mkdir(), "is a folder: a store is a file, name one in it"),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), [each[1:] for each in BAD], ids=[each[0] for each in BAD])
+@in_loop
+async def test_a_file_that_is_no_store_is_left_alone(
+    tmp_path: Path, make: Callable[[Path], object], sentence: str
+) -> None:
+    path = tmp_path / "s"
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(StoreError) as caught:
+        opened(path)
+    assert str(caught.value).startswith(f"{path} {sentence}")
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@in_loop
+async def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot be opened as a store"):
+        opened(tmp_path / "file" / "s")
+
+
+@in_loop
+async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(b"")
+    await keep(tmp_path / "s", PutRequest("p", "k", b"", LATER))
+    assert len(content(tmp_path / "s").requests) == 1
+
+
+@in_loop
+async def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    await keep(path, *(PutRequest("p", str(number), bytes(1000), LATER) for number in range(50)))
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\xa5" * (len(data) - 8192)
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"):
+        content(path)
+
+
+@in_loop
+async def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    sentence = "is in use: another process has this store open; end that one first"
+    with child("hold", path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreError, match=sentence):
+            opened(path)
+        holder.kill()
+    store = opened(path)
+    with child("hold", path) as other:
+        _, err = other.communicate()
+    with pytest.raises(StoreError, match=sentence):
+        opened(path)
+    store.close()
+    assert sentence in err
+
+
+@pytest.mark.parametrize(("what", "mode"), [("", 0o000), ("s", 0o000), ("s", 0o444)])
+def test_without_rights(what: str, mode: int) -> None:
+    # Not in tmp_path, which nobody else may enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        asyncio.run(keep(folder / "s", PutRequest("p", "k", b"", LATER)))
+        (folder / what).chmod(mode)
+        try:
+            with child("denied", folder / "s") as other:
+                out, err = other.communicate()
+        finally:
+            folder.chmod(0o700)
+    assert out.startswith(f"{folder / 's'} cannot be opened ([Errno 13] Permission denied"), err
+    assert "the hub must be allowed to" in out

@@ -1,0 +1,288 @@
+"""What is written is there after a restart, and nothing is said to be written before it is."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from threading import Event
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.model.records import (
+    BuryItem,
+    DropItem,
+    DropPeer,
+    DropRetained,
+    Forget,
+    PutAnswer,
+    PutItem,
+    PutPeer,
+    PutRequest,
+    PutRetained,
+    Record,
+)
+from fiveways.store import writer
+from fiveways.store.errors import StoreError
+from fiveways.store.loaded import Loaded
+from fiveways.store.store import Store
+from tests.unit.store.kit import LATER, NOW, Model, content, in_loop, keep, opened, written
+
+REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
+ANSWER = PutAnswer("p", "k", b"answer", LATER)
+ITEM = PutItem("q", 2, b"work", 1)
+BURIED = BuryItem("q", 2, "tried 3 times", 5.5)
+RETAINED = PutRetained("t", b"value", 7)
+
+KEPT: list[tuple[list[Record], Loaded]] = [
+    ([], Loaded()),
+    ([PutPeer("p", "ann", 1.5)], Loaded(peers=[PutPeer("p", "ann", 1.5)])),
+    ([PutPeer("p", "ann", 1.5), PutPeer("p", "bob", 2.5)], Loaded(peers=[PutPeer("p", "bob", 2.5)])),
+    ([REQUEST], Loaded(requests=[REQUEST])),
+    ([REQUEST, REQUEST], Loaded(requests=[REQUEST])),
+    ([REQUEST, ANSWER], Loaded(answers=[ANSWER])),
+    ([ANSWER], Loaded(answers=[ANSWER])),
+    ([REQUEST, ANSWER, Forget("p", "k", LATER)], Loaded(tombs=[Forget("p", "k", LATER)])),
+    ([REQUEST, Forget("p", "k", 0)], Loaded()),
+    ([Forget("p", "k", LATER)], Loaded(tombs=[Forget("p", "k", LATER)])),
+    ([Forget("p", "k", LATER), Forget("p", "k", 1500.0)], Loaded(tombs=[Forget("p", "k", 1500.0)])),
+    ([Forget("p", "k", LATER), Forget("p", "k", 0)], Loaded()),
+    ([Forget("p", "k", LATER), REQUEST], Loaded(requests=[REQUEST])),
+    ([Forget("p", "k", LATER), REQUEST, Forget("p", "k", 0)], Loaded()),
+    ([PutPeer("p", "ann", 1.5), REQUEST, Forget("p", "gone", LATER), DropPeer("p")], Loaded()),
+    (
+        [DropPeer("p"), REQUEST, Forget("p", "new", LATER)],
+        Loaded(requests=[REQUEST], tombs=[Forget("p", "new", LATER)]),
+    ),
+    ([REQUEST, DropPeer("another")], Loaded(requests=[REQUEST])),
+    ([ITEM], Loaded(items=[ITEM])),
+    ([ITEM, PutItem("q", 2, b"work", 2)], Loaded(items=[PutItem("q", 2, b"work", 2)])),
+    ([ITEM, BURIED], Loaded(dead=[(ITEM, BURIED)])),
+    ([ITEM, BURIED, ITEM], Loaded(items=[ITEM])),
+    ([BURIED], Loaded()),
+    ([ITEM, DropItem("q", 2)], Loaded()),
+    ([ITEM, BURIED, DropItem("q", 2)], Loaded()),
+    ([ITEM, DropItem("q", 1), DropItem("r", 2)], Loaded(items=[ITEM])),
+    ([RETAINED], Loaded(retained=[RETAINED])),
+    ([RETAINED, PutRetained("t", b"", 8)], Loaded(retained=[PutRetained("t", b"", 8)])),
+    ([RETAINED, DropRetained("t")], Loaded()),
+]
+
+
+@pytest.mark.parametrize(("records", "expected"), KEPT)
+@in_loop
+async def test_it_is_there_after_a_restart(tmp_path: Path, records: list[Record], expected: Loaded) -> None:
+    if records:
+        await keep(tmp_path / "s", *records)
+    assert content(tmp_path / "s") == expected
+    assert content(tmp_path / "s") == expected
+
+
+@in_loop
+async def test_lists_have_an_order(tmp_path: Path) -> None:
+    keys = ["m", "z", "a", *map(str, range(200))]
+    requests = [PutRequest(f"p{len(key)}", key, b"", LATER) for key in keys]
+    answers = [PutAnswer(each.peer, each.key, b"a", LATER) for each in requests[3:6]]
+    items = [PutItem("q", number, b"", 0) for number in (10, 9, -1, 2**63 - 1)]
+    tombs = [Forget("p", str(until), float(until)) for until in (1003, 1001, 1002)]
+    await keep(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
+    found = content(tmp_path / "s")
+    assert found.requests == [*requests[:3], *requests[6:]]
+    assert found.answers == answers
+    assert [item.number for item in found.items] == [-1, 9, 10, 2**63 - 1]
+    assert [tomb.until for tomb in found.tombs] == [1001, 1002, 1003]
+
+
+@in_loop
+async def test_what_ran_out_is_dropped_and_counted(tmp_path: Path) -> None:
+    late: list[Record] = [PutRequest("p", "1", b"", NOW), PutAnswer("p", "2", b"", 5.0), Forget("p", "3", 1500.0)]
+    await keep(tmp_path / "s", *late, Forget("p", "4", LATER), PutRequest("p", "5", b"", LATER))
+    assert content(tmp_path / "s", 1.0).expired == 0
+    found = content(tmp_path / "s", 1600.0)
+    assert found.expired == 3
+    assert ([each.key for each in found.requests], [each.key for each in found.tombs]) == (["5"], ["4"])
+    # It is not in the file any more either, whatever the time is said to be.
+    assert content(tmp_path / "s", 1.0) == Loaded(requests=found.requests, tombs=found.tombs)
+
+
+@in_loop
+async def test_keys_that_are_over_do_not_pile_up(tmp_path: Path) -> None:
+    clock = [NOW]
+    store = Store.open(tmp_path / "s", now=lambda: clock[0])
+    for turn in range(10):
+        clock[0] = NOW + 2 * turn
+        await written(store, *(Forget("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
+    store.close()
+    with sqlite3.connect(tmp_path / "s") as connection:
+        assert connection.execute("SELECT count(*) FROM tomb").fetchone() == (200,)
+    connection.close()
+    assert len(content(tmp_path / "s", clock[0]).tombs) == 200
+
+
+class Gate:
+    """Commits that are held back until the gate is open, and counted."""
+
+    def __init__(self) -> None:
+        self.open = Event()
+        self.commits = 0
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        assert self.open.wait(10)
+        writer.commit(connection)
+        self.commits += 1
+
+
+@in_loop
+async def test_done_comes_after_the_commit_and_in_order(tmp_path: Path) -> None:
+    gate = Gate()
+    store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
+    told: list[int] = []
+    store.write(REQUEST, lambda _: told.append(0))
+    await asyncio.sleep(0.05)
+    for number in range(1, 200):
+        record = PutRequest("p", str(number), b"", LATER) if number % 3 else PutItem("q", number, b"", 0)
+        store.write(record, lambda error, number=number: told.append(-1 if error else number))  # type: ignore[misc]
+    await asyncio.sleep(0.05)
+    assert (told, store.waiting, gate.commits) == ([], 200, 0)
+    gate.open.set()
+    while store.waiting:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert told == list(range(200))
+    assert gate.commits == 2
+    store.close()
+
+
+@in_loop
+async def test_so_many_may_wait(tmp_path: Path) -> None:
+    gate = Gate()
+    store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting=3)
+    told: list[StoreError | None] = []
+    for _ in range(3):
+        store.write(REQUEST, told.append)
+    with pytest.raises(StoreError, match="busy: 3 changes wait"):
+        store.write(REQUEST, told.append)
+    gate.open.set()
+    while store.waiting:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert await written(store, REQUEST) == [None]
+    store.close()
+    assert told == [None] * 3
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@in_loop
+async def test_closing_writes_what_waits_and_tells(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    told: list[StoreError | None] = []
+    for number in range(10_000):
+        store.write(PutItem("q", number, b"", 0), told.append)
+    store.close()
+    assert (told, store.waiting) == ([None] * 10_000, 0)
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.write(ITEM, told.append)
+    await asyncio.sleep(0)
+    assert len(told) == 10_000
+    assert names_in(tmp_path) == ["s"]
+    assert len(content(tmp_path / "s").items) == 10_000
+
+
+def test_a_store_may_be_closed_after_its_loop(tmp_path: Path) -> None:
+    told: list[StoreError | None] = []
+    gate = Gate()
+
+    async def run() -> Store:
+        store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
+        store.write(REQUEST, told.append)
+        return store
+
+    store = asyncio.run(run())
+    gate.open.set()
+    store.close()
+    assert told == [None]
+
+
+@in_loop
+async def test_it_is_read_before_the_first_change(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    assert store.load() == Loaded()
+    await written(store, REQUEST)
+    with pytest.raises(StoreError, match="before the first change"):
+        store.load()
+    store.close()
+
+
+@in_loop
+async def test_what_follows_a_change_may_fail(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    heard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
+
+    def fail(_: StoreError | None) -> None:
+        raise ZeroDivisionError
+
+    store.write(REQUEST, fail)
+    assert await written(store, ITEM) == [None]
+    store.close()
+    assert [type(each) for each in heard] == [ZeroDivisionError]
+
+
+@in_loop
+async def test_the_wal_is_bounded(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s")
+    for _ in range(20):
+        await written(store, *(PutItem("q", number, bytes(3000), 0) for number in range(500)))
+    assert (tmp_path / "s-wal").stat().st_size < 12 << 20
+    store.close()
+
+
+NAMES = st.sampled_from("ab")
+WORDS = st.binary(max_size=3)
+TIMES = st.sampled_from([0.0, NOW, NOW + 2, NOW + 5, LATER])
+NUMBERS = st.integers(0, 3)
+RECORDS = st.one_of(
+    st.builds(PutPeer, NAMES, NAMES, TIMES),
+    st.builds(DropPeer, NAMES),
+    st.builds(PutRequest, NAMES, NAMES, WORDS, TIMES),
+    st.builds(PutAnswer, NAMES, NAMES, WORDS, TIMES),
+    st.builds(Forget, NAMES, NAMES, TIMES),
+    st.builds(PutItem, NAMES, NUMBERS, WORDS, NUMBERS),
+    st.builds(BuryItem, NAMES, NUMBERS, NAMES, TIMES),
+    st.builds(DropItem, NAMES, NUMBERS),
+    st.builds(PutRetained, NAMES, WORDS, NUMBERS),
+    st.builds(DropRetained, NAMES),
+)
+LIVES = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 4.0]), st.lists(RECORDS, max_size=40)), max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LIVES)
+def test_it_holds_what_a_dictionary_would(
+    tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[float, list[Record]]]
+) -> None:
+    path = tmp_path_factory.mktemp("store") / "s"
+
+    async def live(now: float, records: list[Record]) -> None:
+        store = opened(path, now)
+        assert same(store.load(), model.load(now))
+        for record in records:
+            store.write(record, heard.append)
+            model.apply(record)
+        store.close()
+
+    model, now = Model(), NOW
+    heard: list[StoreError | None] = []
+    for wait, records in [*lives, (0.0, [])]:
+        now += wait
+        asyncio.run(live(now, records))
+    assert heard == [None] * sum(len(records) for _, records in lives)
+
+
+def same(found: Loaded, expected: Loaded) -> bool:
+    """Whether they hold the same; what ran out may have gone before it was counted."""
+    names = ("peers", "requests", "answers", "tombs", "items", "dead", "retained")
+    assert [getattr(found, name) for name in names] == [getattr(expected, name) for name in names]
+    return True

@@ -1,0 +1,154 @@
+"""Disks that are full, records that cannot be written, processes that are killed, files that are torn."""
+
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from fiveways.model.records import Forget, PutAnswer, PutItem, PutRequest, Record
+from fiveways.store import writer
+from fiveways.store.store import Store
+from tests.unit.store.child import change
+from tests.unit.store.kit import LATER, NOW, Model, child, content, in_loop, opened, written
+
+SMALL = PutRequest("p", "small", b"", LATER)
+UNWRITABLE: list[tuple[Record, str]] = [
+    (PutItem("q", 1 << 70, b"", 0), "larger than a store can hold"),
+    (PutRequest("p", "\ud800", b"", LATER), "surrogates not allowed"),
+    (PutRequest("p", "k", b"", float("nan")), "NOT NULL constraint failed: request.expires_at"),
+    (PutRequest("p", "k", bytes(20_000), LATER), "larger than a store can hold"),
+    (Record(), "Record"),
+]
+
+
+@pytest.mark.parametrize(("bad", "why"), UNWRITABLE)
+@pytest.mark.parametrize("place", [0, 1, 50, 99])
+@in_loop
+async def test_only_the_bad_one_fails(tmp_path: Path, bad: Record, why: str, place: int) -> None:
+    store = opened(tmp_path / "s")
+    assert store._connection is not None
+    store._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
+    records: list[Record] = [PutItem("q", number, b"", 0) for number in range(99)]
+    told = await written(store, *records[:place], bad, *records[place:])
+    assert [number for number, error in enumerate(told) if error] == [place]
+    assert str(told[place]).startswith(f"it could not be kept in {tmp_path / 's'}: ")
+    assert why in str(told[place])
+    store.close()
+    found = content(tmp_path / "s")
+    assert found.items == records
+    assert not found.requests
+
+
+@in_loop
+async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
+    broken = False
+
+    def commit(connection: sqlite3.Connection) -> None:
+        if broken:
+            raise sqlite3.OperationalError("disk I/O error")
+        writer.commit(connection)
+
+    store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
+    kept = [PutRequest("p", str(number), b"word", LATER) for number in range(10)]
+    assert await written(store, *kept) == [None] * 10
+    broken = True
+    told = await written(store, PutAnswer("p", "1", b"", LATER), Forget("p", "2", LATER), Forget("p", "3", 0))
+    assert [str(error) for error in told] == [f"it could not be kept in {tmp_path / 's'}: disk I/O error"] * 3
+    broken = False
+    assert await written(store, Forget("p", "9", 0)) == [None]
+    store.close()
+    assert content(tmp_path / "s").requests == kept[:9]
+
+
+def filled(process: "subprocess.Popen[str]") -> dict[str, list[str]]:
+    with process:
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    found: dict[str, list[str]] = json.loads(out)
+    assert found["kept"]
+    assert found["sentences"]
+    assert set(found["again"]) == {"None"}
+    assert found["found"] == found["expected"]
+    return found
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    found = filled(child("limit", tmp_path / "s"))
+    assert set(found["sentences"]) == {f"it could not be kept in {tmp_path / 's'}: disk I/O error"}
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    inside = f'mount -t tmpfs -o size=1536k none {tmp_path} && exec "$@"'
+    before = ["unshare", "--map-root-user", "--mount", "sh", "-c", inside, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*before, "true"], check=False).returncode:  # noqa: S603
+        pytest.skip("a small disk cannot be mounted here; the test above runs everywhere")
+    found = filled(child("full", tmp_path / "s", before=before))
+    assert set(found["sentences"]) == {f"it could not be kept in {tmp_path / 's'}: no room is left on its disk"}
+
+
+def after(steps: int) -> Model:
+    model = Model()
+    for step in range(steps):
+        model.apply(change(step))
+    return model
+
+
+def steps_in(path: Path) -> int:
+    """Return how many steps the store holds; it holds exactly what these make, and nothing else."""
+    found = content(path)
+    last = max((request.key for request in found.requests), default=None)
+    candidates = [0] if last is None else [3 * int(last) + more for more in (1, 2, 3)]
+    for steps in candidates:
+        expected = after(steps).load(NOW)
+        if found == expected:
+            return steps
+    pytest.fail(f"after the last of {candidates} steps, the store is not what it should be")
+
+
+@pytest.mark.parametrize("seed", range(6))
+@in_loop
+async def test_a_killed_process_loses_nothing_it_was_told_of(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "s"
+    with child("heavy", path) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        time.sleep(random.Random(seed).uniform(0.0, 0.3))  # noqa: ASYNC251
+        process.kill()
+        lines = [first, *process.stdout.read().splitlines()]
+    told = max(int(line) for line in lines if line.strip())
+    assert told > 0
+    assert steps_in(path) >= told
+
+
+def put(origin: Path, path: Path, wal: bytes) -> None:
+    shutil.copyfile(origin, path)
+    path.with_name(f"{path.name}-wal").write_bytes(wal)
+
+
+@in_loop
+async def test_a_torn_wal_costs_only_what_is_behind_the_tear(tmp_path: Path) -> None:
+    origin, steps = tmp_path / "origin", 200
+    with child("slow", origin, steps) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    sizes: list[int] = json.loads(out)
+    wal = (tmp_path / "origin-wal").read_bytes()
+    assert sizes[-1] == len(wal)
+    chance = random.Random(5)
+    edges = [size + by for size in chance.sample(sizes, 8) for by in (-1, 0, 1)]
+    places = [0, 1, 31, 32, 33, 56, *edges, *(chance.randrange(len(wal)) for _ in range(20))]
+    path = tmp_path / "s"
+    for place in places:
+        garbled = wal[:place] + chance.randbytes(100) + wal[place + 100 :]
+        for torn in (wal[:place], wal[:place] + bytes(len(wal) - place), garbled):
+            put(origin, path, torn)
+            tear = next((at for at in range(place, len(wal)) if torn[at : at + 1] != wal[at : at + 1]), len(wal))
+            assert steps_in(path) == sum(size <= tear for size in sizes), place
+            store = opened(path)
+            assert await written(store, SMALL) == [None]
+            store.close()
