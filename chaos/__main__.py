@@ -2,8 +2,9 @@
 
     python -m chaos --kills 100 --in-flight 2000 --seed 1
 
-Requesters speak NQ over HTTP and WebSocket, services speak LRPM, UMQ and UMQ36 and leave and return at random. In the
-end every request must have been answered with its method's own result, once. All of it is on this machine alone.
+Requesters speak NQ over HTTP, WebSocket and ZeroMQ; services speak LRPM, UMQ and UMQ36, and leave and return at
+random. In the end every request must have been answered with its method's own result, once. All of it is on this
+machine alone.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from time import perf_counter
 import uvloop
 
 from chaos.hubs import DyingHub
-from chaos.requesters import Listener, Poller, Requester, Tally
+from chaos.requesters import Dealer, Listener, Poller, Requester, Tally
 from chaos.services import Service
 
 
@@ -28,7 +29,7 @@ class Plan:
 
     kills: int = 100
     in_flight: int = 2000
-    requesters: int = 8
+    requesters: int = 9
     services: int = 4
     seed: int = 1
     patience: float = 120.0
@@ -70,9 +71,10 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     await hub.start()
     tally = Tally()
     share = plan.in_flight // plan.requesters
-    kinds: list[type[Requester]] = [Poller, Listener]
+    ports = hub.port, hub.zmq_port
+    kinds: list[type[Requester]] = [Poller, Listener, Dealer]
     requesters = [
-        kinds[number % 2](f"r{number}", hub.port, share, Random(random.random()), tally)
+        kinds[number % len(kinds)](f"r{number}", ports, share, Random(random.random()), tally)
         for number in range(plan.requesters)
     ]
     services = [Service(number, hub.port, Random(random.random())) for number in range(plan.services)]

@@ -18,6 +18,7 @@ class DyingHub:
 
     def __init__(self, store: Path, *flags: str) -> None:
         self.port = _free_port()
+        self.zmq_port = _free_port()
         self.kills = 0
         self._store = store
         self._flags = flags
@@ -27,7 +28,8 @@ class DyingHub:
         """Run it until it is killed."""
         path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
         command = (sys.executable, "-m", "fiveways", "serve", "--port", str(self.port))
-        settings = ("--set", f"store.path={self._store}", "--set", "log.level=error", *self._flags)
+        wanted = (f"store.path={self._store}", "log.level=error", "zmq.listen=true", f"zmq.port={self.zmq_port}")
+        settings = (*(part for each in wanted for part in ("--set", each)), *self._flags)
         self._process = await asyncio.create_subprocess_exec(
             *command, *settings, env={**os.environ, "PYTHONPATH": path}, stdin=DEVNULL, stdout=PIPE, stderr=None
         )

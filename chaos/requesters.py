@@ -11,7 +11,9 @@ from typing import Final
 from fiveways.model.messages import Call, Failure, Goodbye, Result, Word
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq.conversation import NqConversation
-from fiveways.transports.websocket import WebSocketLink, open_websocket
+from fiveways.transports.base import Link
+from fiveways.transports.websocket import open_websocket
+from fiveways.transports.zmq_client import open_zmq
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
@@ -41,9 +43,9 @@ class Tally:
 class Requester(ABC):
     """One who asks."""
 
-    def __init__(self, name: str, port: int, in_flight: int, random: Random, tally: Tally) -> None:
+    def __init__(self, name: str, ports: tuple[int, int], in_flight: int, random: Random, tally: Tally) -> None:
         self.name = name
-        self.port = port
+        self.port, self.zmq_port = ports
         self._in_flight = in_flight
         self._tally = tally
         self.talk = NqConversation(Setup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
@@ -144,17 +146,22 @@ class Poller(Requester):
 
 
 class Listener(Requester):
-    """Asks over WebSocket. Fulfils `transports.base.Receiver`."""
+    """Asks over a duplex link, here WebSocket. Fulfils `transports.base.Receiver`."""
 
-    _link: WebSocketLink
+    _link: Link
     _is_lost = True
+
+    async def connect(self) -> None:
+        """Open a link, or raise OSError."""
+        named = f"?peer={self.talk.named}" if self.talk.named else ""
+        url = f"ws://127.0.0.1:{self.port}/nq{named}"
+        await open_websocket(url, self.receive, limits=LIMITS, timeout=2.0)
 
     async def run(self) -> None:
         """Connect again and again, and go on where the last link ended."""
         while not self.is_done:
             try:
-                named = f"?peer={self.talk.named}" if self.talk.named else ""
-                await open_websocket(f"ws://127.0.0.1:{self.port}/nq{named}", self._receive, limits=LIMITS, timeout=2.0)
+                await self.connect()
             except OSError:
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -169,7 +176,8 @@ class Listener(Requester):
         if not self._is_lost:
             self._link.close()
 
-    def _receive(self, link: WebSocketLink) -> "Listener":
+    def receive(self, link: Link) -> "Listener":
+        """Have a link."""
         self._link, self._is_lost = link, False
         return self
 
@@ -193,3 +201,13 @@ class Listener(Requester):
     def lost(self, _reason: str) -> None:
         """Connect again."""
         self._is_lost = True
+
+
+class Dealer(Listener):
+    """Asks over ZeroMQ, under a routing id of its own."""
+
+    async def connect(self) -> None:
+        """Open a link that ends with its connection."""
+        url = f"tcp://127.0.0.1:{self.zmq_port}"
+        routing_id = f"dealer {self.name}".encode()
+        await open_zmq(url, self.receive, routing_id=routing_id, reconnects=False, timeout=2.0)

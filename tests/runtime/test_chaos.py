@@ -8,7 +8,7 @@ from chaos.__main__ import Plan, run
 
 
 def test_nothing_that_was_accepted_is_lost_when_the_hub_is_killed(tmp_path: Path) -> None:
-    outcome = uvloop.run(run(Plan(kills=3, in_flight=200, requesters=4, services=3, seed=5), tmp_path))
+    outcome = uvloop.run(run(Plan(kills=3, in_flight=200, requesters=6, services=3, seed=5), tmp_path))
     assert outcome.is_clean, f"{outcome}: {[*outcome.wrong, *outcome.failures][:5]}"
     assert outcome.kills == 3
     assert outcome.answered == outcome.requests > 200

@@ -71,6 +71,8 @@ class Dispatcher:
         self._feeds = {str(number): feed for number, feed in enumerate(feeds, 1)}
         self._is_started = False
         self._is_closed = False
+        self._is_polite = True
+        """Those who call, or have called, hear that it is closed."""
         self._takers: dict[type[words.Word], Callable[..., None]] = {
             words.Call: self._call,
             words.Part: self._part,
@@ -126,13 +128,13 @@ class Dispatcher:
     async def close(self, *, tell: bool = True) -> None:
         """Stop: open calls fail as lost, tasks are cancelled, then what is to run at the end runs.
 
-        Without `tell` nothing is said of the open calls: whoever sees that we are gone knows better what that means
-        than some protocols can say. A plain function cannot be stopped: it runs on in its thread, and nobody waits
-        for it.
+        Without `tell` nothing is said of open calls, and of those that come too late: whoever sees that we are gone
+        knows better what that means than some protocols can say. A plain function cannot be stopped: it runs on in its
+        thread, and nobody waits for it.
         """
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed, self._is_polite = True, tell
         for running in list(self._open.values()):
             if tell:
                 self._abandon(running, Reason.LOST, "the application was closed before it answered")
@@ -164,7 +166,8 @@ class Dispatcher:
         elif method is None:
             self._refuse(call, Reason.NO_METHOD, f"there is no method {call.method!r}")
         elif self._is_closed:
-            self._refuse(call, Reason.UNAVAILABLE, "the application is closing")
+            if self._is_polite:
+                self._refuse(call, Reason.UNAVAILABLE, "the application is closing")
         elif len(self._open) >= MAX_RUNNING or len(self._live) >= MAX_RUNNING:
             self._refuse(call, Reason.BUSY, "too many calls are running")
         elif method.style is Style.PLAIN and self._threads.is_full:

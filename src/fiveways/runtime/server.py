@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from random import SystemRandom
 from typing import Final
 
+import zmq
+
 from fiveways.app import App
 from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
@@ -24,12 +26,15 @@ from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
 from fiveways.settings.sections import Settings, hub_settings
 from fiveways.store.store import Store
+from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
 from fiveways.transports.http import HttpLimits, Request, Response
 from fiveways.transports.origin import check_origin
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
+from fiveways.transports.zmq_link import ZmqLimits
+from fiveways.transports.zmq_port import ZmqPort
 from fiveways.wire.packet import Packet
 
 _log = logging.getLogger("fiveways.server")
@@ -70,6 +75,8 @@ class Server:
         )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
+        self._context = zmq.Context()
+        self._zmq: ZmqPort | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
 
@@ -84,10 +91,25 @@ class Server:
                 self.exchange.store.close()
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
         self.urls = [url for host, port in places for url in described(host, port)]
+        await self._open_zmq()
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+
+    async def _open_zmq(self) -> None:
+        server, settings, limits = self._settings.server, self._settings.zmq, self._limits
+        if not settings.listen:
+            return
+        if not is_loopback(server.host):
+            raise CannotListen("zmq.listen is for a hub on loopback: ZeroMQ peers cannot show who they are")
+        bounds = ZmqLimits(limits.max_text, max_links=limits.max_sessions, max_waiting=limits.max_unread)
+        self._zmq = ZmqPort(self.standings.zmq_link, limits=bounds, context=self._context)
+        try:
+            host, port = await self._zmq.listen(server.host, settings.port)
+        except OSError as exc:
+            raise CannotListen(_no_port(server.host, settings.port, exc)) from exc
+        self.urls.append(("nq", f"nq+zmq://{host}:{port}"))
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -125,6 +147,9 @@ class Server:
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
+        if self._zmq is not None:
+            await self._zmq.close()
+        self._context.destroy(linger=0)
         if exchange.store is not None:
             exchange.store.close()
 

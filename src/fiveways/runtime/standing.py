@@ -89,6 +89,11 @@ class Standing(Party):
             if self._asking is asking:
                 self._asking = None
 
+    def turn(self, packet: Packet) -> Packet:
+        """Take what a peer sends, and return what is due right now."""
+        self.hear(packet)
+        return self._next_due()
+
     def _next_due(self) -> Packet:
         self._due.extend(self.talk.outgoing())
         return self._due.popleft() if self._due else NOTHING_DUE
@@ -192,6 +197,29 @@ class Standing(Party):
         for word in self.talk.wake(now):
             self._exchange.handle(self.peer, word, now)
         self._mark()
+
+
+class Turns:
+    """A peer that hears one packet for each it sends, and nothing else. Fulfils `transports.base.Receiver`."""
+
+    has_begun = True
+
+    def __init__(self, standing: Standing, link: Link) -> None:
+        self._standing = standing
+        self._link = link
+
+    def received(self, packet: Packet) -> None:
+        """Answer with what is due."""
+        self._link.write(self._link.frame(self._standing.turn(packet)))
+
+    def progressed(self) -> None:
+        """Nothing large comes by itself."""
+
+    def writable(self) -> None:
+        """Nothing waits: it is the peer's turn."""
+
+    def lost(self, _reason: str) -> None:
+        """Let the conversation wait for its next link."""
 
 
 def _nobody(_leg: "Leg") -> None:

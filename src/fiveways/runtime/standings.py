@@ -1,6 +1,7 @@
 """All peers whose conversations outlive their links: who they are, how they come back, and when they are forgotten."""
 
 import asyncio
+from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from random import Random
 from typing import Final
@@ -14,10 +15,11 @@ from fiveways.protocols.nq import SPEC
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange
-from fiveways.runtime.standing import Leg, Standing
+from fiveways.runtime.standing import Leg, Standing, Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
 from fiveways.transports.http import Request, Response
+from fiveways.transports.zmq_link import ZmqLink, is_generated
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -28,6 +30,8 @@ _LONGEST_WAIT: Final = 60.0
 _JSON: Final = "application/json"
 _SWEEP: Final = 60.0
 _TRAITS: Final = traits_of(SPEC)
+_CHOSEN: Final = "zmq-"
+"""How ids begin that come of routing ids, which peers choose: by these nobody comes back over other transports."""
 
 
 class Standings:
@@ -59,10 +63,16 @@ class Standings:
     def find(self, peer: str, credentials: Credentials) -> Standing:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
         known, hub = self._by_id.get(peer), self._exchange.hub
-        if known is not None and hub.identity_of(peer) == hub.identify(credentials):
+        if known is not None and hub.identity_of(peer) == hub.identify(credentials) and not peer.startswith(_CHOSEN):
             return known
-        standing = self._make(f"{self._random.getrandbits(128):032x}")
-        hub.arrive(standing.peer, _TRAITS, credentials, self._exchange.now())
+        return self._admit(self._mint(), credentials)
+
+    def _mint(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    def _admit(self, peer: str, credentials: Credentials) -> Standing:
+        standing = self._make(peer)
+        self._exchange.hub.arrive(peer, _TRAITS, credentials, self._exchange.now())
         standing.come_in()
         return standing
 
@@ -93,10 +103,19 @@ class Standings:
     def link(self, link: Link, query: str, credentials: Credentials) -> Leg:
         """Let a conversation begin, or go on, over a duplex link."""
         given = parse_qs(query, max_num_fields=8).get("peer", [""])[0] if query else ""
-        leg = self.find(given, credentials).attach(link)
+        return self._attach(self.find(given, credentials), link)
+
+    def _attach(self, standing: Standing, link: Link) -> Leg:
+        leg = standing.attach(link)
         self.legs.add(leg)
         leg.gone = self.legs.discard
         return leg
+
+    def zmq_link(self, link: ZmqLink, routing_id: bytes) -> Leg | Turns:
+        """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
+        peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
+        standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback))
+        return Turns(standing, link) if link.is_lockstep else self._attach(standing, link)
 
     # HTTP.
 

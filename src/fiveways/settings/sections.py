@@ -194,6 +194,16 @@ class NqSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ZmqSettings:
+    """ZeroMQ: a ROUTER for peers that speak NQ, each message in one frame."""
+
+    listen: bool = False
+    """Whether there is one. It is for this machine alone, as ZeroMQ's routing ids prove nothing."""
+    port: Port = 7555
+    """Its port, on the address of `[server]`; 0 takes a free one."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where that is kept which must outlive the hub: accepted requests of NQ, and their answers."""
 
@@ -234,6 +244,7 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     umq36: Umq36Settings = Umq36Settings()
     nq: NqSettings = NqSettings()
+    zmq: ZmqSettings = ZmqSettings()
     store: StoreSettings = StoreSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)

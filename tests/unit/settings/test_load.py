@@ -120,7 +120,7 @@ REFUSED = [
     (
         "[xyzzy]\n",
         1,
-        "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [nq], [store], [log]",
+        "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [nq], [zmq], [store], [log]",
     ),
     ("server = 1\n", 1, "server must be a table, written [server]"),
     ('[server]\nport = "x"\n', 2, "server.port must be a whole number from 0 to 65535, not 'x'"),

@@ -1,0 +1,133 @@
+"""The other end of a ZeroMQ port: one DEALER, connected to one place."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from fiveways.transports.address import is_loopback
+from fiveways.transports.base import Receiver
+from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, bound
+from fiveways.transports.zmq_watch import Context, Socket, Watch
+
+_NOW: Final = zmq.NOBLOCK
+_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_LONGEST_ROUTING_ID: Final = 255
+
+
+class _Dealer:
+    """Owns the socket of one link, and a second one by which ZeroMQ tells of its connections."""
+
+    def __init__(
+        self, socket: Socket, endpoint: str, limits: ZmqLimits, routing_id: bytes, *, reconnects: bool
+    ) -> None:
+        host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+        self.link = ZmqLink(self, routing_id, endpoint, limits, is_loopback=is_loopback(host) or host == "localhost")
+        self.link.is_connected = False
+        self.connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._limits = limits
+        self._reconnects = reconnects
+        self._socket = socket
+        self._is_open = True
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+        self._monitor_watch = Watch(self._monitor, self._hear)
+        self._watch = Watch(socket, self._read, self.link.flush)
+
+    def _hear(self) -> None:
+        """Know of a connection, or of its end."""
+        event = parse_monitor_message(self._monitor.recv_multipart(_NOW))["event"]
+        self.link.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        if self.link.is_connected:
+            if not self.connected.done():
+                self.connected.set_result(None)
+        elif not self._reconnects:
+            self.link.lose("the connection is gone")
+
+    def _read(self) -> None:
+        frame = self._socket.recv(_NOW, copy=False)
+        while frame.more:  # an empty one, before the payload; of anything else only the end is taken
+            frame = self._socket.recv(_NOW, copy=False)
+        enough = self._limits.max_text + 1
+        self.link.take(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
+
+    def post(self, _link: ZmqLink, payload: bytes | bytearray) -> None:
+        """Send one message, or raise zmq.Again."""
+        self._socket.send(payload, _NOW)
+
+    def posted(self) -> None:
+        """Look for what came meanwhile."""
+        self._watch.look()
+
+    def wait(self, _link: ZmqLink) -> None:
+        """Try again later."""
+        self._watch.wait_to_write()
+
+    def pause(self, _link: ZmqLink) -> None:
+        """Let the other end wait."""
+        self._watch.pause()
+
+    def resume(self, _link: ZmqLink) -> None:
+        """Go on."""
+        self._watch.resume()
+
+    def leave(self, _link: ZmqLink) -> None:
+        """Close the sockets; ZeroMQ still sends what it has taken, for a moment."""
+        if self._is_open:
+            self._is_open = False
+            self._monitor_watch.close()
+            self._watch.close()
+            self._socket.disable_monitor()
+            self._monitor.close(0)
+            self._socket.close()
+
+
+async def open_zmq(
+    url: str,
+    receive: Callable[[ZmqLink], Receiver],
+    *,
+    routing_id: bytes = b"",
+    limits: ZmqLimits = ZmqLimits(),  # noqa: B008
+    context: Context | None = None,
+    reconnects: bool = True,
+    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+) -> ZmqLink:
+    """Connect to `url`, tcp://host:port or zmq://host:port; ConnectionError, with a sentence, if that fails.
+
+    Args:
+        url: Where the port is.
+        receive: Gets the link, and returns who receives what comes.
+        routing_id: Who we are, also after a connection was lost; without it each connection is a stranger.
+        limits: The bounds.
+        context: Where the socket belongs; without one it is the process's own.
+        reconnects: Whether a lost connection is made again and what was written waits for it; if not, the link is lost.
+        timeout: Seconds for the first connection.
+    """
+    if len(routing_id) > _LONGEST_ROUTING_ID or routing_id[:1] == b"\0":
+        raise ConnectionError("a routing id has at most 255 bytes, and does not begin with a zero")
+    endpoint = f"tcp://{url.rpartition('://')[2]}"
+    socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
+    bound(socket, limits)
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+    if routing_id:
+        socket.setsockopt(zmq.ROUTING_ID, routing_id)
+    dealer = _Dealer(socket, endpoint, limits, routing_id, reconnects=reconnects)
+    link = dealer.link
+    link.attach(receive(link))
+    try:
+        socket.connect(endpoint)
+        await asyncio.wait_for(dealer.connected, timeout)
+    except TimeoutError:
+        raise _failed(link, f"{url} did not answer within {timeout:g} seconds") from None
+    except zmq.ZMQError as exc:
+        raise _failed(link, f"{url} cannot be connected to: {exc.strerror}") from None
+    except asyncio.CancelledError:
+        link.abort()
+        raise
+    return link
+
+
+def _failed(link: ZmqLink, text: str) -> ConnectionError:
+    link.lose(text)
+    return ConnectionError(text)
