@@ -21,6 +21,7 @@ from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.local import LocalPeer
+from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
@@ -35,6 +36,7 @@ from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
 from fiveways.transports.zmq_link import ZmqLimits
 from fiveways.transports.zmq_port import ZmqPort
+from fiveways.transports.zmq_processors import Processors
 from fiveways.wire.packet import Packet
 
 _log = logging.getLogger("fiveways.server")
@@ -77,6 +79,7 @@ class Server:
         self._draining = False
         self._context = zmq.Context()
         self._zmq: ZmqPort | None = None
+        self._targets: list[Target] = []
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
 
@@ -92,6 +95,7 @@ class Server:
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
         self.urls = [url for host, port in places for url in described(host, port)]
         await self._open_zmq()
+        self._open_targets()
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
@@ -110,6 +114,17 @@ class Server:
         except OSError as exc:
             raise CannotListen(_no_port(server.host, settings.port, exc)) from exc
         self.urls.append(("nq", f"nq+zmq://{host}:{port}"))
+
+    def _open_targets(self) -> None:
+        """Offer what ZeroMQ programs do; BadTarget if that is impossible."""
+        settings = self._settings.zmq
+        for method, endpoints in settings.targets.items():
+            processors = Processors(
+                retry_after=settings.retry_after, max_answer=self._limits.max_text, context=self._context
+            )
+            target = Target(method, processors, self.exchange, self._new_peer())
+            self._targets.append(target)
+            target.start(endpoints)
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -147,6 +162,8 @@ class Server:
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
+        for target in self._targets:
+            target.stop()
         if self._zmq is not None:
             await self._zmq.close()
         self._context.destroy(linger=0)

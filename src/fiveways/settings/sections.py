@@ -21,6 +21,7 @@ Anonymous: TypeAlias = Literal["loopback", "always", "never"]
 Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
 
 NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
+NO_TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Secret:
@@ -201,6 +202,15 @@ class ZmqSettings:
     """Whether there is one. It is for this machine alone, as ZeroMQ's routing ids prove nothing."""
     port: Port = 7555
     """Its port, on the address of `[server]`; 0 takes a free one."""
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_TARGETS)
+    """Methods whose work ZeroMQ programs do that know nothing of the hub, and where these are.
+
+    Each has a list of endpoints, such as `"image.scale" = ["tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"]`: REP,
+    ROUTER or DEALER sockets there get the argument as JSON, in turns. With `bind ` before it, the programs connect to
+    the endpoint.
+    """
+    retry_after: Seconds = 30.0
+    """Seconds after which such a program gets a request again that it did not answer, or the next one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +254,7 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     umq36: Umq36Settings = Umq36Settings()
     nq: NqSettings = NqSettings()
-    zmq: ZmqSettings = ZmqSettings()
+    zmq: ZmqSettings = field(default_factory=ZmqSettings)
     store: StoreSettings = StoreSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)

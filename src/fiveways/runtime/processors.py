@@ -1,0 +1,109 @@
+"""A method whose work is done by ZeroMQ programs that know nothing of the hub: one who takes part in their place."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fiveways.errors import FivewaysError, Malformed, Unrepresentable
+from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Event, Failure, Hello, Register, Result, Word
+from fiveways.model.names import BadName
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.outbox import Queue
+from fiveways.runtime.party import Party
+from fiveways.transports.zmq_processors import Busy, Processors
+from fiveways.wire import jsontext
+from fiveways.wire.payload import Json, Payload, Value
+
+BIND: Final = "bind "
+"""Before an endpoint to which processors connect; all others are connected to."""
+_TRAITS: Final = Traits("zmq", names.LOCAL, topics.UMQ, cancels=True)
+
+
+class BadTarget(FivewaysError):
+    """A target that cannot be offered as it was configured."""
+
+
+class Target(Party):
+    """One method, offered for as long as the hub runs: its requests wait for processors, if need be."""
+
+    def __init__(self, method: str, processors: Processors, exchange: Exchange, peer: str) -> None:
+        self.peer = peer
+        self.outbox = Queue()  # nothing waits in it
+        self._method = method
+        self._processors = processors
+        self._exchange = exchange
+        self._handles: dict[str, int] = {}
+
+    def start(self, endpoints: Sequence[str]) -> None:
+        """Connect, and offer the method; BadTarget if that is impossible."""
+        try:
+            name = names.fold(self._method, names.LOCAL)
+            for endpoint in endpoints:
+                if endpoint.startswith(BIND):
+                    self._processors.listen(endpoint.removeprefix(BIND))
+                else:
+                    self._processors.add(endpoint)
+        except (BadName, ValueError, OSError) as exc:
+            raise BadTarget(f"zmq.targets: {self._method}: {exc}") from exc
+        exchange = self._exchange
+        exchange.parties[self.peer] = self
+        exchange.hub.arrive(self.peer, _TRAITS, Credentials(is_trusted=True), exchange.now())
+        self._tell(Hello())
+        self._tell(Register("1", name, doc="Answered by ZeroMQ programs."))
+
+    def stop(self) -> None:
+        """Let what is not answered be lost, or wait for the next hub."""
+        self._processors.close()
+        self._exchange.leave(self)
+
+    def say(self, delivery: Delivery, _now: float) -> None:
+        """Take a call, or that it is not wanted any more."""
+        word = delivery.word
+        if isinstance(word, Call):
+            self._take(word)
+        elif isinstance(word, Cancel):
+            handle = self._handles.pop(word.id, None)
+            if handle is not None:
+                self._processors.cancel(handle)
+
+    def say_event(self, event: Event, subscriber: Subscriber, _now: float) -> None:
+        """Hear nothing: it has no subscriptions."""
+
+    def close(self, _why: str) -> None:
+        """Stay: it has no link that could be slow."""
+
+    def _take(self, call: Call) -> None:
+        if call.attachments:
+            self._tell(Failure(call.id, Reason.BAD_ARGUMENTS, f"{self._method} takes no attachments"))
+            return
+
+        def done(answer: bytes | None, why: str) -> None:
+            self._handles.pop(call.id, None)
+            if answer is None:
+                self._tell(Failure(call.id, Reason.RAISED, why))
+            else:
+                self._tell(Result(call.id, _read(answer)))
+
+        try:
+            self._handles[call.id] = self._processors.submit(call.body.json(), done)
+        except Busy as exc:
+            self._tell(Failure(call.id, Reason.BUSY, str(exc)))
+        except Unrepresentable as exc:
+            self._tell(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
+
+    def _tell(self, word: Word) -> None:
+        exchange = self._exchange
+        exchange.handle(self.peer, word, exchange.now())
+        exchange.schedule()
+
+
+def _read(answer: bytes) -> Payload:
+    """Return what a processor answered: JSON as its value, anything else as the bytes that it is."""
+    try:
+        jsontext.check(answer)
+    except Malformed:
+        return Value(answer)
+    return Json(answer)
