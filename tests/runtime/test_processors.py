@@ -93,7 +93,7 @@ def test_work_is_shared_and_what_one_does_not_finish_another_does(tmp_path: Path
 def test_who_never_comes_costs_its_callers_their_timeout_and_nothing_else(tmp_path: Path) -> None:
     async def run() -> None:
         async with hub(tmp_path, free_endpoint()) as peer:
-            with pytest.raises(fiveways.CallTimeout, match="image.scale"):
+            with pytest.raises(fiveways.CallTimeout, match=r"image\.scale"):
                 await peer.call("image.scale", [1], timeout=0.3)
             assert await peer.call("hub.ping") == "pong"
 
