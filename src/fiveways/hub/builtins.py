@@ -8,7 +8,7 @@ import msgspec
 
 from fiveways.errors import Unrepresentable
 from fiveways.hub.callbacks import Callbacks
-from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
 from fiveways.hub.session import Session, Stage
@@ -33,6 +33,8 @@ DOCS: Final = {
     "hub.get": "{name, peer?}: answers a variable of your session, or of another one.",
     "hub.push": "{queue, data}: puts data into a work queue; answers how much waits there.",
     "hub.pull": "{queue, callback}: asks for one piece of work, as a call of your callback of that id.",
+    "hub.queues": "Tells of each work queue how much waits, is being worked on, and was tried too often.",
+    "hub.redrive": "{queue}: lets what was tried too often wait once more; answers how much that is.",
     "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
 }
@@ -74,6 +76,8 @@ class BuiltIns:
             "hub.get": self._get,
             "hub.push": self._push,
             "hub.pull": self._pull,
+            "hub.queues": self._list_queues,
+            "hub.redrive": self._redrive,
             "hub.peers": self._peers,
             "hub.stats": self._tell_stats,
         }
@@ -118,8 +122,18 @@ class BuiltIns:
 
     def _push(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "data")
-        waiting, deliveries = self._queues.push(given.name("queue", self._limits.max_name), given.payload("data"), now)
-        return [*_answer(session, word, Value({"waiting": waiting})), *deliveries]
+        queue, data = given.name("queue", self._limits.max_name), given.payload("data")
+        waiting, record, deliveries = self._queues.push(queue, data, now)
+        answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})))
+        return [answer if record is None else Keep(record, [answer]), *deliveries]
+
+    def _list_queues(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self._queues.told()))
+
+    def _redrive(self, session: Session, word: Call, now: float) -> Deliveries:
+        queue = Arguments(word.body, "queue").name("queue", self._limits.max_name)
+        count, deliveries = self._queues.redrive(queue, now)
+        return [*_answer(session, word, Value({"redriven": count})), *deliveries]
 
     def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "callback")

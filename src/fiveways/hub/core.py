@@ -1,5 +1,6 @@
 """The hub: takes words of peers, and returns who is to be told what. It never waits, and never asks for the time."""
 
+from collections.abc import Iterable
 from random import Random
 from typing import Final
 
@@ -26,6 +27,7 @@ from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
+from fiveways.model.records import PutItem, PutRetained
 from fiveways.wire.limits import Limits
 
 _REQUESTS: Final = frozenset(
@@ -51,9 +53,15 @@ class Hub:
     """Everybody who is connected, and all that is going on between them."""
 
     def __init__(
-        self, random: Random, limits: Limits = Limits(), settings: HubSettings = DEFAULTS, epoch: float = 0.0
+        self,
+        random: Random,
+        limits: Limits = Limits(),
+        settings: HubSettings = DEFAULTS,
+        epoch: float = 0.0,
+        *,
+        keeps: bool = False,
     ) -> None:
-        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970."""
+        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `keeps` there is a store."""
         self._settings = settings
         self._rate = settings.rate
         self._sessions: dict[str, Session] = {}
@@ -65,7 +73,7 @@ class Hub:
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
         self._subscriptions = Subscriptions(limits.max_subscriptions)
-        self._queues = Queues(limits, settings, self._calls)
+        self._queues = Queues(limits, settings, self._calls, epoch, keeps=keeps)
         self._variables = Variables(limits, self._gate)
         self._discovery = Discovery(limits, self._offers, self._calls, self._counters)
         sessions = self._sessions, self._by_name
@@ -82,7 +90,9 @@ class Hub:
             self._owing,
             self._counters,
         )
-        self._publishing = Publishing(settings, self._subscriptions, self._attachments, self._sessions, self._counters)
+        self._publishing = Publishing(
+            settings, self._subscriptions, self._attachments, self._sessions, self._counters, keeps=keeps
+        )
         self._handlers = self._make_handlers()
         self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._make_reliable()}
         self._gate.set_tables(self._handlers, self._reliable_handlers)
@@ -163,6 +173,11 @@ class Hub:
     def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
         return self._owing.restore(self._sessions[peer], word, expires_at, now)
+
+    def restore(self, items: Iterable[PutItem], dead: Iterable[PutItem], retained: Iterable[PutRetained]) -> None:
+        """Have again the work and the values that an earlier hub had."""
+        self._queues.restore(items, dead)
+        self._publishing.restore(retained)
 
     def settle(self, until: float) -> None:
         """Give those who served an earlier hub until then to come back."""

@@ -1,13 +1,15 @@
 """Publications on their way to all who subscribed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from fiveways.errors import Unrepresentable
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.counters import Counters
-from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.policy import written_pattern
 from fiveways.hub.refusal import Refusal, bad
 from fiveways.hub.retained import Retained, RetainedValues
@@ -17,7 +19,9 @@ from fiveways.hub.sizes import is_null, size_of
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
-from fiveways.wire.payload import Value
+from fiveways.model.records import DropRetained, PutRetained, Record
+from fiveways.model.topics import Topic
+from fiveways.wire.payload import Json, Value
 
 FIRST_PUBLICATION: Final = 256
 """Decoders are in use that take smaller numbers for another type."""
@@ -33,7 +37,11 @@ class Publishing:
         attachments: Attachments,
         sessions: Mapping[str, Session],
         counters: Counters,
+        *,
+        keeps: bool,
     ) -> None:
+        """Make it; with `keeps`, values are kept by a store."""
+        self._keeps = keeps
         self._subscriptions = subscriptions
         self._attachments = attachments
         self._sessions = sessions
@@ -64,8 +72,7 @@ class Publishing:
             publisher.access.check_publish(topic)
         if word.attachments:
             self._attachments.check_room(publisher, word.attachments)
-        if word.retain:
-            self._retain(word)
+        record = self._retain(word) if word.retain else None
         subscribers = self._subscriptions.cached(topic) or self._subscriptions.match(topic)
         if word.exclude_me:
             subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
@@ -78,7 +85,10 @@ class Publishing:
             deliveries = [Fanout(Event("", topic, word.body, (), number), subscribers, publisher.peer, op)]
         self._counters.deliveries += len(subscribers)
         if word.id is not None:
-            deliveries.append(Delivery(publisher.peer, Result(word.id, Value(number)), op))
+            done = Delivery(publisher.peer, Result(word.id, Value(number)), op)
+            deliveries.append(done if record is None else Keep(record, [done]))
+        elif record is not None:
+            deliveries.append(Keep(record, []))
         return deliveries
 
     def _fan_out_attached(
@@ -100,18 +110,29 @@ class Publishing:
             deliveries.append(Fanout(event, tuple(chosen), publisher.peer, op))
         return deliveries
 
-    def _retain(self, word: Publish) -> None:
+    def _retain(self, word: Publish) -> Record | None:
+        """Keep a value; return what must be safe before that is told, if there is a store."""
         if word.attachments:
             raise bad("a value with attachments cannot be retained")
         if is_null(word.body):
             self._retained.remove(word.topic)
-            return
+            return DropRetained(_written(word.topic)) if self._keeps else None
         try:
             size = size_of(word.body) + sum(map(len, word.topic))
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
         value = Retained(word.topic, word.body, self._last + 1, size)
         self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
+        return PutRetained(_written(word.topic), word.body.nq(), value.publication) if self._keeps else None
+
+    def restore(self, values: Iterable[PutRetained]) -> None:
+        """Have again the values that an earlier hub kept."""
+        for kept in values:
+            topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
+            size = len(kept.word) + sum(map(len, topic))
+            value = Retained(topic, Json(kept.word), kept.publication, size)
+            self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
+            self._last = max(self._last, kept.publication)
 
     def subscribe(self, session: Session, word: Subscribe, _now: float) -> Deliveries:
         """Take a subscription, and give it the values that were kept."""
@@ -154,8 +175,10 @@ class Publishing:
         """End a topic for all who subscribed to it by its name, and forget its value."""
         session.access.check_publish(word.topic)
         self._retained.remove(word.topic)
+        kept: Deliveries = [Keep(DropRetained(_written(word.topic)), [])] if self._keeps else []
         deliveries: Deliveries = [
-            Delivery(each.peer, TopicClosed(each.subscription)) for each in self._subscriptions.close(word.topic)
+            *kept,
+            *(Delivery(each.peer, TopicClosed(each.subscription)) for each in self._subscriptions.close(word.topic)),
         ]
         if word.id is not None:
             deliveries.append(Delivery(session.peer, Result(word.id)))
@@ -164,3 +187,8 @@ class Publishing:
     def leave(self, session: Session) -> None:
         """End all subscriptions of a peer."""
         self._subscriptions.leave(session.peer)
+
+
+def _written(topic: Topic) -> str:
+    """Return a topic as the store knows it."""
+    return msgspec.json.encode(topic).decode()

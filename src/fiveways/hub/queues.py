@@ -1,13 +1,13 @@
 """Push-pull work queues: items wait for somebody who asks for one, or those who ask wait for an item."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 import msgspec
 
 from fiveways.errors import Unrepresentable
 from fiveways.hub.calls import Calls, Pending
-from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.errands import Item, Work
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session, hub_itself
@@ -15,8 +15,9 @@ from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
+from fiveways.model.records import BuryItem, DropItem, PutItem, Record
 from fiveways.wire.limits import Limits
-from fiveways.wire.payload import Payload
+from fiveways.wire.payload import Json, Payload
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class Pull(msgspec.Struct, frozen=True):
 class Queue:
     """One queue. There are items or pulls waiting, never both, but while the hub is closing."""
 
-    __slots__ = ("given", "items", "name", "pulls")
+    __slots__ = ("dead", "given", "items", "name", "pulls")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,12 +39,17 @@ class Queue:
         self.pulls: dict[int, Pull] = {}
         self.given = 0
         """Items that somebody works on."""
+        self.dead: list[Item] = []
+        """Items that were tried too often, and wait for somebody who looks into it."""
 
 
 class Queues:
     """All queues. They vanish when nothing and nobody is in them."""
 
-    def __init__(self, limits: Limits, settings: HubSettings, calls: Calls) -> None:
+    def __init__(self, limits: Limits, settings: HubSettings, calls: Calls, epoch: float, *, keeps: bool) -> None:
+        """Make it; with `keeps`, items are kept by a store."""
+        self._keeps = keeps
+        self._epoch = epoch
         self._limits = limits
         self._settings = settings
         self._calls = calls
@@ -67,13 +73,21 @@ class Queues:
         """Return how many items wait in each queue."""
         return {name: len(queue.items) for name, queue in self._queues.items()}
 
-    def push(self, name: str, body: Payload, now: float) -> tuple[int, Deliveries]:
-        """Take an item; return how many wait, and who is told of it."""
+    def told(self) -> dict[str, dict[str, int]]:
+        """Return how much waits in each queue, is being worked on, and is dead."""
+        return {
+            name: {"waiting": len(queue.items), "given": queue.given, "dead": len(queue.dead)}
+            for name, queue in self._queues.items()
+        }
+
+    def push(self, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
+        """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
         queue = self._queue(name)
-        if len(queue.items) + queue.given >= self._settings.max_queue:
+        if len(queue.items) + queue.given + len(queue.dead) >= self._settings.max_queue:
             raise busy(f"more than {self._settings.max_queue} items in {name}")
         try:
             size = size_of(body)
+            word = body.nq() if self._keeps else b""
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
         if self._bytes + size > self._settings.max_queue_bytes:
@@ -82,8 +96,37 @@ class Queues:
         self._bytes += size
         item = Item(self._next(), body, size)
         heappush(queue.items, (item.number, item))
+        record = PutItem(name, item.number, word, 0) if self._keeps else None
         deliveries = self._give_out(queue, now)
-        return len(queue.items), deliveries
+        return len(queue.items), record, deliveries
+
+    def restore(self, items: Iterable[PutItem], dead: Iterable[PutItem]) -> None:
+        """Have again what an earlier hub had."""
+        for kept, is_dead in [*((each, False) for each in items), *((each, True) for each in dead)]:
+            queue = self._queues.setdefault(kept.queue, Queue(kept.queue))
+            item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries)
+            self._bytes += item.size
+            self._numbers = max(self._numbers, item.number)
+            if is_dead:
+                queue.dead.append(item)
+            else:
+                heappush(queue.items, (item.number, item))
+
+    def redrive(self, name: str, now: float) -> tuple[int, Deliveries]:
+        """Let the dead items of a queue wait once more; return how many, and who is told of them."""
+        queue = self._queues.get(name)
+        if queue is None or not queue.dead:
+            return 0, []
+        dead, queue.dead = queue.dead, []
+        kept: Deliveries = []
+        for item in dead:
+            item.tries = 0
+            heappush(queue.items, (item.number, item))
+            kept += self._keep(PutItem(name, item.number, item.body.nq(), 0))
+        return len(dead), [*kept, *self._give_out(queue, now)]
+
+    def _keep(self, record: Record) -> Deliveries:
+        return [Keep(record, [])] if self._keeps else []
 
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
         """Give an item to a callback of the peer, now or when there is one."""
@@ -97,19 +140,25 @@ class Queues:
         self._pulls_of.setdefault(session.peer, mine)[number] = name
         return self._give_out(queue, now)
 
-    def done(self, work: Work) -> None:
+    def done(self, work: Work) -> Deliveries:
         """Forget an item that was dealt with."""
         queue = self._queues[work.queue]
         queue.given -= 1
         self._bytes -= work.item.size
         self._tidy(queue)
+        return self._keep(DropItem(work.queue, work.item.number))
 
     def give_back(self, work: Work, now: float) -> Deliveries:
-        """Put an item back to its place: whoever had it did not deal with it."""
-        queue = self._queues[work.queue]
+        """Put an item back to its place: whoever had it did not deal with it. One that was tried too often is dead."""
+        queue, item = self._queues[work.queue], work.item
         queue.given -= 1
-        heappush(queue.items, (work.item.number, work.item))
-        return self._give_out(queue, now)
+        if item.tries >= self._settings.max_tries:
+            queue.dead.append(item)
+            why = f"it was given out {item.tries} times, and never done"
+            return self._keep(BuryItem(queue.name, item.number, why, self._epoch + now))
+        heappush(queue.items, (item.number, item))
+        kept = self._keep(PutItem(queue.name, item.number, item.body.nq(), item.tries)) if self._keeps else []
+        return [*kept, *self._give_out(queue, now)]
 
     def leave(self, session: Session) -> None:
         """Forget that a peer wanted items. Those that it has are given back when its calls end."""
@@ -152,7 +201,7 @@ class Queues:
         return deliveries
 
     def _tidy(self, queue: Queue) -> None:
-        if not (queue.items or queue.pulls or queue.given):
+        if not (queue.items or queue.pulls or queue.given or queue.dead):
             del self._queues[queue.name]
 
     def _next(self) -> int:

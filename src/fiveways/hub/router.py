@@ -209,8 +209,7 @@ class Router:
             return []
         self._calls.close(pending)
         if isinstance(errand, Work):
-            self._queues.done(errand)
-            return []
+            return self._queues.done(errand)
         return [] if isinstance(errand, Listing) else self._fail(pending, Reason.RAISED, "the answer is no description")
 
     def _owed_result(self, pending: Pending, owed: Owed, word: Result, now: float) -> Deliveries:

@@ -60,6 +60,8 @@ class HubSettings:
     """Items of one work queue, those that somebody works on included."""
     max_queue_bytes: int = 64 << 20
     """Of all work queues together."""
+    max_tries: int = 5
+    """How often an item is given out that nobody finishes, before it is put aside."""
     rate: float = 0.0
     """Requests a second that one session may make, and as many at once; 0 is no limit."""
     max_owed: int = 1_000_000

@@ -63,7 +63,9 @@ class Server:
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
         self._epoch = wall_clock() - asyncio.get_running_loop().time()
-        self.exchange = Exchange(Hub(self._random, self._limits, hub_settings(settings), self._epoch))
+        self.exchange = Exchange(
+            Hub(self._random, self._limits, hub_settings(settings), self._epoch, keeps=bool(settings.store.path))
+        )
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._local: LocalPeer | None = None
@@ -132,6 +134,7 @@ class Server:
             return
         exchange.store = Store.open(settings.path, now=wall_clock)
         loaded = exchange.store.load()
+        exchange.hub.restore(loaded.items, [item for item, _ in loaded.dead], loaded.retained)
         if loaded.peers:
             exchange.hub.settle(exchange.now() + settings.settle)
             self.standings.restore(loaded, self._epoch)

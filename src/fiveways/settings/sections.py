@@ -95,6 +95,8 @@ class LimitSettings(Limits):
     """Items that may wait in one work queue."""
     max_queue_bytes: int = 64 << 20
     """The size of all items that wait in work queues."""
+    max_tries: Annotated[int, Meta(ge=1)] = 5
+    """How often a piece of work is given out that nobody finishes, before it is put aside (see `hub.queues`)."""
     max_owed: int = 1_000_000
     """Requests in NQ that were accepted and are not answered."""
     max_given: int = 256
@@ -290,6 +292,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_queues=limits.max_queues,
         max_queue=limits.max_queue,
         max_queue_bytes=limits.max_queue_bytes,
+        max_tries=limits.max_tries,
         max_owed=limits.max_owed,
         rate=limits.rate,
         max_given=limits.max_given,

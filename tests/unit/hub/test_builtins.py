@@ -95,7 +95,8 @@ def test_words_of_their_own_are_not_calls() -> None:
 
 def test_all_have_documentation() -> None:
     assert {name for name in DOCS if name in opened()._built_ins} == {
-        f"hub.{name}" for name in ("ping", "echo", "time", "callback", "get", "push", "pull", "peers", "stats")
+        f"hub.{name}"
+        for name in ("ping", "echo", "time", "callback", "get", "push", "pull", "queues", "redrive", "peers", "stats")
     }
     assert all(DOCS.values())
 

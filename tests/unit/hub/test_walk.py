@@ -12,7 +12,7 @@ import pytest
 
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Deliveries, Delivery, Fanout
+from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
@@ -91,6 +91,8 @@ class Walk:
                 )
                 for each in delivery.subscribers:
                     self.tell(each.peer, delivery.event)
+            elif isinstance(delivery, Keep):
+                self.perform([*delivery.then])
             elif self.chance.random() < 0.03 and not isinstance(delivery.word, Attachment | Welcome | Goodbye):
                 self.lose(delivery)
             else:
@@ -316,7 +318,7 @@ def assert_empty(hub: Hub) -> None:
     assert set(left.values()) == {0}
     assert hub.deadline() is None
     for queue in hub._queues._queues.values():
-        assert queue.items
+        assert queue.items or queue.dead
         assert (queue.given, queue.pulls) == (0, {})
     hub._queues._queues.clear()
     hub._publishing._retained.__init__()  # type: ignore[misc]
