@@ -54,12 +54,15 @@ class Hub:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.greeting = "".join(_until_blank(process.stdout))
-        self.urls = dict(re.findall(r"^  (\w+) +(\S+)$", self.greeting, re.MULTILINE))
+        found = re.findall(r"^  (\w+) +(\S+)$", self.greeting, re.MULTILINE)
+        self.urls = dict(found)
+        # One protocol may be served over several transports.
+        self.urls.update({url.partition("://")[0]: url for _, url in found})
         # The rest of the greeting: what to try, and who is refused.
         self.hints = "".join([*_until_blank(process.stdout), *_until_blank(process.stdout)]) if self.urls else ""
 
     def url(self, protocol: str) -> str:
-        """Return the URL of `umq`, `lrpm` and so on, or of `lrpm?encoding=cbor`."""
+        """Return the URL of `umq`, `lrpm` and so on, of `lrpm?encoding=cbor`, or of `nq+http`."""
         name, mark, query = protocol.partition("?")
         return f"{self.urls[name]}{mark}{query}"
 

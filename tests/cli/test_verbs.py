@@ -10,7 +10,7 @@ import pytest
 from fiveways.cli import main
 from tests.cli.hubs import PATIENCE, Hub, completions, run, serving, start
 
-PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor"]
+PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http"]
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
@@ -181,7 +181,8 @@ def test_a_hub_is_healthy(hub: Hub, said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["call", "http://localhost", "x"], "use one of umq+ws://"),
+        (["call", "ftp://localhost", "x"], "use one of umq+ws://"),
+        (["call", "http://localhost", "x"], "use one of nq+http://"),
         (["call", "lrpm+ws://localhost:1", "x", "hello"], "'hello' is no JSON"),
         (["call", "lrpm+ws://localhost:1", "x", "--attach", "/no/such"], "/no/such cannot be read"),
         (["call", "lrpm+ws://localhost:1", "x", "--secret-file", "/no/such"], "/no/such cannot be read"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, ParamSpec, TypeVar
@@ -28,8 +28,13 @@ URLS = {
     "umq36": "umq36+ws://hub",
     "lrpm-json": "lrpm+ws://hub",
     "lrpm-cbor": "lrpm+ws://hub?encoding=cbor",
+    "nq": "nq+ws://hub",
+    "nq-http": "nq+http://hub",
 }
-PROTOCOLS = tuple(URLS)
+LASTING = ("nq", "nq-http")
+"""Those without a handshake, whose conversations go on over another link."""
+PROTOCOLS = tuple(name for name in URLS if name not in LASTING)
+EVERY = tuple(URLS)
 GRANTED = (
     words.Publish,
     words.Subscribe,
@@ -129,6 +134,7 @@ class ScriptedHub:
         limits: Limits,
         spools: Spools | None,
         subprotocol: str,
+        headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> object:
         self.attempts += 1

@@ -16,13 +16,17 @@ from fiveways.client.urls import SCHEMES, Address, BadUrl, parse
         ("lrpm+wss://h?encoding=cbor", "lrpm-cbor", "wss://h:443/lrpm", "lrpm.cbor"),
         ("lrpm+ws://h/?a=1&encoding=cbor&b=", "lrpm-cbor", "ws://h:7500/lrpm?a=1&b=", "lrpm.cbor"),
         ("UMQ+WS://h", "umq", "ws://h:7500/umq", "umq.1"),
+        ("nq+ws://h", "nq", "ws://h:7500/nq", "nq.1"),
+        ("nq+wss://h", "nq", "wss://h:443/nq", "nq.1"),
+        ("nq+http://h", "nq", "http://h:7500/nq", "nq.1"),
+        ("nq+https://h/x?y=1", "nq", "https://h:443/x?y=1", "nq.1"),
     ],
 )
 def test_a_url_says_protocol_place_and_subprotocol(given: str, protocol: str, url: str, subprotocol: str) -> None:
     assert parse(given) == Address(protocol, url, subprotocol, given)
 
 
-@pytest.mark.parametrize("given", ["http://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
+@pytest.mark.parametrize("given", ["ftp://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
 def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
     with pytest.raises(BadUrl) as caught:
         parse(given)
@@ -34,10 +38,18 @@ def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
     [
         ("lrpm://h:1", "lrpm:// says no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
         ("umq+zmq://h", "zmq is no transport of this client; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
-        ("ws://h", "ws:// says no protocol; use one of umq+ws://, umq36+ws://, lrpm+ws://, such as umq+ws://h"),
-        ("foo+wss://", "foo is no protocol of this client; use one of umq+wss://, umq36+wss://, lrpm+wss://, such as "),
+        ("umq+http://h", "http is no transport of this client for umq; use one of umq+ws://, umq+wss://, such as "),
+        (
+            "ws://h",
+            "ws:// says no protocol; use one of umq+ws://, umq36+ws://, lrpm+ws://, nq+ws://, such as umq+ws://h",
+        ),
+        (
+            "foo+wss://",
+            "foo is no protocol of this client; use one of umq+wss://, umq36+wss://, lrpm+wss://, nq+wss://",
+        ),
+        ("http://h:1", "http:// says no protocol; use one of nq+http://, such as nq+http://h:1"),
         ("localhost:7500", "'localhost:7500' has no scheme; "),
-        ("http://h", "http:// says neither protocol nor transport; "),
+        ("ftp://h", "ftp:// says neither protocol nor transport; "),
     ],
 )
 def test_what_is_missing_in_a_scheme_is_said(given: str, sentence: str) -> None:
@@ -51,7 +63,7 @@ def test_an_unusual_path_is_in_doubt() -> None:
     assert parse("umq+ws://h/lrpm").doubt == "; a hub serves umq under /umq, and the URL says /lrpm"
 
 
-@pytest.mark.parametrize("given", ["nq+ws://h", "nq+http://h", "nq+zmq://h", "mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])
+@pytest.mark.parametrize("given", ["nq+zmq://h", "mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])
 def test_protocols_that_come_later_are_told_from_wrong_ones(given: str) -> None:
     with pytest.raises(BadUrl, match="not spoken by this client yet"):
         parse(given)

@@ -5,12 +5,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", "umq36"))
+LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", "umq36", "nq"))
+HTTP = ("nq+http://localhost:7500", "nq+https://")
 
 
 def urls() -> list[str]:
     """Return what a URL may begin like, for the shell to complete."""
-    return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL)]
+    return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL), *HTTP]
 
 
 def methods(context: typer.Context, incomplete: str) -> list[str]:
@@ -24,7 +25,8 @@ Url: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="URL",
-        help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://...",
+        help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://..., "
+        "nq+ws://..., nq+http://...",
         autocompletion=urls,
     ),
 ]

@@ -27,6 +27,9 @@ class Callbacks:
         self._waiting: dict[str, Waiting] = {}
         self._numbers = count(1)
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self, waiting: Waiting) -> str:
         """Return the id of a new callback."""
         if len(self._waiting) >= self._max_waiting:

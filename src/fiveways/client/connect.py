@@ -8,6 +8,7 @@ from fiveways.client.keeper import OpenLink
 from fiveways.client.peer import Peer
 from fiveways.client.settings import HUB_TIMEOUT, Settings
 from fiveways.protocols import registry
+from fiveways.transports.http_client import open_http
 from fiveways.transports.websocket import open_websocket
 from fiveways.wire.limits import Limits
 
@@ -60,13 +61,15 @@ def connect(  # noqa: PLR0913  all but the first have a default
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
 
     Args:
-        url: `umq+ws://`, `umq36+ws://` or `lrpm+ws://` (`?encoding=cbor`), then host and port, and with TLS `+wss://`.
-            Without a port it is 7500 (443 with TLS), without a path where a hub serves that protocol.
+        url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://` or `nq+http://`, then host and
+            port; with TLS `+wss://` or `+https://`. Without a port it is 7500 (443 with TLS), without a path where a
+            hub serves that protocol.
         token: who we are, for a hub that wants to know.
         identity: the same with a `secret`, which is never sent; lrpm only.
         secret: belongs to `identity`.
         timeout: seconds for every call that names none itself.
-        reconnect: open a new connection when one is lost, and register, subscribe and set there what was before.
+        reconnect: open a new connection when one is lost, and register, subscribe and set there what was before. In nq
+            open calls go on over it; elsewhere they are lost.
         backoff: seconds to wait before that, at most: at first, and at last, after twice as many each time.
         keepalive: seconds of silence after which the hub is asked for a sign of life.
         app: an application to serve from the start.
@@ -91,4 +94,4 @@ def connect(  # noqa: PLR0913  all but the first have a default
         limits=limits,
     )
     handshake.check(settings, registry.load(settings.address.protocol))
-    return Connecting(settings, app)
+    return Connecting(settings, app, open_http if settings.address.is_http else open_websocket)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from fiveways.app.context import Reach
 from fiveways.client.attachments import Attachable
@@ -32,12 +32,15 @@ from fiveways.model.messages import (
     SetVariable,
     TopicClosed,
     UnsetVariable,
+    Unsubscribe,
     Word,
 )
 from fiveways.transports.websocket import open_websocket
 
 _AT_ONCE: Final = 256
 """Words that restore a session and wait for their answers together."""
+_PARTING: Final = 1.0
+"""Seconds for the hub to take back what we offered."""
 _log = logging.getLogger("fiveways.client")
 
 
@@ -94,10 +97,27 @@ class Core:
 
     async def close(self) -> None:
         """End it all."""
+        session = self.keeper.session
+        if session is not None and session.lasts:
+            await self._take_back(session)
         self.feeds.end(None)
         await self.offers.close()  # while those who called us can still be told
         await self.keeper.close()
         self.callbacks.lose_all()
+
+    async def _take_back(self, session: Session) -> None:
+        """Leave nothing behind at a hub that waits for us to come back."""
+        for name in self.feeds.open_names():
+            self.tell(Unsubscribe(None, name))
+        with suppress(CallError):
+            asked = [session.ask(partial(_named, make, session), _PARTING) for make in self.offers.withdrawn()]
+            if asked:
+                await asyncio.wait([pending.future for pending in asked], timeout=_PARTING)
+            for pending in asked:
+                if pending.future.done():
+                    pending.future.exception()
+                else:
+                    session.abandon(pending)
 
     async def callback(self, function: Callable[..., object]) -> str:
         """Return a token for a function."""
@@ -128,6 +148,11 @@ class Core:
         elif (request := getattr(word, "id", None)) is not None:
             session.say(Failure(request, Reason.NO_METHOD, "this end offers methods, and nothing else"))
 
+    @property
+    def is_expectant(self) -> bool:
+        """Whether the hub may have something to say by itself."""
+        return bool(len(self.feeds) or len(self.offers) or len(self.callbacks))
+
     def lost(self) -> list[str]:
         """Give up what belonged to a session alone."""
         self.offers.lost()
@@ -152,6 +177,11 @@ class Core:
 
     async def _refusal(self, session: Session, pending: Pending, label: str) -> CallError | None:
         """Wait for an answer; ConnectionLost if the session cannot be had at all."""
+        either: list[asyncio.Future[Any]] = [pending.future, session.ended]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not pending.future.done():
+            session.abandon(pending)
+            raise ConnectionLost(str(session.ended.result()))
         try:
             await answered(session, pending)
         except CallError as exc:

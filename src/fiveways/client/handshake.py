@@ -1,6 +1,7 @@
 """Who we are, in the words of a handshake."""
 
 import hmac
+from hashlib import blake2b
 
 from fiveways.client.settings import Settings
 from fiveways.errors import ConnectionLost, FivewaysError, Refused
@@ -69,6 +70,11 @@ def session_of(welcome: Welcome) -> str:
             return session
         case _:
             return ""
+
+
+def public_name(peer: str) -> str:
+    """Return what a hub calls a peer before others, who must not come back in its place."""
+    return blake2b(peer.encode(), digest_size=6).hexdigest()
 
 
 def _value(body: Payload) -> object:

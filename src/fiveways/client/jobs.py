@@ -42,7 +42,7 @@ class Job:
         if self._is_over:
             return
         self._is_over = True
-        if self._session.ended.done():
+        if self._session.is_over:
             raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
         self._session.say(word)
 
@@ -54,7 +54,7 @@ class Job:
     ) -> None:
         if kind is None:
             await self.done()
-        elif not self._session.ended.done():
+        elif not self._session.is_over:
             await self.fail(f"{kind.__name__}: {error}")
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from random import SystemRandom
 from typing import Final, Protocol
 
-from fiveways.client import handshake
+from fiveways.client import handshake, lasting
 from fiveways.client.session import Session
 from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, States, Status
@@ -37,6 +37,7 @@ class OpenLink(Protocol):
         limits: Limits,
         spools: Spools | None,
         subprotocol: str,
+        headers: Mapping[str, str] | None,
         timeout: float,
     ) -> Awaitable[object]:
         """Open a link; OSError, with a sentence, if that fails."""
@@ -47,6 +48,10 @@ class Owner(Protocol):
 
     def heard(self, session: Session, word: Word) -> None:
         """Take a word that answers none of our requests."""
+
+    @property
+    def is_expectant(self) -> bool:
+        """Whether the hub may have something to say by itself."""
 
     def lost(self) -> list[str]:
         """Know that a session is over; say what cannot be had again, a sentence each."""
@@ -70,12 +75,15 @@ class Keeper:
         """The one that is open, None while there is none."""
         self.session_name = ""
         """What the hub calls it."""
+        self._lasting: Session | None = None
+        """The one that goes on over all links, where the protocol knows how."""
         self._owner = owner
         self._open_link = open_link
         self._numbers = count(1)
         limits = settings.limits
         # Where attachments come by themselves they may be larger than what one likes to hold in memory.
-        self._spools = None if self.spec.challenges else DiskSpools(limits.max_spool, limits.max_attachment)
+        is_inside = self.spec.challenges or self.spec.name in lasting.PROTOCOLS
+        self._spools = None if is_inside else DiskSpools(limits.max_spool, limits.max_attachment)
         self._changed = asyncio.Event()
         self._waiters = 0
         self._error: ConnectionLost | None = None
@@ -155,17 +163,32 @@ class Keeper:
         """Pass on what the hub says by itself."""
         self._owner.heard(session, word)
 
+    @property
+    def is_expectant(self) -> bool:
+        """Whether the hub may have something to say by itself."""
+        return self._owner.is_expectant
+
+    def _session(self) -> Session:
+        """Return what the next link is for."""
+        if self.spec.name not in lasting.PROTOCOLS:
+            return Session(self.spec, self.settings, self, self._numbers)
+        if self._lasting is None:
+            self._lasting = lasting.Lasting(self.spec, self.settings, self, self._numbers)
+        return self._lasting
+
     async def _dial(self) -> Session:
         settings = self.settings
         address, wait = settings.address, settings.open_timeout
-        session = Session(self.spec, settings, self, self._numbers)
+        session = self._session()
+        url, headers = session.where()
         try:
             await self._open_link(
-                address.url,
+                url,
                 session.attach,
                 limits=settings.limits,
                 spools=self._spools,
                 subprotocol=address.subprotocol,
+                headers=headers,
                 timeout=wait,
             )
         except (OSError, ValueError) as exc:
@@ -178,6 +201,7 @@ class Keeper:
         except TimeoutError:
             error = ConnectionLost(f"{address.given} did not answer our hello within {wait:g} seconds")
             session.abort(error)
+            await asyncio.wait([session.ended], timeout=wait)  # it may be for the next link as well
             raise error from None
         except ConnectionLost as exc:
             raise type(exc)(f"{exc}{'' if isinstance(exc, Refused) else address.doubt}") from exc
@@ -192,7 +216,11 @@ class Keeper:
         session = await self._dial()
         try:
             self._check_wanted()
-            await self._owner.restore(session)
+            if not session.is_known:
+                if session.lasts:
+                    self._gone += self._owner.lost()
+                await self._owner.restore(session)
+                session.settled()
             self._check_wanted()
         except BaseException:
             if not session.ended.done():
@@ -222,6 +250,7 @@ class Keeper:
             except Refused as refused:
                 self._finish(refused)
                 return
+            gone, self._gone = [*gone, *self._gone], []
             self._tell(Status(State.RECONNECTED, "; ".join([self.settings.address.given, *gone])), logging.WARNING)
 
     async def _reopen(self) -> Session:
@@ -248,10 +277,13 @@ class Keeper:
         if self.session is session:
             self.session = None
             self._changed.clear()
-            self._gone = self._owner.lost()
+            if not session.lasts:
+                self._gone = self._owner.lost()
 
     def _finish(self, error: ConnectionLost) -> None:
         self.session = None
+        if self._lasting is not None:
+            self._lasting.finish(error)
         if self._error is None:
             self._error = error
             self._owner.finished(error)

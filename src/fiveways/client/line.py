@@ -100,14 +100,17 @@ class Line(ABC):
 
     def lost(self, reason: str) -> None:
         """End, whoever ended it."""
-        for timer in (self._timer, self._watch):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timers()
         error = self._why or ConnectionLost(reason or "the connection was lost")
         self.ended.set_result(error)
         self._writer.waiting.clear()
         self._writable.set()
         self._end(error)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._timer, self._watch):
+            if timer is not None:
+                timer.cancel()
 
     # What we say.
 

@@ -15,7 +15,7 @@ from fiveways.app.dispatch import Dispatcher
 from fiveways.client import names
 from fiveways.client.session import Session
 from fiveways.client.subscriptions import Feed, Feeds, Wish
-from fiveways.client.wanted import Asker, Wanted
+from fiveways.client.wanted import Asker, Make, Wanted
 from fiveways.errors import CallError, ConnectionLost
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
@@ -37,11 +37,14 @@ class Served:
         self._new = partial(Dispatcher, app, reach=reach, workers=workers, limits=limits, in_parts=False)
         self.home = self._new(_nobody)
         self.calls: Dispatcher | None = None
+        self.tells = False
+        """Who called must be told that we are gone, as a hub that waits for us to come back does not see it."""
         self._awaited: set[str] = set()
 
     def attach(self, session: Session) -> None:
         """Serve calls of a new connection."""
         self.calls = self._new(session.answer)
+        self.tells = session.lasts
 
     def lost(self) -> Dispatcher | None:
         """Stop to serve calls: nobody would get the answers."""
@@ -67,7 +70,7 @@ class Served:
     async def close(self) -> None:
         """End all of it."""
         if self.calls is not None:
-            await self.calls.close()
+            await self.calls.close(tell=self.tells)
         await self.home.close()
 
 
@@ -206,6 +209,13 @@ class Offers:
             for method, spelling in self._offered.values()
         ]
 
+    def withdrawn(self) -> list[Make]:
+        """Return what takes all of it back, for a hub that would keep it though we are gone."""
+        return [partial(_unregister, folded, spelling) for folded, (_, spelling) in self._offered.items()]
+
+    def __len__(self) -> int:
+        return len(self._by_method)
+
     # Serving.
 
     def attach(self, session: Session) -> None:
@@ -220,7 +230,7 @@ class Offers:
         for served in self._served:
             dispatcher = served.lost()
             if dispatcher is not None:
-                task = asyncio.create_task(dispatcher.close())
+                task = asyncio.create_task(dispatcher.close(tell=served.tells))
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
 

@@ -65,7 +65,7 @@ class Peer:
 
     @property
     def protocol(self) -> str:
-        """What it speaks: umq, umq36, lrpm-json or lrpm-cbor."""
+        """What it speaks: umq, umq36, lrpm-json, lrpm-cbor or nq."""
         return self._core.settings.address.protocol
 
     @property

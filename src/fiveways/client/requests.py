@@ -45,6 +45,9 @@ class Pending(msgspec.Struct):
     """What whoever asked gives it; None if that is as long as usual."""
     gathered: Attachments | None = None
     """The attachments of the answer, where somebody wants them."""
+    pieces: list[object] | None = None
+    """Parts of the answer that have come and are wanted as one array, and their bytes."""
+    size: int = 0
 
 
 class _Lane(dict[str, Pending]):
@@ -101,6 +104,10 @@ class Requests:
             pending = lane[name] = Pending(name, number, self._loop.create_future(), deadline, lane, extras)
         self._pending[name] = pending
         return pending
+
+    def names(self) -> list[str]:
+        """Return those that are open."""
+        return list(self._pending)
 
     def get(self, name: str) -> Pending | None:
         """Return a request that goes on."""

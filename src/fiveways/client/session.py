@@ -56,9 +56,16 @@ class Listener(Protocol):
     def ended(self, session: "Session") -> None:
         """Know that a session is over, or about to be, before anybody else does."""
 
+    @property
+    def is_expectant(self) -> bool:
+        """Whether the hub may have something to say by itself."""
+
 
 class Session(Line):
     """One connection from hello to goodbye."""
+
+    lasts = False
+    """It goes on over another link when one is lost."""
 
     def __init__(self, spec: ProtocolSpec, settings: Settings, listener: Listener, numbers: Iterator[int]) -> None:
         """Make it; `numbers` name requests and attachments, those of later connections too."""
@@ -77,6 +84,29 @@ class Session(Line):
         self.opened: asyncio.Future[Welcome] = self._loop.create_future()
         """What the hub said when it let us in."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that is said here reaches the hub."""
+        return self.ended.done()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the hub has all that it had before; a new connection begins with nothing."""
+        return False
+
+    def settled(self) -> None:
+        """Know that the hub has all that we offer and follow."""
+
+    def where(self) -> tuple[str, dict[str, str]]:
+        """Return the URL to connect to, and headers for it."""
+        return self._settings.address.url, {}
+
+    def forget_subscription(self, name: str) -> None:
+        """Let a subscription be asked for anew."""
+
+    def finish(self, error: ConnectionLost) -> None:
+        """Know that there will be no other connection."""
+
     def _begin(self) -> None:
         self.say(handshake.hello(self._settings, self.spec))
 
@@ -90,9 +120,9 @@ class Session(Line):
         self._listener.ended(self)
         for pending in self._requests.close_all():
             if pending.number <= self._left:
-                _fail(pending, CallLost(f"{error}; it may have run"))
+                fail(pending, CallLost(f"{error}; it may have run"))
             else:
-                _fail(pending, NotExecuted(Reason.UNAVAILABLE, f"{error}; it was not sent"))
+                fail(pending, NotExecuted(Reason.UNAVAILABLE, f"{error}; it was not sent"))
         self._arrivals.fail_all("the connection was lost")
         if not self.opened.done():
             self.opened.set_exception(error)
@@ -167,10 +197,13 @@ class Session(Line):
         """Say an answer, or an attachment of one; LocalProtocolError if that cannot be said."""
         if self.ended.done():
             return
-        if type(word) is Attachment and isinstance(word.data, bytes):
-            word = Attachment(word.name, content(word.data), word.error)
+        if type(word) is Attachment:
+            word = self._at_hand(word)
         self._talk.send(word, self._loop.time())
         self._said()
+
+    def _at_hand(self, word: Attachment) -> Attachment:
+        return Attachment(word.name, content(word.data), word.error) if isinstance(word.data, bytes) else word
 
     def abandon(self, pending: Pending) -> None:
         """Nobody waits for an answer any more."""
@@ -178,7 +211,7 @@ class Session(Line):
             self._cancel(pending)
 
     def _overdue(self, pending: Pending) -> None:
-        _fail(pending, CallTimeout(self._no_answer(pending)))
+        fail(pending, CallTimeout(self._no_answer(pending)))
         self._cancel(pending)
 
     def _no_answer(self, pending: Pending) -> str:
@@ -218,7 +251,7 @@ class Session(Line):
         contents = [content(each) for each in attachments]
         if (
             Attachment in self.spec.carries
-            and self.spec.challenges
+            and (self.spec.challenges or self.lasts)
             and sum(map(len, contents)) * 4 // 3 > limits.max_text
         ):
             text = (
@@ -280,7 +313,7 @@ class Session(Line):
         if word.body is not None:
             if len(parts.waiting) >= parts.max_waiting:
                 self.abandon(pending)
-                _fail(
+                fail(
                     pending, Cancelled(f"{parts.max_waiting} parts of the answer waited to be taken: it was cancelled")
                 )
                 return
@@ -298,7 +331,7 @@ class Session(Line):
             return
         if word.reason is Reason.TIMEOUT and word.text in {"", Reason.TIMEOUT.value}:
             word = msgspec.structs.replace(word, text=self._no_answer(pending))
-        _fail(pending, error_of(word))
+        fail(pending, error_of(word))
 
     def _on_progress(self, word: Progress) -> None:
         pending = self._requests.get(word.id)
@@ -343,6 +376,7 @@ class Session(Line):
     }
 
 
-def _fail(pending: Pending, error: Exception) -> None:
+def fail(pending: Pending, error: Exception) -> None:
+    """Let whoever waits for an answer know that none will come."""
     if not pending.future.done():
         pending.future.set_exception(error)

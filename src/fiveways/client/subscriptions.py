@@ -53,6 +53,8 @@ class Feed:
     def request(self, session: Session, call_id: str) -> words.Subscribe:
         """Return the word that asks for it."""
         wish = self.wish
+        if self.is_open:
+            session.forget_subscription(self.name)
         envelope = wish.envelope
         if envelope is None:
             # Updates tell their topic in lrpm; elsewhere an envelope must, where it could be one of many.
@@ -166,6 +168,13 @@ class Feeds:
             for feed in self._feeds.values()
             if feed.is_open
         ]
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def open_names(self) -> list[str]:
+        """Return what the hub knows those by that it has granted."""
+        return [feed.name for feed in self._feeds.values() if feed.is_open]
 
     def _restored(self, feed: Feed, refusal: CallError | None) -> None:
         if refusal is None:

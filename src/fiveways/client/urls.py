@@ -10,7 +10,8 @@ from fiveways.errors import FivewaysError
 DEFAULT_PORT: Final = 7500
 """Where a hub listens unless it was told otherwise."""
 
-_PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443}
+_PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443, "http": DEFAULT_PORT, "https": 443}
+_DUPLEX: Final = ("ws", "wss")
 
 
 class BadUrl(FivewaysError, ValueError):
@@ -24,17 +25,21 @@ class _Scheme:
     path: str
     encodings: dict[str, tuple[str, str]]
     """`?encoding=`: the protocol's name in the registry and its WebSocket subprotocol; the first is the default."""
+    transports: tuple[str, ...] = _DUPLEX
 
 
 _SCHEMES: Final = {
     "umq": _Scheme("/umq", {"": ("umq", "umq.1")}),
     "umq36": _Scheme("/umq36", {"": ("umq36", "umq36.1")}),
     "lrpm": _Scheme("/lrpm", {"json": ("lrpm-json", "lrpm.json"), "cbor": ("lrpm-cbor", "lrpm.cbor")}),
+    "nq": _Scheme("/nq", {"": ("nq", "nq.1")}, tuple(_PORTS)),
 }
-_LATER: Final = ("nq+ws", "nq+wss", "nq+http", "nq+https", "nq+zmq", "mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
+_LATER: Final = ("nq+zmq", "mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
 """Schemes of protocols that this client does not speak yet."""
 
-SCHEMES: Final = tuple(f"{protocol}+{transport}://" for protocol in _SCHEMES for transport in _PORTS)
+SCHEMES: Final = tuple(
+    f"{protocol}+{transport}://" for protocol, scheme in _SCHEMES.items() for transport in scheme.transports
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,11 @@ class Address:
     subprotocol: str
     given: str
     """As the user wrote it."""
+
+    @property
+    def is_http(self) -> bool:
+        """Whether the hub is asked again and again, and has no link to us."""
+        return self.url.startswith("http")
 
     @property
     def doubt(self) -> str:
@@ -85,13 +95,14 @@ def _scheme(written: str, url: str) -> tuple[_Scheme, str]:
     if written in _LATER:
         raise BadUrl(f"{written}:// is not spoken by this client yet; it speaks {', '.join(SCHEMES)}")
     protocol, _, transport = written.partition("+")
-    if protocol in _SCHEMES and transport in _PORTS:
+    if protocol in _SCHEMES and transport in _SCHEMES[protocol].transports:
         return _SCHEMES[protocol], transport
     _, has_scheme, rest = url.partition("://")
     if not has_scheme:
         raise BadUrl(f"{url!r} has no scheme; {_forms(_SCHEMES, _PORTS, url)}")
     if protocol in _SCHEMES:
-        said = f"{transport} is no transport of this client" if transport else f"{written}:// says no transport"
+        known = f" for {protocol}" if transport in _PORTS else ""
+        said = f"{transport} is no transport of this client{known}" if transport else f"{written}:// says no transport"
         raise BadUrl(f"{said}; {_forms([protocol], _PORTS, rest)}")
     if written in _PORTS:
         raise BadUrl(f"{written}:// says no protocol; {_forms(_SCHEMES, [written], rest)}")
@@ -102,7 +113,12 @@ def _scheme(written: str, url: str) -> tuple[_Scheme, str]:
 
 def _forms(protocols: Iterable[str], transports: Collection[str], rest: str) -> str:
     """Return the schemes that would do, and the URL with the first of them."""
-    schemes = [f"{protocol}+{transport}://" for protocol in protocols for transport in transports]
+    schemes = [
+        f"{protocol}+{transport}://"
+        for protocol in protocols
+        for transport in _SCHEMES[protocol].transports
+        if transport in transports
+    ]
     return f"use one of {', '.join(schemes)}, such as {schemes[0]}{rest or 'localhost'}"
 
 

@@ -188,6 +188,18 @@ class Hub:
         session = self._sessions.get(getattr(keep.record, "peer", ""))
         return [] if session is None else self._owing.unkept(session, keep.call, why)
 
+    def stage_of(self, peer: str) -> Stage:
+        """Return how far a peer has come."""
+        session = self._sessions.get(peer)
+        return Stage.OVER if session is None else session.stage
+
+    def is_idle(self, peer: str) -> bool:
+        """Say whether a peer has nothing here that would be missed."""
+        session = self._sessions.get(peer)
+        if session is None:
+            return True
+        return not (session.asked or session.serving or self._offers.of(peer) or self._subscriptions.of(peer))
+
     def identity_of(self, peer: str) -> str:
         """Return as whom a peer was let in."""
         session = self._sessions.get(peer)

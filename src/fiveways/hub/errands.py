@@ -61,6 +61,9 @@ class Owed(msgspec.Struct, eq=False):
     """Whose it is."""
     word: Call
     expires_at: float
+    size: int = 0
+    is_streaming: bool = False
+    """Parts of its answer have been passed on: nobody else can go on with it."""
     tries: int = 0
     """How often it was given to somebody."""
     wait: float = 0.0

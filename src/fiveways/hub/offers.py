@@ -77,6 +77,10 @@ class Offers:
     def __len__(self) -> int:
         return len(self._methods) + len(self._routes)
 
+    def of(self, peer: str) -> int:
+        """Return how many a peer has made."""
+        return len(self._by_peer.get(peer, ()))
+
     def __iter__(self) -> Iterator[Method]:
         yield from self._methods.values()
         yield from self._routes.values()

@@ -11,9 +11,10 @@ from fiveways.hub.errands import Owed
 from fiveways.hub.kept import write_call, write_failure, write_result
 from fiveways.hub.names import below, respelled
 from fiveways.hub.offers import Offer, Offers
-from fiveways.hub.refusal import RETRY_AFTER, Refusal, busy
+from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
+from fiveways.hub.sizes import size_of
 from fiveways.hub.timers import Timers
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
@@ -22,7 +23,7 @@ from fiveways.model.records import DropPeer, Forget, PutAnswer, PutPeer, PutRequ
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 """Seconds before a request is given to a callee again that could not take it; twice as many each time."""
-_PASSING: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.BUSY, Reason.NO_METHOD, Reason.TIMEOUT})
+_PASSING: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.BUSY, Reason.TIMEOUT})
 """What a callee, or its absence, may say without having answered: another try is worth it."""
 
 
@@ -38,6 +39,7 @@ class Owing:
         self._counters = counters
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
+        self._bytes = 0
         self._waiting: dict[str, dict[str, Owed]] = {}
         """By method, those for which there is no callee now."""
         self._retries = Timers()
@@ -86,8 +88,10 @@ class Owing:
                     raise missing
                 self._unsure.append((session, word))
                 return []
-        if len(self._by_key) >= self._settings.max_owed:
-            raise busy(f"{self._settings.max_owed} requests wait for their answers")
+        if word.id in session.asked or _key(session.peer, word.id) in self._by_key:
+            raise bad(f"a call {word.id} is open already")
+        if len(self._by_key) >= self._settings.max_owed or self._bytes >= self._settings.max_owed_bytes:
+            raise busy(f"{len(self._by_key)} requests wait for their answers")
         owed = self._owe(session, word, now + self._settings.request_ttl)
         record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
         kept = Keep(record, [Delivery(session.peer, Accepted(word.id))], word.id)
@@ -102,10 +106,11 @@ class Owing:
 
     def unkept(self, session: Session, call_id: str, why: str) -> Deliveries:
         """Refuse, for now, a request that could not be written down: nobody was told that it is accepted."""
-        owed = self._by_key.pop(_key(session.peer, call_id), None)
+        owed = self._by_key.get(_key(session.peer, call_id))
         if owed is None:
             return []
         self._unwait(owed)
+        self._drop(owed)
         called_off: Deliveries = []
         pending = session.asked.get(call_id)
         if pending is not None:
@@ -123,9 +128,14 @@ class Owing:
         return self._dispatch(owed, now)
 
     def _owe(self, session: Session, word: Call, expires_at: float) -> Owed:
-        owed = Owed(_key(session.peer, word.id), session, word, expires_at)
+        owed = Owed(_key(session.peer, word.id), session, word, expires_at, size_of(word.body))
         self._by_key[owed.key] = owed
+        self._bytes += owed.size
         return owed
+
+    def _drop(self, owed: Owed) -> None:
+        if self._by_key.pop(owed.key, None) is not None:
+            self._bytes -= owed.size
 
     def _dispatch(self, owed: Owed, now: float) -> Deliveries:
         """Give a request to a callee, or let it wait for one."""
@@ -213,36 +223,45 @@ class Owing:
         """Give the caller its answer, once it is safe."""
         try:
             written = write_result(body)
-        except Unrepresentable as exc:
+        except (Unrepresentable, UnicodeEncodeError) as exc:
             text = f"the answer cannot be kept: {exc}"
             return self.failed(owed, Failure(owed.word.id, Reason.RAISED, text), now)
         return self._settle(owed, Result(owed.word.id, body.body, extras=body.extras), written, now)
 
     def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
         """Tell the caller how its method failed, or try again where no method did."""
-        if word.reason in _PASSING and now < owed.expires_at:
+        if word.reason in _PASSING and now < owed.expires_at and not owed.is_streaming:
             return self._wait(owed, now) if owed.session.is_here and not self._is_closed else []
         self._counters.failures[word.reason] += 1
         text = "" if word.reason in _PASSING else word.text
         reason = Reason.TIMEOUT if word.reason in _PASSING else word.reason
         failure = Failure(owed.word.id, reason, text, word.data, word.retry_after, word.name, word.code)
-        return self._settle(owed, failure, write_failure(failure), now)
+        try:
+            written = write_failure(failure)
+        except (Unrepresentable, UnicodeEncodeError):
+            # That it failed is more than what it said of it.
+            text = text.encode(errors="replace").decode()
+            failure = Failure(owed.word.id, reason, text, retry_after=word.retry_after, code=word.code)
+            written = write_failure(failure)
+        return self._settle(owed, failure, written, now)
 
     def streamed(self, owed: Owed, now: float) -> Deliveries:
         """Know that the last part of an answer has come: parts are not kept, so that a new hub asks for them anew."""
-        self._by_key.pop(owed.key, None)
+        self._drop(owed)
         return self._go_on(owed.word.method, now)
 
     def lost(self, pending: Pending, owed: Owed, reason: Reason, text: str, now: float) -> Deliveries:
         """Give a request to the next callee, whose last one is gone, or give it up."""
         if self._is_closed or not owed.session.is_here:
             return []
-        if reason in _PASSING and now < owed.expires_at:
+        if reason is Reason.LOST and now < owed.expires_at and not owed.is_streaming:
             return self._dispatch(owed, now)
+        if reason is Reason.TIMEOUT:
+            owed.expires_at = now  # the clock of calls may be a little ahead
         return self.failed(owed, Failure(pending.id, reason, text), now)
 
     def _settle(self, owed: Owed, answer: Result | Failure, written: bytes, now: float) -> Deliveries:
-        self._by_key.pop(owed.key, None)
+        self._drop(owed)
         peer = owed.session.peer
         expires_at = self._epoch + now + self._settings.answer_ttl
         kept = Keep(PutAnswer(peer, owed.word.id, written, expires_at), [Delivery(peer, answer)], owed.word.id)
@@ -277,7 +296,7 @@ class Owing:
         """Forget all that is owed to a peer that will not come back."""
         for owed in [each for each in self._by_key.values() if each.session is session]:
             self._unwait(owed)
-            del self._by_key[owed.key]
+            self._drop(owed)
         return [Keep(DropPeer(session.peer), [])] if session.is_kept else []
 
     # Time.

@@ -214,6 +214,7 @@ class Router:
 
     def _owed_result(self, pending: Pending, owed: Owed, word: Result, now: float) -> Deliveries:
         if word.stream or word.attachments:
+            owed.is_streaming = True
             passed = self._pass_element(pending, word)
             return [*passed, *self._owing.streamed(owed, now)] if word.last or not word.stream else passed
         self._calls.close(pending)

@@ -66,6 +66,8 @@ class HubSettings:
     """Requests a second that one session may make, and as many at once; 0 is no limit."""
     max_owed: int = 1_000_000
     """Requests that were accepted and are not answered."""
+    max_owed_bytes: int = 256 << 20
+    """The size of these together."""
     max_given: int = 256
     """Of these, those that one callee works on at once; the others wait."""
     request_ttl: float = 7 * 24 * 3600.0

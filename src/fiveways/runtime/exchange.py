@@ -7,6 +7,7 @@ from typing import Final
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
+from fiveways.hub.session import public_name
 from fiveways.model.messages import Event, Word
 from fiveways.model.records import PutRequest
 from fiveways.runtime.groups import Group, KnownGroups
@@ -178,7 +179,7 @@ class Exchange:
         self.schedule()
 
     def _cut_off(self, party: Party) -> None:
-        _log.exception("what %s should have heard could not be written", party.peer)
+        _log.exception("what %s should have heard could not be written", public_name(party.peer))
         party.cut_off()
 
     # Time.

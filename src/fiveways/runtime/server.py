@@ -79,7 +79,7 @@ class Server:
         )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
-        self._context = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._zmq: ZmqPort | None = None
         self._targets: list[Target] = []
         self.urls: list[tuple[str, str]] = []
@@ -105,6 +105,8 @@ class Server:
 
     async def _open_zmq(self) -> None:
         server, settings, limits = self._settings.server, self._settings.zmq, self._limits
+        if settings.listen or settings.targets:
+            self._context = zmq.Context()
         if not settings.listen:
             return
         if not is_loopback(server.host):
@@ -169,7 +171,8 @@ class Server:
             target.stop()
         if self._zmq is not None:
             await self._zmq.close()
-        self._context.destroy(linger=0)
+        if self._context is not None:
+            self._context.destroy(linger=0)
         if exchange.store is not None:
             exchange.store.close()
 

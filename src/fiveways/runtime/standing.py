@@ -42,7 +42,11 @@ class Standing(Party):
         self._missed: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_gone = False
+        self.is_over = False
+        """The hub has sent it away."""
         self.is_denied = False
+        self.over: Callable[[Standing], None] = _nobody
+        """Who is told of that."""
         self.seen_at = exchange.now()
 
     def come_in(self) -> None:
@@ -58,14 +62,30 @@ class Standing(Party):
 
     def attach(self, link: Link) -> "Leg":
         """Go on over a new link; the one before, if it is still there, is closed."""
-        if self._leg is not None:
-            self._leg.link.close(_NORMAL, "the conversation goes on over another link")
+        self._leave_link()
+        self._release()
         self._leg = Leg(self, link, self._limits)
         now = self._exchange.now()
         self.talk.relink(now)
-        self.talk.announce()
+        if not self.is_over:
+            self.talk.announce()
         self._mark()
         return self._leg
+
+    def _leave_link(self) -> None:
+        """Go on elsewhere: where the peer spoke last is where it is answered."""
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.link.close(_NORMAL, "the conversation goes on over another link")
+
+    def _release(self) -> None:
+        """Answer a question that waits: who asks again, or elsewhere, has given it up."""
+        if self._asking is not None and not self._asking.done():
+            self._asking.set_result(None)
+
+    def is_on(self, leg: "Leg") -> bool:
+        """Say whether the conversation goes on over this link, and not over another, or none."""
+        return leg is self._leg and not self.talk.closed
 
     def detach(self, leg: "Leg", reason: str) -> None:
         """Know that a link is gone."""
@@ -76,8 +96,9 @@ class Standing(Party):
 
     async def exchange(self, packet: Packet, wait: float) -> Packet:
         """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds."""
-        if self._asking is not None and not self._asking.done():
-            self._asking.set_result(None)  # who asks again has given up the question before
+        self._release()
+        self._leave_link()
+        self._come_back()
         self._asking = asking = asyncio.get_running_loop().create_future()
         try:
             self.hear(packet)
@@ -91,12 +112,22 @@ class Standing(Party):
 
     def turn(self, packet: Packet) -> Packet:
         """Take what a peer sends, and return what is due right now."""
+        self._come_back()
         self.hear(packet)
         return self._next_due()
 
+    def _come_back(self) -> None:
+        if self.talk.closed and not self.is_over:
+            self.talk.relink(self._exchange.now())
+
+    def _collect(self) -> bool:
+        """See whether anything is due; no more is taken from the conversation before that has gone."""
+        if not self._due:
+            self._due.extend(self.talk.outgoing())
+        return bool(self._due)
+
     def _next_due(self) -> Packet:
-        self._due.extend(self.talk.outgoing())
-        return self._due.popleft() if self._due else NOTHING_DUE
+        return self._due.popleft() if self._collect() else NOTHING_DUE
 
     # In.
 
@@ -104,8 +135,6 @@ class Standing(Party):
         """Let what the peer says be heard."""
         exchange = self._exchange
         now = self.seen_at = exchange.now()
-        if self.talk.closed:
-            self.talk.relink(now)
         for word in self.talk.receive(packet, now):
             if isinstance(word, Goodbye):
                 continue  # of the link: what it was promised is kept for it
@@ -121,8 +150,9 @@ class Standing(Party):
         word = delivery.word
         if isinstance(word, Welcome):
             return
-        if isinstance(word, Goodbye):
-            self.is_denied = self.is_denied or word.denied
+        if isinstance(word, Goodbye):  # the hub does not let it in, or no longer
+            self.is_over, self.is_denied = True, word.denied
+            self.over(self)
         try:
             self.talk.send(word, now)
         except LocalProtocolError as error:
@@ -151,23 +181,22 @@ class Standing(Party):
             return
         talk, leg = self.talk, self._leg
         if leg is not None:
-            leg.write([*self._due, *talk.outgoing()])
-            self._due.clear()
-            if talk.closed:
+            while leg.has_room and self._collect():
+                leg.write([self._due.popleft()])
+            if talk.closed and not self._due:
                 leg.link.close(_NORMAL)
-        elif self._asking is not None and not self._asking.done():
-            self._due.extend(talk.outgoing())
-            if self._due:
-                self._asking.set_result(None)
+        elif self._asking is not None and not self._asking.done() and self._collect():
+            self._asking.set_result(None)
         deadline = talk.deadline()
         if deadline is not None:
             self._wake_at(deadline)
 
     def close(self, why: str) -> None:
         """Part from it for now."""
-        self.say(Delivery(self.peer, Goodbye(why)), self._exchange.now())
-        if self._asking is not None and not self._asking.done():
-            self._asking.set_result(None)
+        if not self.talk.closed:
+            self.talk.send(Goodbye(why, self.is_denied), self._exchange.now())
+        self._mark()
+        self._release()
 
     def cut_off(self) -> None:
         """End its link without a word."""
@@ -179,7 +208,8 @@ class Standing(Party):
         self._is_gone = True
         if self._timer is not None:
             self._timer.cancel()
-        self.cut_off()
+        if not self.talk.closed:  # otherwise the link is being closed in good order
+            self.cut_off()
         self._exchange.leave(self)
 
     # Time.
@@ -222,7 +252,7 @@ class Turns:
         """Let the conversation wait for its next link."""
 
 
-def _nobody(_leg: "Leg") -> None:
+def _nobody(_who: object) -> None:
     """Nobody wants to know."""
 
 
@@ -238,6 +268,11 @@ class Leg:
         self._standing = standing
         self._outbox = Outbox(link, limits)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the link takes more right now."""
+        return not self.link.is_full and self._outbox.size < CORK
+
     def write(self, packets: list[Packet]) -> None:
         """Write packets; a link that takes too little is given up, and what it did not take is said again."""
         self._outbox.add(packets)
@@ -247,7 +282,9 @@ class Leg:
             self.link.abort()
 
     def received(self, packet: Packet) -> None:
-        """Let the peer's words be heard, as long as this is its link."""
+        """Let the peer's words be heard, as long as this is its link, and not closed by a farewell."""
+        if not self._standing.is_on(self):
+            return
         self._standing.hear(packet)
         if len(packet.payload) > CORK:
             self._standing.flush()
@@ -259,6 +296,8 @@ class Leg:
         """Write what waited."""
         self.link.is_alive = True
         self._outbox.flush()
+        if not self._outbox.waiting:
+            self._standing.flush()
 
     def lost(self, reason: str) -> None:
         """Let the conversation wait for its next link."""

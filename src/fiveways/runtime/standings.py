@@ -2,13 +2,13 @@
 
 import asyncio
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from random import Random
 from typing import Final
 from urllib.parse import parse_qs
 
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.kept import read_answer, read_call
+from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq import SPEC
@@ -29,6 +29,11 @@ COOKIE: Final = "fiveways-nq"
 _LONGEST_WAIT: Final = 60.0
 _JSON: Final = "application/json"
 _SWEEP: Final = 60.0
+_IDLE: Final = 600.0
+"""Seconds of silence after which somebody is forgotten for whom there is nothing to come back to."""
+_PARTING: Final = 1.0
+"""Seconds to hear that one was sent away."""
+_MOST_FIELDS: Final = 8
 _TRAITS: Final = traits_of(SPEC)
 _CHOSEN: Final = "zmq-"
 """How ids begin that come of routing ids, which peers choose: by these nobody comes back over other transports."""
@@ -79,6 +84,7 @@ class Standings:
     def _make(self, peer: str) -> Standing:
         talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, self._options))
         standing = self._by_id[peer] = self._exchange.parties[peer] = Standing(talk, self._exchange, self._limits)
+        standing.over = self._forget_soon
         return standing
 
     def restore(self, loaded: Loaded, epoch: float) -> None:
@@ -102,8 +108,15 @@ class Standings:
 
     def link(self, link: Link, query: str, credentials: Credentials) -> Leg:
         """Let a conversation begin, or go on, over a duplex link."""
-        given = parse_qs(query, max_num_fields=8).get("peer", [""])[0] if query else ""
-        return self._attach(self.find(given, credentials), link)
+        try:
+            peer = _asked(query, "peer")
+        except ValueError:
+            peer = ""  # the link is open already, and nobody to be found by such a query
+        standing = self.find(peer, credentials)
+        leg = self._attach(standing, link)
+        if standing.is_over:
+            standing.close("you are not let in")
+        return leg
 
     def _attach(self, standing: Standing, link: Link) -> Leg:
         leg = standing.attach(link)
@@ -127,44 +140,55 @@ class Standings:
         except ValueError:
             return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n")
         standing = self.find(_peer_of(request), credentials)
-        if standing.is_denied:
+        if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
-            return Response(
-                401, b"you are not let in: who you are was not shown\n", headers={"WWW-Authenticate": "Bearer"}
-            )
+            text = b"you are not let in: who you are was not shown\n"
+            return Response(401, text, headers={"WWW-Authenticate": "Bearer"})
+        if standing.is_over:
+            self._forget(standing)
+            return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10"})
         answer = await standing.exchange(packet, wait)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
         return Response(200, answer.payload, _JSON, {HEADER: standing.peer, "Set-Cookie": cookie})
 
     # Going.
 
+    def _forget_soon(self, standing: Standing) -> None:
+        """Let somebody go whom the hub has sent away, when it has heard that."""
+        asyncio.get_running_loop().call_later(_PARTING, self._forget, standing)
+
     def _forget(self, standing: Standing) -> None:
-        del self._by_id[standing.peer]
-        standing.forget()
+        if self._by_id.pop(standing.peer, None) is not None:
+            standing.forget()
 
     def _forget_idle(self) -> None:
         """Let those go who have been silent for long: what they were promised is overdue by then."""
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
-        oldest = self._exchange.now() - self._peer_ttl
-        for standing in [each for each in self._by_id.values() if not each.is_here and each.seen_at < oldest]:
-            self._forget(standing)
+        now, hub = self._exchange.now(), self._exchange.hub
+        for standing in [each for each in self._by_id.values() if not each.is_here]:
+            silence = now - standing.seen_at
+            has_nothing = silence > _IDLE and standing.talk.deadline() is None and hub.is_idle(standing.peer)
+            if silence > self._peer_ttl or has_nothing:
+                self._forget(standing)
 
 
 def _wait_of(request: Request) -> float:
     """Return how long a client waits for something to be due; ValueError if that is no time."""
-    given = parse_qs(request.query, max_num_fields=8).get("wait", ["0"])[0] if request.query else "0"
-    wait = float(given)
+    wait = float(_asked(request.query, "wait") or "0")
     if not wait >= 0:  # nor is NaN a time
-        raise ValueError(given)
+        raise ValueError(wait)
     return min(wait, _LONGEST_WAIT)
+
+
+def _asked(query: str, name: str) -> str:
+    """Return one field of a query, empty if it is not there; ValueError if there are too many."""
+    return parse_qs(query, max_num_fields=_MOST_FIELDS).get(name, [""])[0] if query else ""
 
 
 def _peer_of(request: Request) -> str:
     given = request.headers.get(HEADER.lower(), "")
-    if given or "cookie" not in request.headers:
+    if given:
         return given
-    try:
-        morsel = SimpleCookie(request.headers["cookie"]).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
+    # Cookies of others may be anything: they share the machine's name with ours.
+    ours = (each.strip().partition("=") for each in request.headers.get("cookie", "").split(";"))
+    return next((value for name, _, value in ours if name == COOKIE), "")

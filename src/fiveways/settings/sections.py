@@ -99,6 +99,8 @@ class LimitSettings(Limits):
     """How often a piece of work is given out that nobody finishes, before it is put aside (see `hub.queues`)."""
     max_owed: int = 1_000_000
     """Requests in NQ that were accepted and are not answered."""
+    max_owed_bytes: int = 256 << 20
+    """The size of these together."""
     max_given: int = 256
     """Of these, those that one callee works on at once; the others wait for their turn."""
     rate: float = 0.0
@@ -295,6 +297,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_tries=limits.max_tries,
         max_owed=limits.max_owed,
         rate=limits.rate,
+        max_owed_bytes=limits.max_owed_bytes,
         max_given=limits.max_given,
         request_ttl=settings.nq.request_ttl,
         answer_ttl=settings.nq.answer_ttl,

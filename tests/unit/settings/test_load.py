@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.settings.file import SettingsError
-from fiveways.settings.load import Exposed, again, is_loopback, load, read
+from fiveways.settings.load import SECTIONS, Exposed, again, is_loopback, load, read
 from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret, Settings, hub_settings
 from fiveways.wire.limits import Limits
 
@@ -120,7 +120,7 @@ REFUSED = [
     (
         "[xyzzy]\n",
         1,
-        "[xyzzy] is no section; there are [server], [limits], [calls], [auth], [topics], [umq36], [nq], [zmq], [store], [log]",
+        f"[xyzzy] is no section; there are {', '.join(f'[{name}]' for name in SECTIONS)}",
     ),
     ("server = 1\n", 1, "server must be a table, written [server]"),
     ('[server]\nport = "x"\n', 2, "server.port must be a whole number from 0 to 65535, not 'x'"),
