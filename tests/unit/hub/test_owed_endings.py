@@ -1,0 +1,85 @@
+"""Requests that were promised an answer, where something goes wrong at a bad moment."""
+
+from random import Random
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.delivery import Delivery, Keep
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result
+from fiveways.wire.payload import Cbor
+from tests.unit.hub.hubtalk import offer
+from tests.unit.hub.test_owed import BODY, asked, handled, opened, request
+
+
+def test_a_callee_that_cannot_be_told_is_not_told_again_at_once() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    _, delivery = asked(hub)
+    assert isinstance(delivery, Delivery)
+    assert hub.undelivered(delivery, LocalProtocolError("too many requests are open"), 0.0) == []
+
+
+def test_a_callee_that_dies_in_mid_stream_ends_the_stream() -> None:
+    hub = opened()
+    offer(hub, "bob", "m", share="first")
+    offer(hub, "eve", "m", share="first")
+    asked(hub)
+    hub.handle("bob", Result("1", BODY, stream=True, last=False), 0.0)
+    assert not any(isinstance(each, Delivery) and isinstance(each.word, Call) for each in hub.leave("bob", 1.0))
+
+
+def test_finish_gives_nothing_to_a_callee() -> None:
+    hub = opened()
+    offer(hub, "ann", "m")
+    asked(hub)
+    hub.drain(0.0)
+    assert not any(isinstance(each, Delivery) and isinstance(each.word, Call) for each in hub.finish(1.0))
+    assert hub.open_calls() == 0
+
+
+def test_a_failure_whose_data_has_no_value() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    (kept,) = hub.handle("bob", Failure("1", Reason.RAISED, "no", Cbor(b"\xa2\x01\x02\x01\x03")), 0.0)
+    assert isinstance(kept, Keep)
+
+
+def test_a_failure_with_half_a_surrogate_pair() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    (kept,) = hub.handle("bob", Failure("1", Reason.RAISED, "\udc80"), 0.0)
+    assert isinstance(kept, Keep)
+
+
+def test_no_redelivery_at_the_very_end_by_rounding() -> None:
+    random = Random(1)
+    for _ in range(2000):
+        hub = opened(request_ttl=604800.0)
+        offer(hub, "bob", "m")
+        now = random.random() * 1e5
+        asked(hub, now=now)
+        hub.handle("bob", Failure("1", Reason.BUSY), now + random.random() * 100)
+        hub.expire(hub.deadline() or 0.0)
+        given = hub.expire(hub.deadline() or 0.0)
+        assert not any(isinstance(each, Delivery) and isinstance(each.word, Call) for each in given)
+
+
+def test_an_id_that_is_open_is_not_opened_again() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    assert not any(
+        isinstance(each, Delivery) and isinstance(each.word, Call) for each in handled(hub, "nina", request())
+    )
+
+
+def test_what_is_accepted_is_bounded_in_bytes() -> None:
+    hub = opened(max_owed_bytes=1)
+    offer(hub, "bob", "m")
+    asked(hub)
+    refused = handled(hub, "nina", request(2))
+    assert [each.word.reason for each in refused if isinstance(each, Delivery) and isinstance(each.word, Failure)] == [
+        Reason.BUSY
+    ]
