@@ -95,8 +95,15 @@ def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool)
     console.print(f"""  {_program()} call {first} hub.echo '"hello"'{token}""", markup=False)
     if has_app:
         console.print(f"  {_program()} discover {first}{token}", markup=False)
-    console.print(f"\n{_reach(settings)}\nCtrl-C stops it.\n", markup=False)
+    console.print(f"\n{_reach(settings)}\n{_kept(settings)}\nCtrl-C stops it.\n", markup=False)
     console.file.flush()
+
+
+def _kept(settings: Settings) -> str:
+    """Say what becomes of requests that were accepted, and of work that waits, when the hub ends."""
+    if settings.store.path:
+        return f"What it accepts in NQ, work in queues and retained values are kept in {settings.store.path}."
+    return "What it accepts in NQ, work in queues and retained values end with it; --set store.path=FILE keeps them."
 
 
 def _program() -> str:
