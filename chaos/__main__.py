@@ -31,6 +31,8 @@ class Plan:
     in_flight: int = 2000
     requesters: int = 9
     services: int = 4
+    pause: float = 0.0
+    """Seconds for which the hub stands still after the last kill."""
     seed: int = 1
     patience: float = 120.0
     """Seconds for all that is open to be answered after the last kill."""
@@ -87,6 +89,10 @@ async def run(plan: Plan, folder: Path) -> Outcome:
             await hub.kill()
             await hub.start()
             _tell(f"kill {number + 1}: {tally.asked} asked, {tally.answered} answered, {len(tally.failures)} failed")
+        if plan.pause:
+            hub.pause()
+            await asyncio.sleep(plan.pause)
+            hub.resume()
         for service in services:
             service.stays.set()
         for requester in requesters:

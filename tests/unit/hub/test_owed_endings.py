@@ -83,3 +83,14 @@ def test_what_is_accepted_is_bounded_in_bytes() -> None:
     assert [each.word.reason for each in refused if isinstance(each, Delivery) and isinstance(each.word, Failure)] == [
         Reason.BUSY
     ]
+
+
+def test_a_request_that_takes_an_hour_is_not_timed_out() -> None:
+    hub = opened(call_timeout=30.0, max_timeout=60.0, request_ttl=7 * 24 * 3600.0)
+    offer(hub, "bob", "m")
+    asked(hub)
+    for minute in range(61):
+        assert hub.expire(minute * 60.0) == []
+    (kept,) = hub.handle("bob", Result("1", BODY), 3600.0)
+    assert isinstance(kept, Keep)
+    assert [each.to for each in kept.then] == ["nina"]

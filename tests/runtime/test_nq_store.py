@@ -1,0 +1,48 @@
+"""Nothing is promised, and nothing answered, before it is on disk."""
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+
+from fiveways.app import App
+from fiveways.runtime.clock import wall_clock
+from fiveways.store import writer
+from fiveways.store.store import Store
+from tests.runtime.nqwire import ask, posters
+from tests.runtime.test_nq_http import QUIET, SOON, waiting
+from tests.runtime.wire import hub, settings
+
+
+@waiting
+async def test_no_acceptance_and_no_answer_leaves_before_its_commit(tmp_path: Path) -> None:
+    app, gate, go_on = App(), threading.Event(), asyncio.Event()
+
+    @app.method("work")
+    async def work(n: int) -> int:
+        await go_on.wait()
+        return n * 2
+
+    def held_back(connection: sqlite3.Connection) -> None:
+        gate.wait()
+        writer.commit(connection)
+
+    async with hub(settings(), app) as place, posters(place.port) as (peer,):
+        store = Store.open(tmp_path / "store.db", now=wall_clock, commit=held_back)
+        store.load()
+        place.server.exchange.store = store
+        try:
+            assert await peer.post(ask("k1", "work", [21]), wait=QUIET) == []
+            assert store.waiting > 0
+            gate.set()
+            (accepted,) = await peer.post(wait=SOON)
+            assert (accepted["i"], "d" in accepted) == ("k1", False)
+            gate.clear()
+            go_on.set()
+            assert await peer.post(wait=QUIET) == []
+            assert store.waiting > 0
+            gate.set()
+            (answer,) = await peer.post(wait=SOON)
+            assert (answer["i"], answer["d"]) == ("k1", 42)
+        finally:
+            gate.set()
