@@ -57,7 +57,7 @@ def measured(in_flight: int, rounds: int, seconds: float, folder: str | None) ->
                 cpu = process_time()
                 rate = measure(Path(place) / "store.db")
                 cpu = process_time() - cpu
-            table.add(name, turn, Sample(rate, cpu / (rate * seconds) * 1e6))
+            table.add(name, turn, Sample(rate, cpu / max(1.0, rate * seconds) * 1e6))
     return table
 
 

@@ -327,12 +327,10 @@ async def test_the_silent_are_lost() -> None:
         silent, busy = hub.peer(), hub.peer()
         silent.send(b"hello")
         await heard(silent)
-        began = asyncio.get_running_loop().time()
         while not hub.ears[0].told:
             busy.send(b"here")
             await heard(busy)
             await asyncio.sleep(0.01)
-        assert 0.15 < asyncio.get_running_loop().time() - began < 2
         assert hub.ears[0].told == ["lost: silent"]
         assert hub.ears[1].told == []
         silent.send(b"again")
