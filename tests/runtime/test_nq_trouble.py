@@ -142,6 +142,7 @@ async def test_a_good_reader_gets_all_it_is_owed_over_a_new_link() -> None:
         ids: set[object] = set()
         while len(ids) < 40:
             ids.add((await peer.hear())["i"])
+        assert ids == {f"k{number}" for number in range(40)}
         peer.cut()
 
 

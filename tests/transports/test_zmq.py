@@ -325,12 +325,14 @@ async def test_strange_shapes_are_skipped() -> None:
 async def test_the_silent_are_lost() -> None:
     async with running(replace(LIMITS, idle=0.2)) as hub:
         silent, busy = hub.peer(), hub.peer()
+        began = asyncio.get_running_loop().time()
         silent.send(b"hello")
         await heard(silent)
         while not hub.ears[0].told:
             busy.send(b"here")
             await heard(busy)
             await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop().time() - began >= 0.2  # and no sooner
         assert hub.ears[0].told == ["lost: silent"]
         assert hub.ears[1].told == []
         silent.send(b"again")

@@ -1,11 +1,14 @@
 """Whoever takes part: a peer behind a link, or an application in this process."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.messages import Event
 from fiveways.runtime.outbox import Queue
+
+# ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
 
 
 class Ride(Protocol):
@@ -15,7 +18,7 @@ class Ride(Protocol):
         """Put what came so far into the party's own outbox, and keep nothing more for it."""
 
 
-class Party:
+class Party(ABC):
     """One of those to whom the hub's deliveries go. None of its methods raises; here, most of them do nothing."""
 
     peer: str
@@ -32,13 +35,13 @@ class Party:
     marked: bool = False
     """It will be flushed when this pass of the loop is over."""
 
+    @abstractmethod
     def say(self, delivery: Delivery, now: float) -> None:
         """Take a word."""
-        raise NotImplementedError
 
+    @abstractmethod
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
         """Take an event without attachments; return its frame, if others of the family may get the same."""
-        raise NotImplementedError
 
     def hand(self, frames: bytes) -> None:
         """Pass on what it got together with others."""
@@ -64,6 +67,6 @@ class Party:
     def cut_off(self) -> None:
         """End it at once: something is wrong with it."""
 
+    @abstractmethod
     def close(self, why: str) -> None:
         """End it, with a word where there is still room for one."""
-        raise NotImplementedError

@@ -89,8 +89,8 @@ class HttpLink:
         return b"".join([self.frame(packet) for packet in packets])
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """There are no pieces: a packet is a body."""
-        raise NotImplementedError
+        """There are no pieces: a packet is a body, and NQ puts attachments into it."""
+        raise AssertionError("a packet of NQ has no blob")
 
     def write(self, data: bytes) -> None:
         """Post packets, one after the other, from the next pass on."""
