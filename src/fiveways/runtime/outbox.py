@@ -45,7 +45,14 @@ class Outbox(Queue):
     @property
     def is_choked(self) -> bool:
         """Whether more waits than events may take."""
-        return self.link.is_full and self.size + self.link.waiting() > self._limits.max_unread_events
+        if not (self._blobs or self.link.is_full):
+            return False  # all of it is about to be written
+        return self.size + self.link.waiting() > self._limits.max_unread_events
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether an attachment that is added now would wait for so long that it had better do so on disk."""
+        return bool(self._blobs) or self.is_choked
 
     @property
     def is_over(self) -> bool:

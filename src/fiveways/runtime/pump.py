@@ -176,7 +176,7 @@ class Pump(Party):
         data = word.data
         if not isinstance(data, bytes) or len(data) < _LATE:
             return word
-        if not self.outbox.is_choked and getattr(self._talk, "awaited_attachment", word.name) == word.name:
+        if not self.outbox.is_slow and getattr(self._talk, "awaited_attachment", word.name) == word.name:
             return word
         blob = self._spools.store(data)
         return Attachment(word.name, error=blob.error) if blob.error else Attachment(word.name, blob)
@@ -303,6 +303,8 @@ class Pump(Party):
             if deadline is not None:
                 self._wake_at(deadline)
         outbox.flush()
+        if self.choked and not outbox.is_choked:
+            self._caught_up()
         if talk.closed:
             self._part(talk)
         elif outbox.waiting:
