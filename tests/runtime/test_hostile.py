@@ -533,7 +533,7 @@ def test_what_is_known_of_groups_does_not_grow_with_publications() -> None:
                 publisher.text(f'[61,{300 + number},"news",1,{{"exclude_me":true}}]')
                 await publisher.heard()
             groups = [found for _, found in place.server.exchange._groups._known.values()]
-            assert sum(len(group._members) for found in groups for group in found) < 5000
+            assert sum(len(group.walkers) + len(group.riders) for found in groups for group in found) < 5000
 
     within(run())
 

@@ -5,7 +5,7 @@ import msgspec
 from fiveways.hub.collected import Collected
 from fiveways.hub.errands import Held, Listing, Owed, Query, Work
 from fiveways.hub.session import Session
-from fiveways.hub.timers import Timers
+from fiveways.hub.timers import Alarm, Timers
 
 
 class Pending(msgspec.Struct, gc=False):
@@ -38,7 +38,8 @@ class Calls:
     Calls with the usual timeout run out in the order they were made, so that a dictionary is queue enough for them.
     """
 
-    def __init__(self, call_timeout: float, max_timeout: float) -> None:
+    def __init__(self, call_timeout: float, max_timeout: float, alarm: Alarm) -> None:
+        self.alarm = alarm
         self.default = min(call_timeout, max_timeout)
         """The timeout of calls that name none."""
         self._longest = max_timeout
@@ -46,7 +47,7 @@ class Calls:
         self._usual_first = 0.0
         """No usual deadline is earlier; known again exactly whenever that time has come."""
         self._timed: dict[str, Pending] = {}
-        self._timers = Timers()
+        self._timers = Timers(alarm)
         self.made = 0
         """How many there have been: the last of the hub's ids."""
 
@@ -77,6 +78,7 @@ class Calls:
         if timeout == self.default:
             if not self._usual:
                 self._usual_first = deadline
+                self.alarm.set(deadline)
             self._usual[op] = pending
         else:
             self._timed[op] = pending

@@ -1,6 +1,7 @@
 """The hub: takes words of peers, and returns who is to be told what. It never waits, and never asks for the time."""
 
 from collections.abc import Iterable
+from math import inf
 from random import Random
 from typing import Final
 
@@ -21,6 +22,7 @@ from fiveways.hub.refusal import Refusal
 from fiveways.hub.router import Router
 from fiveways.hub.session import Caller, Handler, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.hub.variables import Variables
@@ -67,8 +69,10 @@ class Hub:
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters()
-        self._gate = Gate(random, settings, self._sessions, self._counters)
-        self._calls = Calls(settings.call_timeout, settings.max_timeout)
+        self.alarm = Alarm()
+        """When to call `expire`."""
+        self._gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
+        self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm)
         self._offers = Offers(random, limits.max_pending)
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
@@ -244,7 +248,7 @@ class Hub:
         return self._publishing.strike(peer, subscription)
 
     def deadline(self) -> float | None:
-        """Return when to call `expire`: never too late, and at times too early."""
+        """Return when the first time is over of all that has one."""
         first = self._calls.deadline()
         for other in (self._gate.deadline(), self._owing.deadline()):
             if other is not None and (first is None or other < first):
@@ -253,7 +257,10 @@ class Hub:
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        return [*self._router.late(now), *self._gate.late(now), *self._owing.late(now)]
+        deliveries = [*self._router.late(now), *self._gate.late(now), *self._owing.late(now)]
+        following = self.deadline()
+        self.alarm.at = inf if following is None else following
+        return deliveries
 
     def drain(self, now: float) -> Deliveries:
         """Take no new calls and let nobody in from now on; open calls go on."""

@@ -16,7 +16,7 @@ from fiveways.hub.policy import Access
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Handlers, Session, Stage
 from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
-from fiveways.hub.timers import Timers
+from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
@@ -46,14 +46,14 @@ class Gate:
     """Knows the identities, and how far each session is with its login."""
 
     def __init__(
-        self, random: Random, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters
+        self, random: Random, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters, alarm: Alarm
     ) -> None:
         self._random = random
         self._sessions = sessions
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
         self._reliable_tables: Mapping[Stage, Handlers] = {}
-        self._waiting = Timers()
+        self._waiting = Timers(alarm)
         """Until when each session must have been let in."""
         self._challenged: dict[str, Challenged] = {}
         self._attempts: dict[str, int] = {}

@@ -42,8 +42,8 @@ class Owing:
         self._bytes = 0
         self._waiting: dict[str, dict[str, Owed]] = {}
         """By method, those for which there is no callee now."""
-        self._retries = Timers()
-        self._ends = Timers()
+        self._retries = Timers(calls.alarm)
+        self._ends = Timers(calls.alarm)
         """When the time of those is over that are with no callee."""
         self._unsure: list[tuple[Session, Call]] = []
         """Requests for names that nobody has offered yet, though somebody may be about to come back who does."""
@@ -87,6 +87,7 @@ class Owing:
                 if now >= self._settled_at or len(self._unsure) >= self._settings.max_owed:
                     raise missing
                 self._unsure.append((session, word))
+                self._calls.alarm.set(self._settled_at)
                 return []
         if word.id in session.asked or _key(session.peer, word.id) in self._by_key:
             raise bad(f"a call {word.id} is open already")

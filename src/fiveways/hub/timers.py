@@ -1,18 +1,33 @@
 """Deadlines of any length, by key."""
 
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Final
 
 _SLACK: Final = 64
 """Entries of the heap that may be dead before it is made anew."""
 
 
+class Alarm:
+    """When the hub must be woken: never too late, and at times too early. It costs nothing to look at."""
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = inf
+
+    def set(self, at: float) -> None:
+        """Let it be then at the latest."""
+        self.at = min(self.at, at)
+
+
 class Timers:
     """A heap whose dead entries are skipped, and swept out before they are more than the living."""
 
-    __slots__ = ("_at", "_heap")
+    __slots__ = ("_alarm", "_at", "_heap")
 
-    def __init__(self) -> None:
+    def __init__(self, alarm: Alarm) -> None:
+        self._alarm = alarm
         self._at: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
@@ -22,6 +37,7 @@ class Timers:
     def set(self, key: str, at: float) -> None:
         """Let `key` be due at that time; it must not wait for another."""
         self._at[key] = at
+        self._alarm.set(at)
         heappush(self._heap, (at, key))
 
     def drop(self, key: str) -> None:

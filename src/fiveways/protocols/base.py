@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Protocol
 
 from fiveways.errors import Fault, RemoteProtocolError
-from fiveways.model.messages import Attachment, Challenge, Part, Word
+from fiveways.model.messages import Attachment, Challenge, Event, Part, Word
 from fiveways.model.names import NameStyle
 from fiveways.model.topics import TopicStyle
 from fiveways.wire.limits import Limits
@@ -39,17 +39,21 @@ class Conversation(Protocol):
     def send(self, word: Word, now: float) -> None:
         """Say it to the peer. LocalProtocolError if the protocol cannot, or not now; nothing is sent then."""
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `outgoing()`, `deadline()` or `closed` have anything to tell."""
+
     def outgoing(self) -> list[Packet]:
         """Hand over what is to be written, and forget it."""
 
     def progress(self, now: float) -> None:
         """Know that more of a large packet has come, which is not whole yet: its attachment is not overdue."""
 
-    def alike(self, subscription: str) -> bool:
-        """Say whether an `Event` for it would be the same bytes here as at others of this protocol who say so too.
+    def alike(self, word: Event) -> Packet | None:
+        """Return what an event is here, if it is the same at all others of this protocol who do not return None.
 
-        That is, for the same name of the subscription and the same `envelope`, without attachments, with nothing missed
-        and under the same limits. To `send` it changes nothing but `outgoing()`: one packet will do for all of them.
+        That is, at those with the same limits. To write the packet is all that `send` would do, so that one will do for
+        all of them. LocalProtocolError if it cannot be said.
         """
 
     def deadline(self) -> float | None:
@@ -62,12 +66,16 @@ class Conversation(Protocol):
 class Whole:
     """What a conversation says whose messages hold their attachments, and whose events are each of their own."""
 
+    @property
+    def has_news(self) -> bool:
+        """Nobody knows before it is asked."""
+        return True
+
     def progress(self, now: float) -> None:
         """No attachment comes by itself, so that none can be overdue."""
 
-    def alike(self, subscription: str) -> bool:
+    def alike(self, word: Event) -> Packet | None:
         """Each subscriber must be written to."""
-        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,8 +329,10 @@ def read_description(call_id: str, body: Payload) -> Description | None:
             return None
 
 
-def wrapped(event: Event, styles: Styles) -> Payload:
-    """The body of an event whose subscriber asked for an envelope, since its protocol's updates name no topic."""
+def body_of(event: Event, styles: Styles) -> Payload:
+    """The body of an event as its subscriber gets it: in an envelope where it asked for one, to hear of the topic."""
+    if not event.envelope:
+        return event.body
     try:
         topic = jsontext.write(spell(event.topic, styles.topics))
     except BadTopic as exc:

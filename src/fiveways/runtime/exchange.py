@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from math import inf
 from typing import Final
 
 from fiveways.hub.core import Hub
@@ -29,6 +30,7 @@ class Exchange:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
+        self._alarm = hub.alarm
         self.store: Store | None = None
         """Where that is kept which must outlive this process."""
         self.parties: dict[str, Party] = {}
@@ -40,7 +42,7 @@ class Exchange:
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = inf
 
     # In.
 
@@ -50,22 +52,18 @@ class Exchange:
 
     def perform(self, deliveries: Deliveries, now: float) -> None:
         """Do what the hub says."""
-        parties = self.parties
         many = len(deliveries) > _MANY
         for delivery in deliveries:
-            if isinstance(delivery, Delivery):
-                party = parties.get(delivery.to)
-                if party is None:
-                    continue
-                if many and party.choked and isinstance(delivery.word, Event):
-                    party.skip(delivery.word.subscription)
-                    continue
-                party.say(delivery, now)
-                if many:
-                    party.relieve()
-            elif isinstance(delivery, Fanout):
+            if type(delivery) is Delivery:
+                party = self.parties.get(delivery.to)
+                if party is not None:
+                    if many:
+                        _say_one_of_many(party, delivery, now)
+                    else:
+                        party.say(delivery, now)
+            elif type(delivery) is Fanout:
                 self._fan_out(delivery, now)
-            else:
+            elif type(delivery) is Keep:
                 self._keep(delivery, now)
 
     def leave(self, party: Party) -> None:
@@ -117,9 +115,13 @@ class Exchange:
                         self.mark(party)
                 else:
                     frame = self._tell(party, subscriber, fanout, now) or frame
-            while frame is None and group.riders:
-                party, _, subscriber = group.let_off(next(reversed(group.riders)))
-                frame = self._tell(party, subscriber, fanout, now)
+            if group.riders:
+                if frame is None:
+                    party, _, subscriber = next(iter(group.riders.values()))
+                    frame = party.event_frame(fanout.event, subscriber)
+                while frame is None and group.riders:
+                    party, _, subscriber = group.let_off(next(reversed(group.riders)))
+                    frame = self._tell(party, subscriber, fanout, now)
             if frame is not None:
                 group.burst.append(frame)
                 self._burst += len(frame)
@@ -186,19 +188,29 @@ class Exchange:
 
     def schedule(self) -> None:
         """See to it that the hub is woken when it wants to be."""
-        deadline = self.hub.deadline()
-        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+        at = self._alarm.at
+        if at >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._expire)
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._expire)
 
     def _expire(self) -> None:
-        self._timer = None
+        self._timer, self._timer_at = None, inf
         now = self.now()
         self.perform(self.hub.expire(now), now)
         self.schedule()
+
+
+def _say_one_of_many(party: Party, delivery: Delivery, now: float) -> None:
+    """Say a word, and have it written if there is much already; who is too slow for events misses some."""
+    word = delivery.word
+    if party.choked and type(word) is Event:
+        party.skip(word.subscription)
+        return
+    party.say(delivery, now)
+    party.relieve()
 
 
 def addressed(event: Event, subscriber: Subscriber, missed: int = 0) -> Event:

@@ -15,33 +15,34 @@ _MOST_KNOWN: Final = 100_000
 class Group:
     """Subscribers of one protocol to one topic, under the same name.
 
-    Within a pass of the loop, those whose next event is the same bytes as everybody's ride along: what comes for them
-    is kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
+    Those whose next event is the same bytes as everybody's ride along: what comes for them in a pass of the loop is
+    kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
     the pass is over.
     """
 
-    __slots__ = ("_members", "burst", "is_under_way", "name", "riders", "walkers")
+    __slots__ = ("burst", "is_under_way", "name", "riders", "walkers")
 
     def __init__(self, name: str, members: list[Member]) -> None:
         self.name = name
-        self._members = members
         self.is_under_way = False
         self.burst: list[bytes] = []
         """The frames of this pass, the same for all riders."""
         self.riders: dict[Party, Member] = {}
-        self.walkers: list[Member] = []
+        self.walkers = members
 
     def set_out(self) -> None:
-        """Begin with the first event of a pass: find out who rides."""
+        """Begin with the first event of a pass: let those get on who can."""
         self.is_under_way = True
-        name, riders, walkers = self.name, self.riders, self.walkers
-        for member in self._members:
-            party = member[0]
-            if party.ride is None and name in party.alikes:
-                party.ride = self
-                riders[party] = member
-            else:
-                walkers.append(member)
+        if self.walkers:
+            still: list[Member] = []
+            for member in self.walkers:
+                party = member[0]
+                if party.ride is None and self.name in party.alikes:
+                    party.ride = self
+                    self.riders[party] = member
+                else:
+                    still.append(member)
+            self.walkers = still
 
     def let_off(self, party: Party) -> Member:
         """Let a rider walk from here on: it has in its own outbox what came so far."""
@@ -54,12 +55,8 @@ class Group:
     def arrive(self) -> tuple[bytes, list[Party]]:
         """Be done with the pass; return who rode to its end, and what all of them are to get."""
         data, riders = b"".join(self.burst), list(self.riders)
-        for party in riders:
-            party.ride = None
         self.is_under_way = False
         self.burst.clear()
-        self.riders.clear()
-        self.walkers.clear()
         return data, riders
 
 

@@ -71,6 +71,17 @@ class Outbox(Queue):
                 append(packet.blob)
                 self._blobs += 1
 
+    def send(self, packets: Sequence[Packet]) -> None:
+        """Write packets, after those that wait; what the link does not take waits."""
+        if not self.waiting and not self.link.is_full and all([packet.blob is None for packet in packets]):  # noqa: C419  quicker
+            frame_of = self.link.frame
+            frames = frame_of(packets[0]) if len(packets) == 1 else b"".join([frame_of(packet) for packet in packets])
+            if len(frames) <= CORK:
+                self.link.write(frames)
+                return
+        self.add(packets)
+        self.flush()
+
     def count(self) -> None:
         """Find out anew how much waits: events are put in without being counted."""
         waiting = self.waiting

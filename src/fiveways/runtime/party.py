@@ -12,7 +12,7 @@ from fiveways.runtime.outbox import Queue
 
 
 class Ride(Protocol):
-    """What a party shares with others until the pass of the loop is over."""
+    """What a party shares with others."""
 
     def let_off(self, party: "Party") -> object:
         """Put what came so far into the party's own outbox, and keep nothing more for it."""
@@ -29,7 +29,7 @@ class Party(ABC):
     alikes: Collection[str] = frozenset()
     """Subscriptions for which the next event is the same bytes as for others of its family, who say so too."""
     ride: "Ride | None" = None
-    """Its group, while what comes for it in this pass of the loop is kept there and not in its outbox."""
+    """Its group, while what comes for it is kept there and not in its outbox."""
     choked: bool = False
     """It reads so slowly that the policy of its topics has to strike."""
     marked: bool = False
@@ -42,6 +42,10 @@ class Party(ABC):
     @abstractmethod
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
         """Take an event without attachments; return its frame, if others of the family may get the same."""
+
+    def event_frame(self, event: Event, subscriber: Subscriber) -> bytes | None:
+        """Return what an event is for all of the family who are alike, without telling anybody; None if it is not."""
+        return None
 
     def hand(self, frames: bytes) -> None:
         """Pass on what it got together with others."""

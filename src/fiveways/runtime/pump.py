@@ -91,7 +91,9 @@ class Pump(Party):
                 self._missed.pop(word.subscription, None)
         if self.alikes:
             self._apart()
-        if not self.marked:
+            if not self.marked:
+                exchange.mark(self)
+        elif not self.marked and talk.has_news:
             exchange.mark(self)
         if len(packet.payload) > CORK:
             exchange.flush()
@@ -197,7 +199,6 @@ class Pump(Party):
         if self.ride is not None:
             self.ride.let_off(self)
         missed = self._missed.pop(name, 0) if self._missed else 0
-        is_alike = not missed and talk.alike(name)
         if self.alikes:
             self.alikes.clear()
         else:  # the conversation may have said something before
@@ -205,20 +206,33 @@ class Pump(Party):
         if not self.marked:
             self._exchange.mark(self)
         word = addressed(event, subscriber, missed)
+        outbox = self.outbox
+        frame: bytes | None = None
         try:
-            self._send(word, now)
+            packet = None if missed else talk.alike(word)
+            if packet is None:
+                self._send(word, now)
         except LocalProtocolError as error:
             self._cannot_say(Delivery(self.peer, word), error, now)
             return None
-        packets, outbox = talk.outgoing(), self.outbox
-        outbox.add(packets)
-        frame: bytes | None = None
-        if is_alike and len(packets) == 1 and packets[0].blob is None:
+        if packet is None:
+            outbox.add(talk.outgoing())
+        else:
+            outbox.add((packet,))
             frame = outbox.waiting[-1]
             self.alikes.add(name)
         if outbox.size > CORK:
             self._relieve()
         return frame
+
+    def event_frame(self, event: Event, subscriber: Subscriber) -> bytes | None:
+        """Return what an event is for all who are alike."""
+        talk = self._talk
+        try:
+            packet = None if talk is None else talk.alike(addressed(event, subscriber))
+        except LocalProtocolError:
+            return None  # each is told by itself why it gets nothing
+        return None if packet is None else self.link.frame(packet)
 
     def _apart(self) -> None:
         """Know that this peer's next event may be other bytes than those of the others."""
@@ -297,12 +311,16 @@ class Pump(Party):
         talk, outbox = self._talk, self.outbox
         if self._ended or talk is None:
             return
+        packets: list[Packet] = []
         if not self.alikes:  # otherwise the conversation has neither heard nor said anything
-            self._collect()
+            packets = talk.outgoing()
             deadline = talk.deadline()
             if deadline is not None:
                 self._wake_at(deadline)
-        outbox.flush()
+        if packets:
+            outbox.send(packets)
+        elif outbox.waiting:
+            outbox.flush()
         if self.choked and not outbox.is_choked:
             self._caught_up()
         if talk.closed:

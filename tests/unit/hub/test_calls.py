@@ -6,7 +6,7 @@ from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.policy import Access
 from fiveways.hub.session import Session
 from fiveways.hub.settings import ALL
-from fiveways.hub.timers import Timers
+from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traits import Credentials
 from tests.unit.hub.hubtalk import LRPM
 
@@ -16,7 +16,7 @@ def sessions(count: int) -> list[Session]:
 
 
 def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
-    calls, (caller, callee) = Calls(30.0, 60.0), sessions(2)
+    calls, (caller, callee) = Calls(30.0, 60.0, Alarm()), sessions(2)
     pending = calls.open(caller, "c", callee, 30.0, 0.0)
     assert caller.asked == {"c": pending}
     assert callee.serving == {"1": pending}
@@ -27,7 +27,7 @@ def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
 
 def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
     chance = Random(7)
-    calls, peers = Calls(30.0, 60.0), sessions(3)
+    calls, peers = Calls(30.0, 60.0, Alarm()), sessions(3)
     now, number, there = 0.0, 0, dict[str, Pending]()
     for _ in range(5000):
         now += chance.random()
@@ -56,7 +56,7 @@ def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
 
 
 def test_dead_entries_of_a_heap_are_swept_out() -> None:
-    timers = Timers()
+    timers = Timers(Alarm())
     for number in range(10_000):
         timers.set(str(number), 1000.0 + number)
         timers.drop(str(number))

@@ -284,6 +284,8 @@ def test_a_walk(seed: int) -> None:
     for _ in range(STEPS):
         walk.step()
         assert walk.hub.open_calls() >= 0
+        deadline = walk.hub.deadline()
+        assert deadline is None or walk.hub.alarm.at <= deadline
     # Time ends every call that nobody answers, and work goes back to its queue.
     while (deadline := walk.hub.deadline()) is not None:
         walk.now = max(walk.now, deadline)

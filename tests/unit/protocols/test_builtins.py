@@ -90,9 +90,9 @@ def test_what_is_no_envelope_stays_as_it_is(body: Value) -> None:
 def test_an_envelope_may_not_make_a_body_too_deep() -> None:
     deepest = Json(b"[" * 128 + b"]" * 128)
     with pytest.raises(Unrepresentable, match="nested"):
-        builtins.wrapped(Event("s", ("a",), deepest), STYLES)
+        builtins.body_of(Event("s", ("a",), deepest, envelope=True), STYLES)
     with pytest.raises(Unrepresentable, match="empty"):
-        builtins.wrapped(Event("s", (), deepest), STYLES)
+        builtins.body_of(Event("s", (), deepest, envelope=True), STYLES)
 
 
 def test_a_refusal_shows_no_more_than_a_few_names_and_the_beginning_of_each() -> None:

@@ -142,7 +142,7 @@ def test_what_many_get_is_kept_once() -> None:
             place.exchange.flush()
         for _ in range(10):
             place.publish("a")
-        assert [len(pump.outbox.waiting) for pump in place.pumps[:SUBSCRIBERS]] == [0] * (SUBSCRIBERS - 1) + [10]
+        assert [len(pump.outbox.waiting) for pump in place.pumps[:SUBSCRIBERS]] == [0] * SUBSCRIBERS
         place.exchange.flush()
         assert len({tuple(link.written.splitlines()[3:]) for link in place.links[:SUBSCRIBERS]}) == 1
 

@@ -13,6 +13,7 @@ from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
+from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Setup
 from fiveways.protocols.lrpm import bridge
@@ -21,6 +22,7 @@ from fiveways.protocols.lrpm.bridge import Refused
 from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Kind
 from fiveways.protocols.lrpm.holding import Held, Names
 from fiveways.protocols.lrpm.link import NOTHING, LrpmLink, Receiver, Sender, Words
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Value
 
 FIRST_ID: Final = 256
@@ -223,17 +225,17 @@ class Incoming(LrpmLink):
         return asked
 
     def _send_result(self, word: hub.Result) -> None:
-        number, body = self._asked.get(word.id), word.body
-        if type(number) is int and not word.stream and not word.attachments and body is not None:
-            self._outgoing.append(self._codec.fitting(self._codec.write_result(number, body)))
+        known, body = self._asked.get(word.id), word.body
+        if type(known) is int and not word.stream and not word.attachments and body is not None:
+            self._outgoing.append(self._codec.fitting(self._codec.write_result(known, body)))
+            del self._asked[word.id]
+            return
+        if type(known) is Asked and known.kind == PUBLISH and not word.stream:
+            packet = self._codec.encoding.write_published(known.request_id, bridge.publication(body))
+            self._outgoing.append(packet)
             del self._asked[word.id]
             return
         asked = self._open_request(word.id)
-        if asked.kind == PUBLISH and not word.stream:
-            publication = bridge.publication(word.body)
-            self._outgoing.append(self._codec.encoding.write_published(asked.request_id, publication))
-            del self._asked[word.id]
-            return
         last = word.last or not word.stream
         if word.stream:
             self._check_part(word, asked)
@@ -312,27 +314,33 @@ class Incoming(LrpmLink):
     # What the peer has subscribed to.
 
     def _send_event(self, word: hub.Event) -> None:
+        packet = self.alike(word)
+        if packet is not None:
+            self._outgoing.append(packet)
+            return
         served = self._subscription(word.subscription)
         if not 0 <= word.publication <= MAX_U64:
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
         if served.missed:
             word = msgspec.structs.replace(word, missed=word.missed + served.missed)
-        body = builtins.wrapped(word, self._styles) if word.envelope else word.body
-        if not (word.missed or word.attachments or self._holding.lines):
-            topic = topics.spell(word.topic, topics.LRPM)
-            packet = self._codec.encoding.write_event(word.publication, served.number, body, topic)
-            self._outgoing.append(self._codec.fitting(packet))
-            return
+        body = builtins.body_of(word, self._styles)
         message = lrpm.Event(word.publication, served.number, body, bridge.event_meta(word))
         self._say_with(("event", word.subscription), message, word.attachments)
         served.missed = 0
 
-    def alike(self, subscription: str) -> bool:
-        """Nothing was missed because of us, and nothing waits that it must not overtake."""
-        served, lines = self._served.get(subscription), self._holding.lines
-        if served is None or served.missed or self.closed:
-            return False
-        return not lines or ("event", subscription) not in lines
+    def alike(self, word: hub.Event) -> Packet | None:
+        """Return the EVENT, if nothing was missed and nothing waits that it must not overtake."""
+        served, publication, lines = self._served.get(word.subscription), word.publication, self._holding.lines
+        if served is None or served.missed or word.missed or word.attachments or self.closed:
+            return None
+        if not 0 <= publication <= MAX_U64 or (lines and ("event", word.subscription) in lines):
+            return None
+        body = builtins.body_of(word, self._styles)
+        try:
+            topic = topics.spell(word.topic, topics.LRPM)
+        except BadTopic as exc:
+            raise Unrepresentable(str(exc)) from exc
+        return self._codec.fitting(self._codec.encoding.write_event(publication, served.number, body, topic))
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""

@@ -123,6 +123,11 @@ class LrpmLink(Whole, ABC):
         if self._upward:
             self._now = now
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something is to be written, woken for or closed."""
+        return bool(self._outgoing or self._upward or self.closed)
+
     def outgoing(self) -> list[Packet]:
         """Hand over the frames to be written."""
         packets, self._outgoing = self._outgoing, []

@@ -178,7 +178,7 @@ def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
                 free["redelivered"] = "true"
     elif isinstance(word, hub.Event):
         target, free = word.subscription, _free_of_event(word)
-        body = builtins.wrapped(word, STYLES) if word.envelope else word.body
+        body = builtins.body_of(word, STYLES)
     elif isinstance(word, hub.TopicClosed):
         target, body = CLOSED, Value({"id": word.subscription})
     else:

@@ -295,9 +295,12 @@ class UmqConversation(UmqLink):
         event = hub.Event(following.subscription, following.topic, Text(message.payload), names)
         return (builtins.unwrapped(event, self.STYLES) if following.envelope else event,)
 
-    def alike(self, subscription: str) -> bool:
-        """An update carries nothing of its receiver but the topic's id."""
-        return subscription in self._published.live and not self.closed
+    def alike(self, word: hub.Event) -> Packet | None:
+        """Return the update, which carries nothing of its receiver but the topic's id."""
+        topic = word.subscription
+        if word.attachments or self.closed or topic not in self._published.live:
+            return None
+        return self._fitting(write_text(f"T{topic}{self._separator}{builtins.body_of(word, self.STYLES).text()}"))
 
     def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
         subscription = self._followed.remove(message.id)
@@ -310,13 +313,12 @@ class UmqConversation(UmqLink):
         return (hub.Unsubscribe(None, message.id),)
 
     def _send_event(self, word: hub.Event) -> None:
+        if (packet := self.alike(word)) is not None:
+            self._outgoing.append(packet)
+            return
         topic, attachments = word.subscription, word.attachments
         self._published.check_live(topic)
-        body = builtins.wrapped(word, self.STYLES) if word.envelope else word.body
-        if attachments:
-            self._say(umq.TopicUpdate(topic, body.text(), len(attachments)), attachments)
-        else:
-            self._put(write_text(f"T{topic}{self._separator}{body.text()}"))
+        self._say(umq.TopicUpdate(topic, builtins.body_of(word, self.STYLES).text(), len(attachments)), attachments)
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         self._published.check_live(word.subscription)

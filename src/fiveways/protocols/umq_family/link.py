@@ -109,6 +109,11 @@ class UmqLink(ABC):
             raise LocalProtocolError("the conversation is over")
         sender(self, word)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something is to be written, waited for or closed."""
+        return bool(self._outgoing or self._expected.open or self.closed)
+
     def outgoing(self) -> list[Packet]:
         """Hand over the frames to be written."""
         packets, self._outgoing = self._outgoing, []
@@ -150,10 +155,14 @@ class UmqLink(ABC):
 
     def _put(self, packet: Packet) -> None:
         """Put a frame out that may be said now."""
+        self._outgoing.append(self._fitting(packet))
+
+    def _fitting(self, packet: Packet) -> Packet:
+        """Return a frame that is not too long; TooLarge if it is."""
         if len(packet.payload) > self._longest:
             # What we would not read ourselves may end the session of a peer that is like us.
             raise TooLarge(f"{len(packet.payload)} bytes are too many for one frame")
-        self._outgoing.append(packet)
+        return packet
 
     def _end(self, text: str) -> None:
         self._outgoing.append(self.ENCODE(umq.Fatal(text)))
