@@ -251,8 +251,7 @@ class UmqConversation(UmqLink):
 
     def _send_cancel(self, word: hub.Cancel) -> None:
         """UMQ cannot say it: the late answer will find nobody."""
-        wire_id = self._asking_by_hub_id.get(word.id)
-        asking = None if wire_id is None else self._answered(wire_id)
+        asking = self._answered(self._asking_by_hub_id.get(word.id, ""))
         if asking is not None and asking.topic is not None:
             self._followed.remove(asking.topic)
 
@@ -297,10 +296,10 @@ class UmqConversation(UmqLink):
 
     def alike(self, word: hub.Event) -> Packet | None:
         """Return the update, which carries nothing of its receiver but the topic's id."""
-        topic = word.subscription
-        if word.attachments or self.closed or topic not in self._published.live:
+        if word.attachments or self.closed or word.subscription not in self._published.live:
             return None
-        return self._fitting(write_text(f"T{topic}{self._separator}{builtins.body_of(word, self.STYLES).text()}"))
+        text = builtins.body_of(word, self.STYLES).text()
+        return self._fitting(write_text(f"T{word.subscription}{self._separator}{text}"))
 
     def _on_topic_close(self, message: umq.TopicClose, _names: Names, _now: float) -> Words:
         subscription = self._followed.remove(message.id)
@@ -316,9 +315,9 @@ class UmqConversation(UmqLink):
         if (packet := self.alike(word)) is not None:
             self._outgoing.append(packet)
             return
-        topic, attachments = word.subscription, word.attachments
-        self._published.check_live(topic)
-        self._say(umq.TopicUpdate(topic, builtins.body_of(word, self.STYLES).text(), len(attachments)), attachments)
+        self._published.check_live(word.subscription)
+        text, attachments = builtins.body_of(word, self.STYLES).text(), word.attachments
+        self._say(umq.TopicUpdate(word.subscription, text, len(attachments)), attachments)
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         self._published.check_live(word.subscription)
