@@ -21,7 +21,17 @@ FivewaysError
     └── Refused              the other end does not let us in
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Final
+
+import msgspec
+
+_PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
+_LONGEST_NUMBER: Final = 9
+LONGEST_FILLED: Final = 1 << 16
+"""Characters of a filled text that repeats its arguments; one that says each once may be longer."""
 
 
 class Fault(Enum):
@@ -72,8 +82,58 @@ class RemoteProtocolError(ProtocolError):
         return f"{self.text} [{self.rule}]"
 
 
+def fill(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
+    """Fill placeholders: `{err}` and other names by `codes`, `{0}` by the first code there is, `{1}` on by `args`.
+
+    What is missing is empty, odd braces stay. A short text can stand for gigabytes: it is cut before they are made.
+    """
+
+    def filling(name: str) -> str:
+        if not name.isdigit():
+            return codes.get(name, "")
+        if name == "0":
+            return next(filter(None, codes.values()), "")
+        number = int(name) if len(name) <= _LONGEST_NUMBER else len(args) + 1
+        return args[number - 1] if number <= len(args) else ""
+
+    room = max(LONGEST_FILLED, len(text) + sum(map(len, args)))
+    pieces: list[str] = []
+    behind = 0
+    for found in _PLACEHOLDER.finditer(text):
+        for piece in (text[behind : found.start()], filling(found[1])):
+            pieces.append(piece[:room])
+            room -= len(pieces[-1])
+        behind = found.end()
+        if not room:
+            break
+    return "".join(pieces) + text[behind : behind + room]
+
+
+class Wording(msgspec.Struct, frozen=True, gc=False):
+    """An error as it was said, for who says it in another language: codes, and a text with placeholders for `args`."""
+
+    text: str = ""
+    args: tuple[str, ...] = ()
+    err: str = ""
+    warn: str = ""
+    note: str = ""
+
+    @property
+    def code(self) -> str:
+        """What `{0}` stands for: the first code there is."""
+        return self.err or self.warn or self.note
+
+    def format(self, translated: str | None = None) -> str:
+        """Fill the placeholders of the text, or of a translation of it."""
+        codes = {"err": self.err, "warn": self.warn, "note": self.note}
+        return fill(self.text if translated is None else translated, codes, self.args)
+
+
 class CallError(FivewaysError):
     """A call that ended without a result. Its subclasses say what is known about the method."""
+
+    wording: Wording | None = None
+    """How the other end said it, before its text was filled; None where the protocol has nothing like that (NQ has)."""
 
     def __init__(self, text: str, *, data: object = None, retry_after: float | None = None) -> None:
         super().__init__(text)
@@ -82,6 +142,20 @@ class CallError(FivewaysError):
         self.retry_after = retry_after
         """Seconds after which it is worth another try, where somebody said so."""
 
+    def format(self, translated: str | None = None) -> str:
+        """Say it in other words: `error.format("Chybí {1} ({0})")`; without them, as it was said.
+
+        `{0}` is the code of the error, `{err}`, `{warn}` and `{note}` are the codes by their names, `{1}`, `{2}`, ...
+        what came with it, where the protocol carries that. What is missing is empty. The result is bounded.
+        """
+        wording = self.wording
+        if translated is None:
+            return (wording and wording.format()) or self.text
+        return (wording or Wording(err=self._known_code())).format(translated)
+
+    def _known_code(self) -> str:
+        return ""
+
 
 class NotExecuted(CallError):
     """The method was certainly not run: the call may be made again without harm."""
@@ -89,6 +163,9 @@ class NotExecuted(CallError):
     def __init__(self, reason: Enum, text: str = "", *, data: object = None, retry_after: float | None = None) -> None:
         super().__init__(f"{reason.value}: {text}" if text else str(reason.value), data=data, retry_after=retry_after)
         self.reason = reason
+
+    def _known_code(self) -> str:
+        return str(self.reason.value)
 
 
 class CallFailed(CallError):
@@ -100,6 +177,9 @@ class CallFailed(CallError):
         super().__init__(text, data=data, retry_after=retry_after)
         self.name = name
         self.code = code
+
+    def _known_code(self) -> str:
+        return self.name or (str(self.code) if self.code else "")
 
 
 class CallTimeout(CallError):

@@ -20,6 +20,8 @@ from fiveways.client.urls import SCHEMES, Address, BadUrl, parse
         ("nq+wss://h", "nq", "wss://h:443/nq", "nq.1"),
         ("nq+http://h", "nq", "http://h:7500/nq", "nq.1"),
         ("nq+https://h/x?y=1", "nq", "https://h:443/x?y=1", "nq.1"),
+        ("nq+zmq://h", "nq", "zmq://h:7555", "nq.1"),
+        ("nq+zmq://[::1]:80/", "nq", "zmq://[::1]:80", "nq.1"),
     ],
 )
 def test_a_url_says_protocol_place_and_subprotocol(given: str, protocol: str, url: str, subprotocol: str) -> None:
@@ -37,7 +39,9 @@ def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
     ("given", "sentence"),
     [
         ("lrpm://h:1", "lrpm:// says no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
-        ("umq+zmq://h", "zmq is no transport of this client; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
+        ("umq+tcp://h", "tcp is no transport of this client; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
+        ("umq+zmq://h", "zmq is no transport of this client for umq; use one of umq+ws://, umq+wss://, such as "),
+        ("zmq://h:1", "zmq:// says no protocol; use one of nq+zmq://, such as nq+zmq://h:1"),
         ("umq+http://h", "http is no transport of this client for umq; use one of umq+ws://, umq+wss://, such as "),
         (
             "ws://h",
@@ -63,7 +67,7 @@ def test_an_unusual_path_is_in_doubt() -> None:
     assert parse("umq+ws://h/lrpm").doubt == "; a hub serves umq under /umq, and the URL says /lrpm"
 
 
-@pytest.mark.parametrize("given", ["nq+zmq://h", "mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])
+@pytest.mark.parametrize("given", ["mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])
 def test_protocols_that_come_later_are_told_from_wrong_ones(given: str) -> None:
     with pytest.raises(BadUrl, match="not spoken by this client yet"):
         parse(given)
@@ -78,6 +82,8 @@ def test_protocols_that_come_later_are_told_from_wrong_ones(given: str) -> None:
         ("umq+ws://h:x", "is no URL"),
         ("lrpm+ws://h?encoding=xml", "json or cbor"),
         ("umq+ws://h?encoding=cbor", "only one"),
+        ("nq+zmq://h/nq", r"ZeroMQ has no paths; a URL looks like nq\+zmq://h:7555"),
+        ("nq+zmq://h?peer=1", "ZeroMQ has no paths"),
     ],
 )
 def test_other_mistakes_get_a_sentence(given: str, sentence: str) -> None:

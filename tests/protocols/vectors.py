@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -126,6 +126,8 @@ def _value(given: typing.Any, hint: typing.Any) -> object:  # noqa: ANN401  JSON
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
         return tuple(_value(each, inner) for each in given)
+    if typing.get_origin(hint) is Mapping:
+        return {key: _value(each, typing.get_args(hint)[1]) for key, each in given.items()}
     if typing.get_origin(hint) is list:
         return [_value(each, typing.get_args(hint)[0]) for each in given]
     return given

@@ -11,9 +11,21 @@ import msgspec
 from fiveways.app.attached import Attachments
 from fiveways.app.elements import Elements, Gathered
 from fiveways.app.values import to_body
+from fiveways.errors import Unrepresentable
 from fiveways.model.messages import Call, Progress, Word
 
 T = TypeVar("T")
+KINDS: Final = ("note", "warn", "transient", "debug")
+"""What may be told on the way: transient and debug only to callers who want to hear more than usual."""
+_QUIET: Final = frozenset({"note", "warn"})
+_VERBOSE: Final = "v"
+
+
+def said_kind(kind: str) -> str:
+    """Return the hub's own word for a kind of note; ValueError if there is no such kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there are no notes of kind {kind!r}: it is one of {', '.join(KINDS)}")
+    return "tmp" if kind == "transient" else kind
 
 
 class Caller(Protocol):
@@ -139,11 +151,29 @@ class Context:
         """Return what came with the call: `await` it for a list of bytes, or read one by one with `async for`."""
         return self._running.attachments or Attachments()
 
-    def progress(self, value: object = None, text: str = "") -> None:
-        """Tell the caller how far it is, if it wants to know; from any thread."""
-        call = self._running.call
-        if call.progress and not self._running.over:
-            word = Progress(call.id, to_body(value), text=text)
+    @property
+    def verbose(self) -> bool | str:
+        """How much the caller wants to hear on the way: false, true, or a text of its own; only nq can say so."""
+        given = (self._running.call.extras or {}).get(_VERBOSE)
+        try:
+            value = False if given is None else given.value()
+        except Unrepresentable:
+            return False
+        return value if isinstance(value, str) else bool(value)
+
+    def progress(self, value: object = None, text: str = "", *, kind: str = "note", code: str = "") -> None:
+        """Tell the caller how far it is, if it wants to know; from any thread.
+
+        `kind` is note, warn, transient or debug; the last two are told only to who asked for them (`verbose`).
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        said, call = said_kind(kind), self._running.call
+        if call.progress and not self._running.over and (kind in _QUIET or self.verbose):
+            # Beside a code, braces are places to be filled.
+            filled, args = ("{1}", (text,)) if code and "{" in text else (text, ())
+            word = Progress(call.id, to_body(value), said, code, filled, args)
             if self._is_in_loop():
                 self._report(word)
             else:

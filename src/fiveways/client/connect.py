@@ -1,12 +1,14 @@
 """The door: from a URL to a `Peer`."""
 
 from collections.abc import Generator
+from functools import partial
 
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
 from fiveways.client.keeper import OpenLink
+from fiveways.client.lasting import PROTOCOLS
 from fiveways.client.peer import Peer
-from fiveways.client.settings import HUB_TIMEOUT, Settings
+from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings
 from fiveways.protocols import registry
 from fiveways.transports.http_client import open_http
 from fiveways.transports.websocket import open_websocket
@@ -55,16 +57,17 @@ def connect(  # noqa: PLR0913  all but the first have a default
     reconnect: bool = True,
     backoff: tuple[float, float] = (0.1, 5.0),
     keepalive: float = 20.0,
+    idle_close: float | None = None,
     app: App | None = None,
     limits: Limits = Limits(),
 ) -> Connecting:
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
 
     Args:
-        url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://` or `nq+http://`, then host and
-            port; with TLS `+wss://` or `+https://`. Without a port it is 7500 (443 with TLS), without a path where a
-            hub serves that protocol.
-        token: who we are, for a hub that wants to know.
+        url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://`, `nq+http://` or `nq+zmq://`, then
+            host and port; with TLS `+wss://` or `+https://`. Without a port it is 7500 (443 with TLS, 7555 for
+            ZeroMQ), without a path where a hub serves that protocol.
+        token: who we are, for a hub that wants to know; not over ZeroMQ.
         identity: the same with a `secret`, which is never sent; lrpm only.
         secret: belongs to `identity`.
         timeout: seconds for every call that names none itself.
@@ -72,11 +75,14 @@ def connect(  # noqa: PLR0913  all but the first have a default
             open calls go on over it; elsewhere they are lost.
         backoff: seconds to wait before that, at most: at first, and at last, after twice as many each time.
         keepalive: seconds of silence after which the hub is asked for a sign of life.
+        idle_close: seconds after which a link is closed on which nothing is said or expected, until it is needed;
+            nq only. Without it, nq+http closes its connections after 5 seconds, and all others keep theirs.
         app: an application to serve from the start.
         limits: what this side bears.
 
     Raises:
-        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well.
+        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well, and
+            `idle_close` where it makes no sense.
         Refused: the hub does not let us in.
         ConnectionLost: it cannot be reached.
     """
@@ -92,6 +98,29 @@ def connect(  # noqa: PLR0913  all but the first have a default
         longest_wait,
         keepalive=keepalive,
         limits=limits,
+        idle_close=idle_close,
     )
     handshake.check(settings, registry.load(settings.address.protocol))
-    return Connecting(settings, app, open_http if settings.address.is_http else open_websocket)
+    _check_idle(settings)
+    return Connecting(settings, app, _opener(settings))
+
+
+def _check_idle(settings: Settings) -> None:
+    if settings.idle_close is None:
+        return
+    if settings.idle_close <= 0:
+        raise ValueError(NO_TIME.replace("a timeout", "`idle_close`"))
+    if settings.address.protocol not in PROTOCOLS:
+        able = ", ".join(urls.transports_of(*sorted(PROTOCOLS)))
+        raise ValueError(f"`idle_close` is for {able}: elsewhere a conversation ends with its link")
+
+
+def _opener(settings: Settings) -> OpenLink:
+    """Return how links are opened."""
+    if settings.address.is_zmq:
+        from fiveways.transports.zmq_client import open_nq  # noqa: PLC0415  few need all of ZeroMQ
+
+        return open_nq
+    if not settings.address.is_http:
+        return open_websocket
+    return open_http if settings.idle_close is None else partial(open_http, idle=settings.idle_close)

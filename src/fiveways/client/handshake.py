@@ -25,6 +25,8 @@ def check(settings: Settings, spec: ProtocolSpec) -> None:
         raise BadLogin("give `token`, or `identity` and `secret`, not both")
     if settings.identity and not spec.challenges:
         raise BadLogin(f"{spec.name} has no challenge for `identity` and `secret`: use `token`, or lrpm")
+    if settings.token and settings.address.is_zmq:
+        raise BadLogin("a hub takes no token over ZeroMQ, which is for its own machine: use nq+ws or nq+http")
 
 
 def hello(settings: Settings, spec: ProtocolSpec) -> Hello:

@@ -7,11 +7,11 @@ from itertools import count
 from random import SystemRandom
 from typing import Final, Protocol
 
-from fiveways.client import handshake, lasting
+from fiveways.client import handshake, lasting, urls
 from fiveways.client.session import Session
 from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, States, Status
-from fiveways.errors import ConnectionLost, NotExecuted, Refused
+from fiveways.errors import ConnectionLost, LocalProtocolError, NotExecuted, Refused
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Welcome, Word
 from fiveways.protocols import registry
@@ -75,7 +75,7 @@ class Keeper:
         """The one that is open, None while there is none."""
         self.session_name = ""
         """What the hub calls it."""
-        self._lasting: Session | None = None
+        self._lasting: lasting.Lasting | None = None
         """The one that goes on over all links, where the protocol knows how."""
         self._owner = owner
         self._open_link = open_link
@@ -85,6 +85,10 @@ class Keeper:
         is_inside = self.spec.challenges or self.spec.name in lasting.PROTOCOLS
         self._spools = None if is_inside else DiskSpools(limits.max_spool, limits.max_attachment)
         self._changed = asyncio.Event()
+        self._needed = asyncio.Event()
+        """Somebody wants to say something, and there is no link."""
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self._waiters = 0
         self._error: ConnectionLost | None = None
         self._wait = settings.first_wait
@@ -126,7 +130,8 @@ class Keeper:
             async with asyncio.timeout_at(deadline):
                 session = await self._next()
         except TimeoutError:
-            text = f"no connection to {self.settings.address.given} within {wait:g} seconds"
+            why = "" if self._resumed.is_set() else ": it is paused"
+            text = f"no connection to {self.settings.address.given} within {wait:g} seconds{why}"
             raise NotExecuted(Reason.UNAVAILABLE, text) from None
         finally:
             self._waiters -= 1
@@ -142,6 +147,7 @@ class Keeper:
             elif self._error is not None:
                 raise type(self._error)(str(self._error))
             else:
+                self._needed.set()
                 await self._changed.wait()
 
     async def close(self) -> None:
@@ -156,6 +162,36 @@ class Keeper:
             await asyncio.wait([session.ended], timeout=_PARTING)
             if not session.ended.done():
                 session.abort(ConnectionLost("the hub does not let go"))
+
+    # Pauses.
+
+    def pause(self) -> None:
+        """Say nothing and hear nothing until `resume`.
+
+        Raises:
+            LocalProtocolError: the protocol's conversation would end with its link.
+            ConnectionLost: it has ended already.
+        """
+        if self._error is not None:
+            raise ConnectionLost(str(self._error))
+        if self._lasting is None:
+            able = ", ".join(urls.transports_of(*sorted(lasting.PROTOCOLS)))
+            raise LocalProtocolError(f"{self.spec.name} cannot pause: its conversation ends with its link; {able} can")
+        if self._resumed.is_set():
+            self._resumed.clear()
+            self._lasting.hold()
+            self._tell(Status(State.PAUSED), logging.INFO)
+
+    def resume(self) -> None:
+        """Go on, and get what is due; nothing happens if it was not paused."""
+        if self._lasting is not None and not self._resumed.is_set():
+            self._lasting.release()
+            self._resumed.set()
+            self._needed.set()
+
+    def needed(self) -> None:
+        """Know that something waits to be said."""
+        self._needed.set()
 
     # The life of a session.
 
@@ -228,6 +264,7 @@ class Keeper:
             self._owner.lost()
             raise
         self.session = session
+        self._needed.clear()
         self._changed.set()
         if session.ended.done():
             self.ended(session)
@@ -241,23 +278,37 @@ class Keeper:
             if loop.time() - opened_at > self.settings.longest_wait:
                 self._wait = self.settings.first_wait
             gone, self._gone = self._gone, []
-            if not self.settings.reconnect or isinstance(error, Refused):
+            is_rest = isinstance(error, lasting.Resting)
+            if not is_rest and (not self.settings.reconnect or isinstance(error, Refused)):
                 self._finish(error)
                 return
-            self._tell(Status(State.RECONNECTING, "; ".join([str(error), *gone])), logging.WARNING)
+            if is_rest:
+                await self._rest(error)
+            else:
+                self._tell(Status(State.RECONNECTING, "; ".join([str(error), *gone])), logging.WARNING)
             try:
-                session = await self._reopen()
-            except Refused as refused:
-                self._finish(refused)
+                session = await self._reopen(is_urgent=is_rest)
+            except ConnectionLost as lost:
+                self._finish(lost)
                 return
             gone, self._gone = [*gone, *self._gone], []
-            self._tell(Status(State.RECONNECTED, "; ".join([self.settings.address.given, *gone])), logging.WARNING)
+            level = logging.INFO if is_rest else logging.WARNING
+            self._tell(Status(State.RECONNECTED, "; ".join([self.settings.address.given, *gone])), level)
 
-    async def _reopen(self) -> Session:
+    async def _rest(self, why: ConnectionLost) -> None:
+        """Wait until a link is needed."""
+        if self._resumed.is_set() and not self._needed.is_set():
+            self._tell(Status(State.RESTING, str(why)), logging.INFO)
+        await self._needed.wait()
+        self._check_wanted()
+
+    async def _reopen(self, *, is_urgent: bool) -> Session:
         """Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once."""
         chance = SystemRandom()
         while True:
-            await asyncio.sleep(chance.uniform(0, self._wait))
+            await asyncio.sleep(0 if is_urgent else chance.uniform(0, self._wait))
+            is_urgent = False
+            await self._resumed.wait()
             self._check_wanted()
             self._wait = min(2 * self._wait, self.settings.longest_wait)
             try:
@@ -265,6 +316,8 @@ class Keeper:
             except Refused:
                 raise
             except ConnectionLost as exc:
+                if not self.settings.reconnect and self._resumed.is_set():
+                    raise
                 _log.info("still no connection: %s", exc)
 
     def _check_wanted(self) -> None:

@@ -1,7 +1,9 @@
 """A session that outlives its links: what was asked goes on over the next one, and so does what is answered."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from random import SystemRandom
 from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
@@ -28,6 +30,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.outcomes import error_of, value_of
 from fiveways.protocols.base import ProtocolSpec
+from fiveways.protocols.nq.bridge import wording_of
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.transports.base import Link
 from fiveways.wire.packet import Packet
@@ -35,8 +38,14 @@ from fiveways.wire.payload import Value
 
 PROTOCOLS: Final = frozenset({"nq"})
 """Those whose conversations go from link to link."""
+_HELLO: Final = Packet(b'{"e":{"type":"sys","fatal":false,"note":"hello"}}')
 _IDLE: Final = Packet(b"[]")
 _PEER: Final = "NQ-Peer"
+_ID_BITS: Final = 128
+
+
+class Resting(ConnectionLost):
+    """There is no link because none is needed, or none is wanted, just now."""
 
 
 class Lasting(Session):
@@ -56,6 +65,15 @@ class Lasting(Session):
         self._is_linked = False
         self._is_final = False
         """There will be no other link."""
+        self._is_held = False
+        """Nothing is to be said just now."""
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._stirred_at = 0.0
+        """When something was last said or heard."""
+        self._chosen = f"fiveways-{SystemRandom().getrandbits(_ID_BITS):032x}"
+        """Who we are where we have to say so first: over ZeroMQ. It is as good as a password."""
+        self._run = ""
+        """Which conversation the hub has with us, where it told."""
         self._peer = ""
         """The id by which we come back."""
         self._known = ""
@@ -90,6 +108,8 @@ class Lasting(Session):
         url, headers = self._settings.address.url, {}
         if self._settings.token:
             headers["Authorization"] = f"Bearer {self._settings.token}"
+        if self._settings.address.is_zmq:
+            return url, {_PEER: self._chosen}
         if not self._peer:
             return url, headers
         if url.startswith("http"):
@@ -107,18 +127,23 @@ class Lasting(Session):
         self.is_full = False
         self._is_linked = True
         self._before = self._left
-        self._nq.named = ""
+        self._nq.named = self._nq.run = ""
         return super().attach(link)
 
     def _begin(self) -> None:
         """Say something: whoever is there answers it with the id that we have, or does not speak NQ."""
-        self._writer.write([_IDLE])
+        if self._is_held:
+            self._let_go("the channel is paused")
+            return
+        self._writer.write([_HELLO])
         self._said()
 
     def received(self, packet: Packet) -> None:
         """Let what the hub says be heard."""
         super().received(packet)
-        named = self._nq.named
+        named, run = self._nq.named, self._nq.run
+        if run and run != self._run and self._is_another(run):
+            return
         if not named or (named == self._peer and self.opened.done()):
             return
         if self.opened.done():
@@ -127,8 +152,23 @@ class Lasting(Session):
             return
         if named != self._known:
             self._doubtful = self._before
+            self._run = run
         self._peer = named
         self.opened.set_result(Welcome(Value({"session": handshake.public_name(named)})))
+        # Over HTTP there is no link to close: the transport lets its connections go by itself.
+        if self._settings.idle_close is not None and self._link.transport != "http":
+            self._stirred_at = self._loop.time()
+            self._rest_timer = self._loop.call_later(self._settings.idle_close, self._rest)
+
+    def _is_another(self, run: str) -> bool:
+        """Take note of the hub's conversation with us; one that follows another begins with nothing."""
+        was, self._run = self._run, run
+        if not was or self._known != self._nq.named:
+            return False
+        self._known = ""
+        if self.opened.done():
+            self.abort(ConnectionLost("the hub is another one since"))
+        return self.opened.done()
 
     def _parting(self) -> None:
         self._is_linked = False
@@ -175,6 +215,46 @@ class Lasting(Session):
                     self._talk.send(Cancel(name), self._loop.time())
         super().close(text)
 
+    # Pauses.
+
+    def hold(self) -> None:
+        """Say nothing more, and hear nothing, until `release`; all that is open stays so, here and at the hub."""
+        self._is_held = True
+        if self._is_linked:
+            self._let_go("the channel is paused")
+
+    def release(self) -> None:
+        """Let there be links again."""
+        self._is_held = False
+
+    def _rest(self) -> None:
+        """Let go of a link that nobody has used for long enough; nothing must be open on it."""
+        wait = self._settings.idle_close or 0.0
+        left = self._stirred_at + wait - self._loop.time()
+        if left <= 0 and self._nq.is_idle and not (self.is_expectant or self._writer.waiting or self._link.waiting()):
+            self._let_go("nothing was said for a while")
+            return
+        self._rest_timer = self._loop.call_later(left if left > 0 else wait, self._rest)
+
+    def _let_go(self, why: str) -> None:
+        self._is_linked = False
+        self.abort(Resting(why))
+
+    def _written(self) -> None:
+        super()._written()
+        self._stirred_at = self._loop.time()
+
+    def _stop_timers(self) -> None:
+        super()._stop_timers()
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+
+    def _look(self) -> None:
+        """Give a sign of life where the hub cannot see the link itself."""
+        if self._link.transport == "zmq":
+            self._writer.write([_IDLE])
+        super()._look()
+
     # What we say.
 
     def say(self, word: Word) -> None:
@@ -203,12 +283,15 @@ class Lasting(Session):
     def _said(self) -> None:
         if self._is_linked:
             super()._said()
+        else:
+            self._listener.needed()
 
     # What the hub says.
 
     def _on_failure(self, word: Failure) -> None:
         """Claim no more than is known of what another hub has heard before."""
         pending = self._requests.get(word.id)
+        word = msgspec.structs.replace(word, wording=wording_of(word))
         if pending is not None and pending.number <= self._doubtful:
             error = error_of(word)
             if isinstance(error, NotExecuted):

@@ -1,7 +1,7 @@
 """A client, as a program sees it: one connection to a hub, and the same verbs in every protocol."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -14,12 +14,14 @@ from fiveways.client.attachments import Attachable
 from fiveways.client.core import Core, answered
 from fiveways.client.jobs import Job, Pulled, Pulling
 from fiveways.client.keeper import OpenLink
+from fiveways.client.ongoing import MAX_WAITING, Ongoing, told
 from fiveways.client.requests import Extras, Parts
-from fiveways.client.settings import Settings
+from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, Status
 from fiveways.client.subscriptions import Subscription, Wish
+from fiveways.client.variables import Vars
 from fiveways.errors import CallFailed, CallLost, CallTimeout
-from fiveways.model.messages import CloseTopic, Description, Discover, Progress, Publish
+from fiveways.model.messages import CloseTopic, Description, Discover, Publish
 from fiveways.model.outcomes import value_of
 from fiveways.transports.websocket import open_websocket
 from fiveways.wire.payload import Value
@@ -52,7 +54,7 @@ class Peer:
         self._core = Core(settings, self, open_link)
         self._keeper = self._core.keeper
         self._timeout = settings.timeout
-        self.vars = Vars(self)
+        self.vars = Vars(self._core.variables, self)
         """Our variables at the hub, and the hub's for us."""
 
     def __repr__(self) -> str:
@@ -93,16 +95,18 @@ class Peer:
         attachments: Sequence[Attachable] = (),
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
+        verbose: bool | str = False,
     ) -> object:
         """Call a method and return its value: `await peer.call("math.add", [2, 3], timeout=1.0)`.
 
         An object as `body` is named arguments, a list positional ones. `progress` is called with what the method tells
         on the way, a value and a text, where the protocol carries that. A call that is `idempotent` is made again if
-        the connection is lost before its answer.
+        the connection is lost before its answer. `verbose` asks, in nq, for more to be told on the way, such as that it
+        still waits; a text asks for NQ's own debugging as well. Other protocols have no such thing and ignore it.
         """
-        if idempotent or progress is not None:
-            reply = await self._reply(method, body, timeout, attachments, Extras(progress=_told(progress)), idempotent)
-            return reply.value
+        if idempotent or progress is not None or verbose:
+            extras = Extras(progress=told(progress), verbose=verbose)
+            return (await self._reply(method, body, timeout, attachments, extras, idempotent)).value
         session = self._keeper.session
         if session is None or session.is_full:
             session, timeout = await self._keeper.ready(self._timeout if timeout is None else timeout)
@@ -123,14 +127,38 @@ class Peer:
         attachments: Sequence[Attachable] = (),
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
+        verbose: bool | str = False,
     ) -> Reply:
         """Call a method and return its value with its attachments: `(await peer.call_reply("photo.get")).attachments`.
 
         Raises:
             CallFailed: besides its usual sense, an attachment of the answer did not arrive; `data` is the value.
         """
-        extras = Extras(progress=_told(progress), attachments=True)
+        extras = Extras(progress=told(progress), attachments=True, verbose=verbose)
         return await self._reply(method, body, timeout, attachments, extras, idempotent)
+
+    def begin(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        verbose: bool | str = False,
+        max_waiting: int = MAX_WAITING,
+    ) -> Ongoing:
+        """Begin a call and go on: `call = peer.begin("report.build", {"year": 2026})`, then `value = await call`.
+
+        `async for note in call.progress():` tells what the method says on the way, `call.cancel()` ends it. Of notes
+        that nobody has taken, the latest `max_waiting` are kept. `verbose` is as with `call`.
+        """
+        if timeout is not None and timeout <= 0:
+            raise ValueError(NO_TIME)
+
+        async def run(extras: Extras) -> object:
+            return (await self._reply(method, body, timeout, attachments, extras, again=False)).value
+
+        return Ongoing(run, verbose, max_waiting)
 
     async def _reply(
         self,
@@ -327,11 +355,25 @@ class Peer:
         except TimeoutError:
             raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None
 
-    # The beginning and the end.
+    # The beginning, pauses, and the end.
 
     async def open(self) -> None:
         """Connect; Refused or ConnectionLost if that fails."""
         await self._keeper.start()
+
+    def pause(self) -> None:
+        """Stop all traffic until `resume()`: nothing is sent or received, and calls wait, up to their timeouts.
+
+        What runs at the hub goes on there; answers and events wait for us.
+
+        Raises:
+            LocalProtocolError: only nq can pause; elsewhere a conversation ends with its link.
+        """
+        self._keeper.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause()`, and get what is due."""
+        self._keeper.resume()
 
     async def close(self) -> None:
         """Part from the hub; subscriptions end, and what is still called is cancelled."""
@@ -348,37 +390,3 @@ class Peer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-class Vars:
-    """Variables of our session, `peer.vars`: everyone can read them at the hub, and they survive a reconnect."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-
-    @property
-    def theirs(self) -> Mapping[str, object]:
-        """What the hub has set for us."""
-        return self._peer._core.variables.theirs  # noqa: SLF001  they are two halves of one thing
-
-    async def set(self, name: str, value: object) -> None:
-        """Set one: `await peer.vars.set("language", "cs")`."""
-        await self._peer._core.variables.set(name, value)  # noqa: SLF001
-
-    async def unset(self, name: str) -> None:
-        """Take one back."""
-        await self._peer._core.variables.unset(name)  # noqa: SLF001
-
-    async def get(self, name: str, *, peer: str = "") -> object:
-        """Read one of ours, or of another session: `await peer.vars.get("language", peer=session)`."""
-        return await self._peer.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
-
-
-def _told(progress: Callable[[object, str], object] | None) -> Callable[[Progress], None] | None:
-    if progress is None:
-        return None
-
-    def tell(word: Progress) -> None:
-        progress(word.body.value(), word.text)
-
-    return tell

@@ -9,7 +9,9 @@ import msgspec
 from fiveways.app.attached import Attachments
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Progress, Result
+from fiveways.model.messages import Call, Progress, Result
+from fiveways.protocols.nq.bridge import VERBOSE
+from fiveways.wire.payload import Value
 
 
 class Parts:
@@ -27,6 +29,14 @@ class Extras(msgspec.Struct):
     parts: Parts | None = None
     progress: Callable[[Progress], None] | None = None
     attachments: bool = False
+    verbose: bool | str = False
+    """How much the hub and the method are to tell on the way, where the protocol knows such a thing."""
+
+    def on(self, call: Call) -> Call:
+        """Return the call that asks for all this."""
+        free = {VERBOSE: Value(self.verbose)} if self.verbose else None
+        stream, progress = self.parts is not None, self.progress is not None
+        return msgspec.structs.replace(call, stream=stream, progress=progress, extras=free)
 
 
 class Pending(msgspec.Struct):

@@ -56,6 +56,9 @@ class Listener(Protocol):
     def ended(self, session: "Session") -> None:
         """Know that a session is over, or about to be, before anybody else does."""
 
+    def needed(self) -> None:
+        """Know that something waits to be said, and that there is no link for it."""
+
     @property
     def is_expectant(self) -> bool:
         """Whether the hub may have something to say by itself."""
@@ -149,11 +152,10 @@ class Session(Line):
         pending = self._requests.open(wait, now, extras)
         pending.method, pending.seconds = method, timeout
         names = self._names(contents) if contents else ()
-        stream = progress = False
-        if extras is not None:
-            stream, progress = extras.parts is not None, extras.progress is not None
         payload = NULL if body is None else Value(body)
-        word = Call(pending.id, name, payload, spelling, names, is_callback, timeout, False, stream, progress)
+        word = Call(pending.id, name, payload, spelling, names, is_callback, timeout)
+        if extras is not None:
+            word = extras.on(word)
         try:
             self._talk.send(word, now)
         except LocalProtocolError as exc:

@@ -28,3 +28,5 @@ class Settings:
     keepalive: float = 20.0
     """After so long a silence the hub is asked for a sign of life, after two such without one it is gone."""
     limits: Limits = Limits()
+    idle_close: float | None = None
+    """A link on which nothing was said, or is expected, for so long is closed until it is needed."""

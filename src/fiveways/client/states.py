@@ -20,6 +20,10 @@ class State(Enum):
     """It was lost, and a new one is tried. Calls wait for it, up to their timeout."""
     RECONNECTED = "reconnected"
     """There is a new one, with all that was registered, subscribed and set before."""
+    RESTING = "resting"
+    """There is no link, as none is needed (`idle_close`); what is said next opens one."""
+    PAUSED = "paused"
+    """There is no link, as `pause()` was called. Calls wait for `resume()`, up to their timeout."""
     CLOSED = "closed"
     """It is over for good."""
 

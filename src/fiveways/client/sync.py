@@ -4,130 +4,22 @@ The connection lives in an event loop of its own, in a thread of its own. Every 
 in the caller's thread, as in a notebook, does not matter; and an interrupt ends the wait, not the connection.
 """
 
-import asyncio
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
-from fiveways.app.events import Event
 from fiveways.client.attachments import Attachable
 from fiveways.client.background import Background
 from fiveways.client.connect import Connecting, connect
+from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars
 from fiveways.client.jobs import Job
+from fiveways.client.ongoing import MAX_WAITING, Ongoing
 from fiveways.client.peer import Listing, Peer
 from fiveways.client.settings import HUB_TIMEOUT
 from fiveways.client.states import State, Status
-from fiveways.client.subscriptions import Subscription
 from fiveways.wire.limits import Limits
-
-_AT_ONCE: Final = 100
-"""Events that are fetched together, if they are there."""
-
-
-@dataclass(frozen=True, slots=True)
-class SyncEvent:
-    """One publication."""
-
-    topic: str
-    data: object
-    missed: int
-    _source: Event
-    _loop: Background
-
-    def attachments(self) -> list[bytes]:
-        """Return what came with it, when all of it is there; AttachmentError if it did not arrive whole."""
-        return self._loop.run(_all_of(self._source))
-
-
-async def _all_of(source: Event | Job) -> list[bytes]:
-    return await source.attachments()
-
-
-class SyncSubscription:
-    """Events of one topic or pattern: `with peer.subscribe("sensors.*") as events:` and `for event in events:`."""
-
-    def __init__(self, loop: Background, subscribe: Callable[[], Subscription]) -> None:
-        self._loop = loop
-        self._fetched: deque[Event] = deque()
-        self._events = loop.run(_opened(subscribe))
-
-    @property
-    def restored(self) -> int:
-        """How often it was asked for again on a new connection; events may be missing each time."""
-        return self._events.restored
-
-    def next(self, timeout: float | None = None) -> SyncEvent | None:
-        """Return the next event; None if none came in time, or, as `is_over` tells, none will come."""
-        if not self._fetched:
-            self._loop.run(self._fetch(timeout))
-        if not self._fetched:
-            return None
-        event = self._fetched.popleft()
-        return SyncEvent(event.topic, event.data, event.missed, event, self._loop)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the topic was closed, or we have unsubscribed, and nothing waits."""
-        return not self._fetched and self._events.is_over
-
-    async def _fetch(self, timeout: float | None) -> None:  # noqa: ASYNC109  a user's own
-        # Put away here, not returned: an interrupt of whoever waits must not lose them.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                self._fetched.extend(await self._events.some(_AT_ONCE))
-
-    def close(self) -> None:
-        """Unsubscribe."""
-        self._loop.run(self._events.close())
-
-    def __iter__(self) -> Iterator[SyncEvent]:
-        while (event := self.next()) is not None:
-            yield event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-async def _opened(subscribe: Callable[[], Subscription]) -> Subscription:
-    return await subscribe()
-
-
-class SyncJob:
-    """One piece of work: `with peer.pull("thumbnails") as job:`, and it is done when the block ends."""
-
-    def __init__(self, loop: Background, job: Job) -> None:
-        self._loop = loop
-        self._job = job
-        self.data = job.data
-
-    def attachments(self) -> list[bytes]:
-        """Return what came with it."""
-        return self._loop.run(_all_of(self._job))
-
-    def done(self, value: object = None) -> None:
-        """It is done."""
-        self._loop.run(self._job.done(value))
-
-    def fail(self, text: str = "") -> None:
-        """It could not be done: somebody else may try."""
-        self._loop.run(self._job.fail(text))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.run(self._job.__aexit__(kind, error, trace))
 
 
 class SyncPeer:
@@ -186,11 +78,18 @@ class SyncPeer:
         attachments: Sequence[Attachable] = (),
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
+        verbose: bool | str = False,
     ) -> object:
         """Call a method and return its value: `peer.call("math.add", [2, 3], timeout=1.0)`."""
         return self._loop.run(
             self._peer.call(
-                method, body, timeout=timeout, attachments=attachments, progress=progress, idempotent=idempotent
+                method,
+                body,
+                timeout=timeout,
+                attachments=attachments,
+                progress=progress,
+                idempotent=idempotent,
+                verbose=verbose,
             )
         )
 
@@ -203,13 +102,39 @@ class SyncPeer:
         attachments: Sequence[Attachable] = (),
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
+        verbose: bool | str = False,
     ) -> Reply:
         """Call a method and return its value with its attachments."""
         return self._loop.run(
             self._peer.call_reply(
-                method, body, timeout=timeout, attachments=attachments, progress=progress, idempotent=idempotent
+                method,
+                body,
+                timeout=timeout,
+                attachments=attachments,
+                progress=progress,
+                idempotent=idempotent,
+                verbose=verbose,
             )
         )
+
+    def begin(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        verbose: bool | str = False,
+        max_waiting: int = MAX_WAITING,
+    ) -> SyncCall:
+        """Begin a call and go on: `call = peer.begin("report.build")`, then `for note in call.progress():`."""
+
+        async def begun() -> Ongoing:
+            return self._peer.begin(
+                method, body, timeout=timeout, attachments=attachments, verbose=verbose, max_waiting=max_waiting
+            )
+
+        return SyncCall(self._loop, self._loop.run(begun()))
 
     def stream(
         self,
@@ -282,6 +207,14 @@ class SyncPeer:
         """Wait for a piece of work: `with peer.pull("thumbnails") as job:`; CallTimeout if none comes in time."""
         return SyncJob(self._loop, self._loop.run(_pulled(self._peer, queue, timeout)))
 
+    def pause(self) -> None:
+        """Stop all traffic until `resume()`; LocalProtocolError in protocols other than nq."""
+        self._loop.run(_called(self._peer.pause))
+
+    def resume(self) -> None:
+        """Go on after `pause()`, and get what is due."""
+        self._loop.run(_called(self._peer.resume))
+
     def close(self) -> None:
         """Part from the hub, and end the thread."""
         self._finalizer()
@@ -297,37 +230,16 @@ class SyncPeer:
         self.close()
 
 
-class SyncVars:
-    """Variables of our session, `peer.vars`."""
-
-    def __init__(self, loop: Background, peer: Peer) -> None:
-        self._loop = loop
-        self._vars = peer.vars
-
-    @property
-    def theirs(self) -> Mapping[str, object]:
-        """What the hub has set for us."""
-        return self._vars.theirs
-
-    def set(self, name: str, value: object) -> None:
-        """Set one: `peer.vars.set("language", "cs")`."""
-        self._loop.run(self._vars.set(name, value))
-
-    def unset(self, name: str) -> None:
-        """Take one back."""
-        self._loop.run(self._vars.unset(name))
-
-    def get(self, name: str, *, peer: str = "") -> object:
-        """Read one of ours, or of another session."""
-        return self._loop.run(self._vars.get(name, peer=peer))
-
-
 async def _connected(connecting: Callable[[], Connecting]) -> Peer:
     return await connecting()
 
 
 async def _pulled(peer: Peer, queue: str, timeout: float | None) -> Job:  # noqa: ASYNC109  it is passed on
     return await peer.pull(queue, timeout=timeout)
+
+
+async def _called(function: Callable[[], None]) -> None:
+    function()
 
 
 async def _nothing() -> None:
@@ -344,6 +256,7 @@ def connect_sync(  # noqa: PLR0913  as `connect`
     reconnect: bool = True,
     backoff: tuple[float, float] = (0.1, 5.0),
     keepalive: float = 20.0,
+    idle_close: float | None = None,
     app: App | None = None,
     limits: Limits = Limits(),
 ) -> SyncPeer:
@@ -360,6 +273,7 @@ def connect_sync(  # noqa: PLR0913  as `connect`
         reconnect=reconnect,
         backoff=backoff,
         keepalive=keepalive,
+        idle_close=idle_close,
         app=app,
         limits=limits,
     )

@@ -10,7 +10,7 @@ from fiveways.errors import FivewaysError
 DEFAULT_PORT: Final = 7500
 """Where a hub listens unless it was told otherwise."""
 
-_PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443, "http": DEFAULT_PORT, "https": 443}
+_PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443, "http": DEFAULT_PORT, "https": 443, "zmq": 7555}
 _DUPLEX: Final = ("ws", "wss")
 
 
@@ -34,7 +34,7 @@ _SCHEMES: Final = {
     "lrpm": _Scheme("/lrpm", {"json": ("lrpm-json", "lrpm.json"), "cbor": ("lrpm-cbor", "lrpm.cbor")}),
     "nq": _Scheme("/nq", {"": ("nq", "nq.1")}, tuple(_PORTS)),
 }
-_LATER: Final = ("nq+zmq", "mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
+_LATER: Final = ("mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
 """Schemes of protocols that this client does not speak yet."""
 
 SCHEMES: Final = tuple(
@@ -60,8 +60,15 @@ class Address:
         return self.url.startswith("http")
 
     @property
+    def is_zmq(self) -> bool:
+        """Whether the hub's ZeroMQ port is asked, to which nobody shows who it is."""
+        return self.url.startswith("zmq")
+
+    @property
     def doubt(self) -> str:
         """What may be wrong with it, if a hub is there and does not understand us; mostly nothing."""
+        if self.is_zmq:
+            return ""
         name = self.protocol.partition("-")[0]
         usual, path = _SCHEMES[name].path, urlsplit(self.url).path
         return "" if path == usual else f"; a hub serves {name} under {usual}, and the URL says {path}"
@@ -88,7 +95,16 @@ def parse(url: str) -> Address:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{_PORTS[transport] if port is None else port}"
     path = scheme.path if parts.path in {"", "/"} else parts.path
+    if transport == "zmq":
+        if parts.path not in {"", "/"} or query:
+            raise BadUrl(f"{url!r}: ZeroMQ has no paths; a URL looks like {parts.scheme}://{place}")
+        return Address(protocol, f"zmq://{place}", subprotocol, url)
     return Address(protocol, urlunsplit((transport, place, path, query, "")), subprotocol, url)
+
+
+def transports_of(*protocols: str) -> list[str]:
+    """Return what goes before `://` for these protocols."""
+    return [f"{protocol}+{transport}" for protocol in protocols for transport in _SCHEMES[protocol].transports]
 
 
 def _scheme(written: str, url: str) -> tuple[_Scheme, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
+from fiveways.app.context import Reach
 from fiveways.client.session import Session
 from fiveways.client.wanted import Asker, Wanted
 from fiveways.errors import CallError, Unrepresentable
@@ -47,6 +48,31 @@ class Variables:
     def forget_theirs(self) -> None:
         """Know that a new connection has begun, on which the hub has set nothing yet."""
         self._theirs.clear()
+
+
+class Vars:
+    """Variables of our session, `peer.vars`: everyone can read them at the hub, and they survive a reconnect."""
+
+    def __init__(self, variables: Variables, reach: Reach) -> None:
+        self._variables = variables
+        self._reach = reach
+
+    @property
+    def theirs(self) -> Mapping[str, object]:
+        """What the hub has set for us."""
+        return self._variables.theirs
+
+    async def set(self, name: str, value: object) -> None:
+        """Set one: `await peer.vars.set("language", "cs")`."""
+        await self._variables.set(name, value)
+
+    async def unset(self, name: str) -> None:
+        """Take one back."""
+        await self._variables.unset(name)
+
+    async def get(self, name: str, *, peer: str = "") -> object:
+        """Read one of ours, or of another session: `await peer.vars.get("language", peer=session)`."""
+        return await self._reach.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
 
 
 def _set(name: str, value: object, _: Session, call_id: str) -> SetVariable:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from fiveways.errors import Wording
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import NULL, Json, Payload
@@ -30,6 +31,7 @@ class _Failure(msgspec.Struct, array_like=True, tag="failure"):
     retry_after: float | None
     name: str
     code: int
+    wording: Wording | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -57,7 +59,7 @@ def write_result(word: Result) -> bytes:
 def write_failure(word: Failure) -> bytes:
     """Return why there is no answer, likewise."""
     data = None if word.data is None else word.data.nq()
-    return _encode(_Failure(word.reason.name, word.text, data, word.retry_after, word.name, word.code))
+    return _encode(_Failure(word.reason.name, word.text, data, word.retry_after, word.name, word.code, word.wording))
 
 
 def read_answer(call_id: str, raw: bytes) -> Result | Failure:
@@ -66,7 +68,8 @@ def read_answer(call_id: str, raw: bytes) -> Result | Failure:
     if isinstance(kept, _Result):
         return Result(call_id, None if kept.body is None else Json(kept.body), extras=_read(kept.extras))
     data = None if kept.data is None else Json(kept.data)
-    return Failure(call_id, Reason[kept.reason], kept.text, data, kept.retry_after, kept.name, kept.code)
+    reason = Reason[kept.reason]
+    return Failure(call_id, reason, kept.text, data, kept.retry_after, kept.name, kept.code, kept.wording)
 
 
 def _written(extras: Mapping[str, Payload] | None) -> dict[str, bytes] | None:

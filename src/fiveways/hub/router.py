@@ -269,7 +269,7 @@ class Router:
         if isinstance(pending.errand, Owed):
             return self._owing.failed(pending.errand, word, now)
         self._counters.failures[word.reason] += 1
-        failure = Failure(pending.id, word.reason, word.text, word.data, word.retry_after, word.name, word.code)
+        failure = msgspec.structs.replace(word, id=pending.id)
         return [Delivery(pending.caller.peer, failure, pending.op)]
 
     def progress(self, callee: Session, word: Progress, _now: float) -> Deliveries:

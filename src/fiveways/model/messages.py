@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from fiveways.errors import Wording
 from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.blob import Blob
@@ -131,6 +132,8 @@ class Failure(Word, frozen=True):
     retry_after: float | None = None
     name: str = ""
     code: int = 0
+    wording: Wording | None = None
+    """How the callee said it, where its protocol has more than a text, and more than what is said above."""
 
 
 class Cancel(Word, frozen=True):

@@ -18,6 +18,12 @@ from fiveways.wire.payload import Payload
 
 def error_of(failure: Failure) -> CallError:
     """Return the exception that says what is known about the call."""
+    error = _error_of(failure)
+    error.wording = failure.wording
+    return error
+
+
+def _error_of(failure: Failure) -> CallError:
     reason, text, wait = failure.reason, failure.text, failure.retry_after
     data = None if failure.data is None else _value(failure.data)
     if reason.ran is Ran.NO:

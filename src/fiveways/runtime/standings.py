@@ -52,6 +52,7 @@ class Standings:
         self._peer_ttl = peer_ttl
         self._by_id: dict[str, Standing] = {}
         self.legs: set[Leg] = set()
+        self._is_stopped = False
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
 
     def __len__(self) -> int:
@@ -59,6 +60,7 @@ class Standings:
 
     def stop(self) -> None:
         """Say goodbye to all; what they were promised they find when they come back."""
+        self._is_stopped = True
         self._sweep.cancel()
         for standing in list(self._by_id.values()):
             standing.close("the hub is closing")
@@ -128,6 +130,9 @@ class Standings:
         """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
         peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
         standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback))
+        if self._is_stopped:
+            link.abort()  # its port is open a little longer, for those who are being told
+            return Turns(standing, link)
         return Turns(standing, link) if link.is_lockstep else self._attach(standing, link)
 
     # HTTP.

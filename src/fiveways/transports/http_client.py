@@ -49,7 +49,7 @@ class HttpLink:
 
     transport = "http"
 
-    def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, timeout: float) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, timeout: float, idle: float) -> None:
         """Make it; `receive` gets it when it is connected."""
         self.remote = ""
         self.is_loopback = False
@@ -60,6 +60,7 @@ class HttpLink:
         self._url = url
         self._headers = dict(headers)
         self._timeout = timeout
+        self._idle = idle
         self._talking = _Connection(url, limits.max_text, timeout)
         self._listening = _Connection(url, limits.max_text, timeout)
         self._queue: deque[bytes] = deque()
@@ -201,7 +202,7 @@ class HttpLink:
             self._listener = self._loop.create_task(self._listen(), name="fiveways.http")
         elif self._sender is None and not self._closing:
             self._stop_timer()
-            self._timer = self._loop.call_later(IDLE, self._rest)
+            self._timer = self._loop.call_later(self._idle, self._rest)
 
     def _rest(self) -> None:
         self._timer = None
@@ -363,11 +364,12 @@ async def open_http(
     subprotocol: str = "",  # noqa: ARG001  nor another protocol
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+    idle: float | None = None,
 ) -> HttpLink:
     """Connect to `url`; OSError, with a sentence, if nobody is there, and ValueError if a header cannot be sent."""
     given = headers or {}
     if not all(text.isprintable() for text in given.values()):
         raise ValueError("a token is printable")
-    link = HttpLink(url, given, limits, timeout)
+    link = HttpLink(url, given, limits, timeout, IDLE if idle is None else idle)
     await link.connect(receive)
     return link

@@ -1,20 +1,28 @@
 """The other end of a ZeroMQ port: one DEALER, connected to one place."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from fiveways.transports.address import is_loopback
-from fiveways.transports.base import Receiver
+from fiveways.transports.base import Receiver, Spools
 from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, bound
 from fiveways.transports.zmq_watch import Context, Socket, Watch
+from fiveways.wire.limits import Limits
 
 _NOW: Final = zmq.NOBLOCK
-_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_ENDS: Final[dict[int, str]] = {
+    zmq.EVENT_CLOSED: "nobody listens there",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "no ZeroMQ is spoken there",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no ZeroMQ is spoken there",
+    zmq.EVENT_DISCONNECTED: "the connection is gone",
+}
+_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_ENDS)
 _LONGEST_ROUTING_ID: Final = 255
+_PEER: Final = "NQ-Peer"
 
 
 class _Dealer:
@@ -43,7 +51,14 @@ class _Dealer:
             if not self.connected.done():
                 self.connected.set_result(None)
         elif not self._reconnects:
+            self._give_up(_ENDS[event])
             self.link.lose("the connection is gone")
+
+    def _give_up(self, why: str) -> None:
+        """Let whoever waits for the connection know that there will be none."""
+        if not self.connected.done():
+            self.connected.set_exception(ConnectionError(why))
+            self.connected.exception()  # there may be nobody
 
     def _read(self) -> None:
         frame = self._socket.recv(_NOW, copy=False)
@@ -76,6 +91,7 @@ class _Dealer:
         """Close the sockets; ZeroMQ still sends what it has taken, for a moment."""
         if self._is_open:
             self._is_open = False
+            self._give_up("the link was closed")
             self._monitor_watch.close()
             self._watch.close()
             self._socket.disable_monitor()
@@ -120,8 +136,9 @@ async def open_zmq(
         await asyncio.wait_for(dealer.connected, timeout)
     except TimeoutError:
         raise _failed(link, f"{url} did not answer within {timeout:g} seconds") from None
-    except zmq.ZMQError as exc:
-        raise _failed(link, f"{url} cannot be connected to: {exc.strerror}") from None
+    except (ConnectionError, zmq.ZMQError) as exc:
+        why = exc.strerror if isinstance(exc, zmq.ZMQError) else str(exc)
+        raise _failed(link, f"{url} cannot be connected to: {why}") from None
     except asyncio.CancelledError:
         link.abort()
         raise
@@ -131,3 +148,19 @@ async def open_zmq(
 def _failed(link: ZmqLink, text: str) -> ConnectionError:
     link.lose(text)
     return ConnectionError(text)
+
+
+async def open_nq(
+    url: str,
+    receive: Callable[[ZmqLink], Receiver],
+    *,
+    limits: Limits,
+    spools: Spools | None = None,  # noqa: ARG001  there are no messages besides those in JSON
+    subprotocol: str = "",  # noqa: ARG001  nor another protocol
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 10.0,  # noqa: ASYNC109  it is passed on
+) -> ZmqLink:
+    """Connect to a hub as a client does; the id by which we come back is our routing id. The link ends if it breaks."""
+    bounds = ZmqLimits(limits.max_text, max_waiting=limits.max_unread)
+    routing_id = (headers or {}).get(_PEER, "").encode()
+    return await open_zmq(url, receive, routing_id=routing_id, limits=bounds, reconnects=False, timeout=timeout)

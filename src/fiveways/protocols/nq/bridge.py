@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable, Wording
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -24,6 +24,8 @@ from fiveways.wire.payload import NULL, Json, Payload, Value
 CLOSED: Final = "hub-closed"
 """The target under which a subscriber hears that its topic has ended."""
 CALLBACK: Final = "callback"
+VERBOSE: Final = "v"
+"""The one key of NQ's own among the `extras` of a call: how much the caller wants to hear (NQ-10)."""
 JSON_NULL: Final = Json(b"null")
 Extras = Mapping[str, Payload]
 _MEANT: Final = frozenset({"attachments", "traceparent", "redelivered", "missed", "topic"})
@@ -82,6 +84,11 @@ def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
     code = CODES[failure.reason]
     if code is None or (accepted and failure.reason is Reason.UNAVAILABLE):
         raise LocalProtocolError(f"NQ delivers an accepted request again and never says '{failure.reason.value}'")
+    said = failure.wording
+    if said is not None:
+        kind = "app" if failure.reason is Reason.RAISED else "local"
+        err = said.err if kind == "app" or REASONS.get(said.err) is failure.reason else code
+        return Err(kind, True, err, said.warn, said.note, said.text, said.args)
     if failure.reason is Reason.RAISED:
         text, args = plain(failure.text)
         return Err("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
@@ -96,7 +103,21 @@ def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
 
 def failure_of(hub_id: str, received: Err, data: Payload | None = None) -> hub.Failure:
     """Return the failure that a fatal error object means; it claims no more than is known."""
-    error = received.delivered()
+    failure = _failure_of(hub_id, received.delivered(), data)
+    again = None if CODES[failure.reason] is None else error_of(failure)
+    if again and (again.code, again.args, again.format()) == (received.code, received.args, failure.text):
+        return failure
+    return msgspec.structs.replace(failure, wording=received.wording)
+
+
+def wording_of(failure: hub.Failure) -> Wording:
+    """Return how NQ says a failure, or said it."""
+    if failure.wording is not None or CODES[failure.reason] is None:
+        return failure.wording or Wording(*plain(failure.text))
+    return error_of(failure).wording
+
+
+def _failure_of(hub_id: str, error: Err, data: Payload | None) -> hub.Failure:
     if error.type == "remote":
         reason = REASONS.get(error.err, Reason.LOST)
         wait = error.args[0] if reason is Reason.BUSY and error.args else ""
@@ -137,7 +158,14 @@ def progress_of(hub_id: str, received: Err, data: Payload | None) -> hub.Progres
 
 
 def to_hub(
-    key: str, target: str, body: Payload, free: Free | None, attachments: tuple[str, ...] = (), *, more: bool = False
+    key: str,
+    target: str,
+    body: Payload,
+    free: Free | None,
+    attachments: tuple[str, ...] = (),
+    *,
+    more: bool = False,
+    verbose: bool | str = False,
 ) -> hub.Word:
     """Return the word that a request means; Refused if it means none."""
     try:
@@ -147,6 +175,8 @@ def to_hub(
     traceparent, again, extras = "", False, None
     if free is not None:
         traceparent, again, extras = _text_of(free, "traceparent"), free.get("redelivered") == "true", extras_of(free)
+    if verbose:
+        extras = {**(extras or {}), VERBOSE: Json(jsontext.write(verbose))}
     if method.startswith("hub."):
         try:
             word = None if more else builtins.read(key, method, body, STYLES, attachments)

@@ -13,7 +13,7 @@ import msgspec
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Setup, Whole
+from fiveways.protocols.base import Role, Setup, Whole
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
@@ -47,6 +47,8 @@ class NqConversation(Whole):
         self.closed = False
         self.named = ""
         """The id that the other side gave us, for the next link."""
+        self.run = ""
+        """Which conversation the other side has with us, where it told: another one begins with nothing."""
         try:
             options = msgspec.convert(setup.options or {}, Options)
         except msgspec.ValidationError as exc:
@@ -54,6 +56,8 @@ class NqConversation(Whole):
         self._state: Enum = State.OPEN
         self._now = 0.0
         self._complaints = 0
+        self._is_renewed = False
+        """All that the peer has not reacted to is said again, or was, since it was last heard."""
         self._common = Common(options, setup.limits, setup.random)
         self._line = self._common.line
         self._incoming = Incoming(self._common)
@@ -84,6 +88,7 @@ class NqConversation(Whole):
             self._receivers[type(message)](message, now)
             if self.closed:
                 break
+        self._is_renewed = False
         if self._common.thanks or self._common.heard:
             self._give_thanks()
         if self._common.options.simplex:
@@ -160,8 +165,17 @@ class NqConversation(Whole):
         self._state = State.OPEN
         self._now = now
         self._parting = []
+        self._renew()
+
+    def _renew(self) -> None:
+        self._is_renewed = True
         self._incoming.renew()
         self._outgoing.renew()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody owes anybody an answer."""
+        return not (len(self._incoming.requests) or len(self._outgoing) or len(self._waiting))
 
     def export(self, *, unaccepted: bool = False) -> dict[str, object]:
         """Return, as plain JSON, all that another conversation needs to go on in this one's place.
@@ -303,8 +317,19 @@ class NqConversation(Whole):
 
     def _on_system_note(self, message: nq.SystemNote, now: float) -> None:
         """Remember who we are to the peer; its complaints are never answered, or two peers would complain for ever."""
-        if message.e.type == "sys" and message.e.note == "peer" and message.e.args:
-            self.named = message.e.args[0]
+        match message.e:
+            case Err(type="sys", note="peer", args=(named, *run)):
+                self.named = named
+                self.run = run[0] if run else self.run
+            case Err(type="sys", note="hello") if self.role is Role.SERVER:
+                self._greet()
+
+    def _greet(self) -> None:
+        """Tell the peer who it is and who we are; what it may have missed as well, unless that is under way."""
+        told = (self.peer, self._common.prefix)
+        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=told))))
+        if not self._is_renewed:
+            self._renew()
 
     def _on_bad(self, bad: nq.Bad, now: float) -> None:
         error = bridge.error_of_bad(bad)

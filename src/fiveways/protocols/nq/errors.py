@@ -1,20 +1,15 @@
 """ERR objects: what happened to a message, as a code for programs and a text for people (NQ-08, NQ-09)."""
 
-import re
 from typing import Final
 
 import msgspec
 
-from fiveways.errors import Malformed
+from fiveways.errors import Malformed, Wording, fill
 from fiveways.wire import jsontext
 
 TYPES: Final = frozenset({"", "local", "remote", "app", "tmp", "warn", "note", "debug", "sys"})
 """The empty one stands for an error object that names no type, as a cancellation may (NQ-a02)."""
 
-_PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
-_LONGEST_NUMBER: Final = 9
-LONGEST_FILLED: Final = 1 << 16
-"""Characters of a filled text that repeats its arguments; one that says each once may be longer."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -36,30 +31,13 @@ class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     def format(self, text: str | None = None, args: tuple[str, ...] | None = None) -> str:
         """Fill the placeholders of the text, or of a translation of it; what is missing is empty, odd braces stay."""
-        values = self.args if args is None else args
+        codes = {"err": self.err, "warn": self.warn, "note": self.note}
+        return fill(self.text if text is None else text, codes, self.args if args is None else args)
 
-        def fill(found: re.Match[str]) -> str:
-            name = found[1]
-            if not name.isdigit():
-                return str(getattr(self, name))
-            if name == "0":
-                return self.code
-            number = int(name) if len(name) <= _LONGEST_NUMBER else len(values) + 1
-            return values[number - 1] if number <= len(values) else ""
-
-        given = self.text if text is None else text
-        room = max(LONGEST_FILLED, len(given) + sum(map(len, values)))
-        pieces: list[str] = []
-        behind = 0
-        for found in _PLACEHOLDER.finditer(given):
-            # A short text can stand for gigabytes: it is cut before they are made.
-            for piece in (given[behind : found.start()], fill(found)):
-                pieces.append(piece[:room])
-                room -= len(pieces[-1])
-            behind = found.end()
-            if not room:
-                break
-        return "".join(pieces) + given[behind : behind + room]
+    @property
+    def wording(self) -> Wording:
+        """How it is said, whatever it means."""
+        return Wording(self.text, self.args, self.err, self.warn, self.note)
 
     def delivered(self) -> "Err":
         """Return it as the receiver sees it: what the sender's own library made is `remote` here (NQ-08)."""

@@ -19,8 +19,7 @@ from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL, Payload
 
-_LONGEST_CODE = 64
-_SMALL = 1024  # bytes of an answer that is always kept
+_LONGEST_CODE, _SMALL = 64, 1024  # characters; bytes of an answer that is always kept
 WAITING = Err("tmp", False, note="waiting")
 
 
@@ -48,7 +47,7 @@ class Incoming:
                 return
             self._check_room()
             attached: tuple[hub.Attachment, ...] = ()
-            if message.extra is None:
+            if message.extra is None and not message.v:
                 word = to_hub(key, message.t or self._common.options.default_method, message.d or NULL, None)
             else:
                 attached = read_attachments(key, message.extra, self._common.limits)
@@ -117,7 +116,8 @@ class Incoming:
     def _word(self, key: str, message: Request | RequestPart, attached: tuple[hub.Attachment, ...]) -> hub.Word:
         target = message.t or self._common.options.default_method
         names = tuple(each.name for each in attached)
-        return to_hub(key, target, message.d or NULL, message.extra, names, more=isinstance(message, RequestPart))
+        more = isinstance(message, RequestPart)
+        return to_hub(key, target, message.d or NULL, message.extra, names, more=more, verbose=message.v)
 
     def _check_room(self) -> None:
         if self.requests.is_full():

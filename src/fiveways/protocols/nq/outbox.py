@@ -27,7 +27,7 @@ from fiveways.protocols.nq.messages import (
     RequestPart,
     write,
 )
-from fiveways.protocols.nq.requests import CANCELLED, Asking
+from fiveways.protocols.nq.requests import CANCELLED, Asking, verbosity
 from fiveways.protocols.nq.states import Asked, Step
 from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
 from fiveways.wire.payload import NULL
@@ -67,16 +67,18 @@ class Outgoing:
         common = self._common
         asking = Asking(common, common.mint(), target, type(word), hub_id)
         asking.expires_at = now + common.options.request_ttl
-        verbose = common.options.verbose
+        asking.v = common.options.verbose
+        if isinstance(word, hub.Call) and word.extras is not None:
+            asking.v = verbosity(word.extras) or asking.v
         if isinstance(word, hub.Call) and word.more:
-            part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, verbose, "", free)
+            part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, asking.v, "", free)
             raw = common.fitting(write(part))
             asking.sender = Sender(common)
             asking.sender.add(raw, end=False)
             self._line.push(asking.sender)
             self._line.rest(asking, now)
         else:
-            asking.data = common.fitting(write(Request(target, asking.r, given, verbose, "", free)))
+            asking.data = common.fitting(write(Request(target, asking.r, given, asking.v, "", free)))
             # As with their number, events may take half of the room.
             if not common.asked.has(len(asking.data) + (asking.word is hub.Event) * (common.asked.limit // 2)):
                 raise LocalProtocolError("too many bytes of requests to this peer are not answered")
@@ -94,7 +96,7 @@ class Outgoing:
         sender, common = asking.sender, self._common
         body = None if word.body is None else bridge.body_of(word.body)
         number, follow = sender.last + 1, 0 if word.last else None
-        raw = common.fitting(write(RequestPart(asking.t, asking.r, body, number, follow, common.options.verbose)))
+        raw = common.fitting(write(RequestPart(asking.t, asking.r, body, number, follow, asking.v)))
         if number > common.limits.max_stream or sender.is_full(len(raw)):
             raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of request {word.id}")
         sender.add(raw, end=word.last)
@@ -253,11 +255,10 @@ class Outgoing:
 
     def on_note(self, message: Note, now: float) -> None:
         """`{a, i, e}`, not fatal."""
-        if message.e.type in bridge.VERBOSE_KINDS and not self._common.options.verbose:
-            return
+        is_quiet = message.e.type not in bridge.VERBOSE_KINDS
         for r in message.i:
             asking = self._asking.get(r)
-            if asking is not None and asking.hub_id is not None and asking.word is hub.Call:
+            if asking and asking.hub_id is not None and asking.word is hub.Call and (is_quiet or asking.v):
                 self._words.append(bridge.progress_of(asking.hub_id, message.e, message.d))
 
     def on_poll_reply(self, message: PollReply, now: float) -> None:

@@ -6,8 +6,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
+from fiveways.protocols.nq.bridge import VERBOSE, Extras
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.line import Repeated
@@ -19,10 +20,22 @@ CANCELLED: Final = Err("local", True, "cancelled")
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
 
 
+def verbosity(extras: Extras) -> bool | str:
+    """Return how much the caller of a call wants to hear on the way."""
+    given = extras.get(VERBOSE)
+    if given is None:
+        return False
+    try:
+        value = given.value()
+    except Unrepresentable:
+        return False
+    return value if isinstance(value, str) else bool(value)
+
+
 class Asking(Repeated):
     """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
 
-    _FIELDS = ("r", "t", "hub_id", "topic", "a", "accepted", "grant")
+    _FIELDS = ("r", "t", "hub_id", "topic", "a", "accepted", "grant", "v")
     a = ""
     """The peer's backchannel, once known."""
     accepted = False
@@ -38,6 +51,7 @@ class Asking(Repeated):
     state = Asked.SENT
     topic = ""
     """The subscription of ours that it asks for."""
+    v: bool | str = False
 
     def __init__(self, common: Common, r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
         self.common = common

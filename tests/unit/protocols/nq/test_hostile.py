@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LONGEST_FILLED, LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
 from fiveways.protocols.nq import frames
 from fiveways.protocols.nq.bridge import error_of, key_of
 from fiveways.protocols.nq.conversation import NqConversation
-from fiveways.protocols.nq.errors import LONGEST_FILLED, Err
+from fiveways.protocols.nq.errors import Err
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value

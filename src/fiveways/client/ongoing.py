@@ -1,0 +1,157 @@
+"""A call that goes on: its result, what is told on the way, and how to end it."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from fiveways.app.context import KINDS, said_kind
+from fiveways.client.requests import Extras
+from fiveways.errors import Cancelled, Unrepresentable, fill
+from fiveways.model.messages import Progress
+
+MAX_WAITING: Final = 1000
+"""Notes that are kept for those who have not taken them yet."""
+_READ: Final = {said_kind(kind): kind for kind in KINDS}
+_log = logging.getLogger("fiveways.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is told on the way to a result."""
+
+    kind: str
+    """note, warn, transient or debug."""
+    value: object = None
+    text: str = ""
+    code: str = ""
+    missed: int = 0
+    """Notes, of whatever kind, that were dropped before this one as nobody took them in time."""
+
+
+class Notes:
+    """What was told, the latest `most` of it; the oldest is dropped then, and counted for who has not seen it."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: deque[Note] = deque(maxlen=most)
+        self._count = 0
+        """All there ever were."""
+        self._is_over = False
+        self._waiting: set[asyncio.Event] = set()
+
+    def put(self, word: Progress) -> None:
+        """Keep one, for all who read."""
+        try:
+            note = Note(_READ.get(word.kind, "note"), word.body.value(), text_of(word), word.code)
+        except Unrepresentable as exc:
+            _log.warning("a note of a call cannot be read and is left out: %s", exc)
+            return
+        self._kept.append(note)
+        self._count += 1
+        self._wake()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for more in self._waiting:
+            more.set()
+
+    async def read(self, kinds: frozenset[str]) -> AsyncGenerator[Note, None]:
+        """Give all of these kinds, from the first one that is still there to the end."""
+        at = missed = 0
+        more = asyncio.Event()
+        self._waiting.add(more)
+        try:
+            while True:
+                while at < self._count:
+                    first = self._count - len(self._kept)
+                    missed, at = missed + max(0, first - at), max(first, at)
+                    note = self._kept[at - first]
+                    at += 1
+                    if note.kind in kinds:
+                        told, missed = missed, 0
+                        yield Note(note.kind, note.value, note.text, note.code, told) if told else note
+                if self._is_over:
+                    return
+                more.clear()
+                await more.wait()
+        finally:
+            self._waiting.discard(more)
+
+
+class Ongoing:
+    """A call that goes on, from `peer.begin`: `value = await call`, or the exception that `peer.call` would raise.
+
+    Who stops waiting leaves the call alone: it goes on until it is answered, its time is over, or `cancel()`.
+    """
+
+    def __init__(
+        self, run: Callable[[Extras], Coroutine[object, object, object]], verbose: bool | str, most: int
+    ) -> None:
+        self._notes = Notes(most)
+        # By a task: there may be no connection yet.
+        self._task = asyncio.create_task(run(Extras(progress=self._notes.put, verbose=verbose)), name="fiveways.call")
+        self._task.add_done_callback(lambda _: self._notes.end())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered, failed, or was cancelled."""
+        return self._task.done()
+
+    def progress(self) -> AsyncGenerator[Note, None]:
+        """Follow it: `async for note in call.progress():` ends with the call. It is `notes` with all kinds."""
+        return self.notes()
+
+    def notes(self, kinds: Iterable[str] = KINDS) -> AsyncGenerator[Note, None]:
+        """Follow it by chosen kinds: `async for note in call.notes({"warn", "debug"}):`.
+
+        Everybody who iterates gets all of them, also those that came before; the latest 1000 (`max_waiting`) are kept.
+        Where a protocol tells nothing on the way there are none, and it ends with the call.
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        chosen = frozenset([kinds] if isinstance(kinds, str) else kinds)
+        for kind in sorted(chosen):
+            said_kind(kind)
+        return self._notes.read(chosen)
+
+    def cancel(self) -> None:
+        """Give it up, and tell the hub; who awaits it gets `Cancelled`, unless it is over already."""
+        self._task.cancel()
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self.result().__await__()
+
+    async def result(self) -> object:
+        """Wait for the result, as `await call` does."""
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            waiter = asyncio.current_task()
+            if self._task.cancelled() and not (waiter and waiter.cancelling()):
+                raise Cancelled("it was cancelled here; it may have run") from None
+            raise
+
+
+def text_of(word: Progress) -> str:
+    """Return the text with its placeholders filled; without code and arguments there is nothing to fill it with."""
+    if not (word.args or word.code):
+        return word.text
+    return fill(word.text, {"warn" if word.kind == "warn" else "note": word.code}, word.args)
+
+
+def told(progress: Callable[[object, str], object] | None) -> Callable[[Progress], None] | None:
+    """Return what calls a user's function with value and text."""
+    if progress is None:
+        return None
+
+    def tell(word: Progress) -> None:
+        progress(word.body.value(), text_of(word))
+
+    return tell
