@@ -3,12 +3,12 @@
 import asyncio
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from fiveways.app import App
-from fiveways.runtime.clock import wall_clock
+from fiveways.settings.sections import StoreSettings
 from fiveways.store import writer
-from fiveways.store.store import Store
 from tests.runtime.nqwire import ask, posters
 from tests.runtime.test_nq_http import QUIET, SOON, waiting
 from tests.runtime.wire import hub, settings
@@ -27,10 +27,11 @@ async def test_no_acceptance_and_no_answer_leaves_before_its_commit(tmp_path: Pa
         gate.wait()
         writer.commit(connection)
 
-    async with hub(settings(), app) as place, posters(place.port) as (peer,):
-        store = Store.open(tmp_path / "store.db", now=wall_clock, commit=held_back)
-        store.load()
-        place.server.exchange.store = store
+    given = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
+    async with hub(given, app) as place, posters(place.port) as (peer,):
+        store = place.server.exchange.keeping.store
+        assert store is not None
+        store._writer._commit = held_back
         try:
             assert await peer.post(ask("k1", "work", [21]), wait=QUIET) == []
             assert store.waiting > 0

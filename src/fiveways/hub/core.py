@@ -29,7 +29,7 @@ from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
-from fiveways.model.records import PutItem, PutRetained
+from fiveways.model.records import PutItem, PutRequest, PutRetained
 from fiveways.wire.limits import Limits
 
 _REQUESTS: Final = frozenset(
@@ -82,7 +82,7 @@ class Hub:
         self._discovery = Discovery(limits, self._offers, self._calls, self._counters)
         sessions = self._sessions, self._by_name
         self._built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
-        self._owing = Owing(settings, self._calls, self._offers, self._built_ins, self._counters, epoch)
+        self._owing = Owing(settings, self._calls, self._offers, self._built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
             limits,
             self._calls,
@@ -186,6 +186,12 @@ class Hub:
     def settle(self, until: float) -> None:
         """Give those who served an earlier hub until then to come back."""
         self._owing.settle(until)
+
+    def kept(self, keep: Keep, now: float) -> Deliveries:
+        """Know that something has been written down, and say what is done now."""
+        if not isinstance(keep.record, PutRequest):
+            return [*keep.then]
+        return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
 
     def unkept(self, keep: Keep, why: str) -> Deliveries:
         """Know that a request could not be written down."""

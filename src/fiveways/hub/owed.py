@@ -31,8 +31,18 @@ class Owing:
     """All that is owed, wherever it stands: with a callee, waiting for one, or answered and not acknowledged."""
 
     def __init__(
-        self, settings: HubSettings, calls: Calls, offers: Offers, built_ins: BuiltIns, counters: Counters, epoch: float
+        self,
+        settings: HubSettings,
+        calls: Calls,
+        offers: Offers,
+        built_ins: BuiltIns,
+        counters: Counters,
+        epoch: float,
+        *,
+        keeps: bool,
     ) -> None:
+        """Make it; with `keeps`, requests and answers are kept by a store."""
+        self._keeps = keeps
         self._calls = calls
         self._offers = offers
         self._built_ins = built_ins
@@ -94,9 +104,17 @@ class Owing:
         if len(self._by_key) >= self._settings.max_owed or self._bytes >= self._settings.max_owed_bytes:
             raise busy(f"{len(self._by_key)} requests wait for their answers")
         owed = self._owe(session, word, now + self._settings.request_ttl)
+        accepted = Delivery(session.peer, Accepted(word.id))
+        if not self._keeps:
+            return [accepted, *self._dispatch(owed, now)]
+        # Nobody is given it before it is safe: who could not keep it says for certain that it was not run.
         record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
-        kept = Keep(record, [Delivery(session.peer, Accepted(word.id))], word.id)
-        return [*self._introduce(session, now), kept, *self._dispatch(owed, now)]
+        return [*self._introduce(session, now), Keep(record, [accepted], word.id)]
+
+    def kept(self, peer: str, call_id: str, now: float) -> Deliveries:
+        """Give a request to a callee that has been written down."""
+        owed = self._by_key.get(_key(peer, call_id))
+        return [] if owed is None or self._is_closed else self._dispatch(owed, now)
 
     def _introduce(self, session: Session, now: float) -> Deliveries:
         """Let the store know of a peer that it keeps something for."""
@@ -110,17 +128,9 @@ class Owing:
         owed = self._by_key.get(_key(session.peer, call_id))
         if owed is None:
             return []
-        self._unwait(owed)
         self._drop(owed)
-        called_off: Deliveries = []
-        pending = session.asked.get(call_id)
-        if pending is not None:
-            self._calls.close(pending)
-            if pending.callee.is_here:
-                called_off = [Delivery(pending.callee.peer, Cancel(pending.op), pending.op)]
         self._counters.failures[Reason.BUSY] += 1
-        failure = Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER)
-        return [*called_off, Delivery(session.peer, failure)]
+        return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER))]
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -222,12 +232,15 @@ class Owing:
 
     def answered(self, owed: Owed, body: Result, now: float) -> Deliveries:
         """Give the caller its answer, once it is safe."""
+        answer = Result(owed.word.id, body.body, (), False, True, body.extras)
+        if not self._keeps:
+            return self._settle(owed, answer, b"", now)
         try:
             written = write_result(body)
         except (Unrepresentable, UnicodeEncodeError) as exc:
             text = f"the answer cannot be kept: {exc}"
             return self.failed(owed, Failure(owed.word.id, Reason.RAISED, text), now)
-        return self._settle(owed, Result(owed.word.id, body.body, extras=body.extras), written, now)
+        return self._settle(owed, answer, written, now)
 
     def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
         """Tell the caller how its method failed, or try again where no method did."""
@@ -236,7 +249,8 @@ class Owing:
         self._counters.failures[word.reason] += 1
         text = "" if word.reason in _PASSING else word.text
         reason = Reason.TIMEOUT if word.reason in _PASSING else word.reason
-        failure = Failure(owed.word.id, reason, text, word.data, word.retry_after, word.name, word.code)
+        wording = None if word.reason in _PASSING else word.wording
+        failure = Failure(owed.word.id, reason, text, word.data, word.retry_after, word.name, word.code, wording)
         try:
             written = write_failure(failure)
         except (Unrepresentable, UnicodeEncodeError):
@@ -264,9 +278,14 @@ class Owing:
     def _settle(self, owed: Owed, answer: Result | Failure, written: bytes, now: float) -> Deliveries:
         self._drop(owed)
         peer = owed.session.peer
-        expires_at = self._epoch + now + self._settings.answer_ttl
-        kept = Keep(PutAnswer(peer, owed.word.id, written, expires_at), [Delivery(peer, answer)], owed.word.id)
-        return [kept, *self._go_on(owed.word.method, now)]
+        told = Delivery(peer, answer)
+        deliveries: Deliveries = [told]
+        if self._keeps:
+            expires_at = self._epoch + now + self._settings.answer_ttl
+            deliveries = [Keep(PutAnswer(peer, owed.word.id, written, expires_at), [told], owed.word.id)]
+        if self._waiting:
+            deliveries += self._go_on(owed.word.method, now)
+        return deliveries
 
     def _go_on(self, method: str, now: float) -> Deliveries:
         """Give the next one that waits to somebody who has room again."""
@@ -291,6 +310,8 @@ class Owing:
 
     def acknowledged(self, session: Session, word: Acknowledged, now: float) -> Deliveries:
         """Keep nothing more of an answer that has arrived, but that it has."""
+        if not self._keeps:
+            return []
         return [Keep(Forget(session.peer, word.id, self._epoch + now + self._settings.duplicate_window), [])]
 
     def leave(self, session: Session) -> Deliveries:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from functools import partial
 from math import inf
 from typing import Final
 
@@ -10,17 +9,13 @@ from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.session import public_name
 from fiveways.model.messages import Event, Word
-from fiveways.model.records import PutRequest
 from fiveways.runtime.groups import Group, KnownGroups
+from fiveways.runtime.keeping import Keeping
 from fiveways.runtime.outbox import CORK
 from fiveways.runtime.party import Party
-from fiveways.store.errors import StoreError
-from fiveways.store.store import Store
 
 _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
-_TRY_AGAIN: Final = 1.0
-"""Seconds after which something is written down anew that could not be."""
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
 
@@ -31,8 +26,8 @@ class Exchange:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self._alarm = hub.alarm
-        self.store: Store | None = None
-        """Where that is kept which must outlive this process."""
+        self.keeping = Keeping(hub, self.perform)
+        """What must outlive this process."""
         self.parties: dict[str, Party] = {}
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
@@ -64,7 +59,7 @@ class Exchange:
             elif type(delivery) is Fanout:
                 self._fan_out(delivery, now)
             elif type(delivery) is Keep:
-                self._keep(delivery, now)
+                self.keeping.keep(delivery, now)
 
     def leave(self, party: Party) -> None:
         """Forget one who is gone."""
@@ -73,29 +68,6 @@ class Exchange:
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
-
-    def _keep(self, keep: Keep, now: float) -> None:
-        """Have it written down where there is a store; what is to follow waits for that."""
-        if self.store is None:
-            self.perform([*keep.then], now)
-            return
-        try:
-            self.store.write(keep.record, partial(self._kept, keep))
-        except StoreError as error:
-            self._kept(keep, error)
-
-    def _kept(self, keep: Keep, error: StoreError | None) -> None:
-        now = self.now()
-        if error is None:
-            if keep.then:
-                self.perform([*keep.then], now)
-        elif isinstance(keep.record, PutRequest):
-            self.perform(self.hub.unkept(keep, f"it cannot be kept now: {error}"), now)
-            self.schedule()
-        else:
-            # What was promised is kept in memory, until there is room for it again.
-            _log.error("%s; another try in %g seconds", error, _TRY_AGAIN)
-            self._loop.call_later(_TRY_AGAIN, self._keep, keep, now)
 
     # Out.
 

@@ -92,8 +92,8 @@ class Server:
         try:
             places = await self._port.listen(server.host, server.port)
         except OSError as exc:
-            if self.exchange.store is not None:
-                self.exchange.store.close()
+            if self.exchange.keeping.store is not None:
+                self.exchange.keeping.store.close()
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
         self.urls = [url for host, port in places for url in described(host, port)]
         await self._open_zmq()
@@ -134,8 +134,8 @@ class Server:
         settings, exchange = self._settings.store, self.exchange
         if not settings.path:
             return
-        exchange.store = Store.open(settings.path, now=wall_clock)
-        loaded = exchange.store.load()
+        exchange.keeping.store = Store.open(settings.path, now=wall_clock)
+        loaded = exchange.keeping.store.load()
         exchange.hub.restore(loaded.items, [item for item, _ in loaded.dead], loaded.retained)
         if loaded.peers:
             exchange.hub.settle(exchange.now() + settings.settle)
@@ -173,8 +173,8 @@ class Server:
             await self._zmq.close()
         if self._context is not None:
             self._context.destroy(linger=0)
-        if exchange.store is not None:
-            exchange.store.close()
+        if exchange.keeping.store is not None:
+            exchange.keeping.store.close()
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""

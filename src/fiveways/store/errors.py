@@ -17,13 +17,20 @@ _OPENING: Final = {
     "FULL": "{path} cannot be opened: no room is left on its disk; make some, and start again",
 }
 _WRITING: Final = {
-    "FULL": "it could not be kept in {path}: no room is left on its disk",
-    "TOOBIG": "it could not be kept in {path}: it is larger than a store can hold",
+    "FULL": "no room is left on its disk",
+    "TOOBIG": "it is larger than a store can hold",
 }
 
 
 class StoreError(FivewaysError):
     """What should be kept is not, or a store cannot be opened; the sentence names the file."""
+
+    def __init__(self, text: str, why: str = "", *, is_its_own: bool = False) -> None:
+        super().__init__(text)
+        self.why = why
+        """The same for those whom the file does not concern."""
+        self.is_its_own = is_its_own
+        """It is the record that cannot be written, now or later; others can."""
 
 
 def opening(path: Path, exc: sqlite3.Error | OSError) -> StoreError:
@@ -34,7 +41,9 @@ def opening(path: Path, exc: sqlite3.Error | OSError) -> StoreError:
 
 def writing(path: Path, exc: Exception) -> StoreError:
     """Return why a record could not be written."""
-    return StoreError(_WRITING.get(_name(exc), "it could not be kept in {path}: {exc}").format(path=path, exc=exc))
+    why = _WRITING.get(_name(exc), "")
+    passing = isinstance(exc, sqlite3.OperationalError | OSError)
+    return StoreError(f"it could not be kept in {path}: {why or exc}", why, is_its_own=not passing)
 
 
 def _name(exc: Exception) -> str:

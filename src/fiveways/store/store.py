@@ -69,12 +69,18 @@ class Store:
     def write(self, record: Record, done: Done) -> None:
         """Let a change be written; `done` is called when it has reached the disk, or with why it has not.
 
-        Changes are written, and `done` is called, in the order of this. StoreError if too many wait.
+        Changes are written, and `done` is called, in the order of this. Once one could not be written, none is that
+        comes after it, until `resume`; but for a new request, and what never can be. StoreError if too many wait.
         """
         if self.waiting >= self._max_waiting or self._connection is not None or self._is_closed:
             self._begin()
         self.waiting += 1
         self._put((record, done))
+
+    def resume(self) -> None:
+        """Write again what is given from now on."""
+        if self._connection is None and not self._is_closed:
+            self._put(writer.RESUME)
 
     def close(self) -> None:
         """Have everything written that waits, and call what waits for it."""
@@ -93,7 +99,8 @@ class Store:
         if self._is_closed:
             raise StoreError(f"it could not be kept in {self.path}: the store is closed")
         if self.waiting >= self._max_waiting:
-            raise StoreError(f"busy: {self.waiting} changes wait to be written to {self.path}")
+            why = f"{self.waiting} changes wait to be written"
+            raise StoreError(f"{why} to {self.path}", why)
         self._connection = None
         self._writer.start()
 

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from fiveways.model.records import Record
+from fiveways.model.records import PutRequest, Record
 from fiveways.store import errors, schema
 from fiveways.store.errors import StoreError
 
@@ -16,6 +16,8 @@ Done = Callable[[StoreError | None], None]
 Change = tuple[Record, Done]
 Told = tuple[Done, StoreError | None]
 
+RESUME: Final[Change] = (Record(), lambda _: None)
+"""What lets a writer go on that has stopped."""
 _MOST: Final = 4096
 """Changes in one transaction."""
 _PURGE_EVERY: Final = 1.0
@@ -44,6 +46,8 @@ class Writer:
         self._now = now
         self._commit = commit
         self._purge_at = 0.0
+        self._stopped: StoreError | None = None
+        """Why nothing is written now: what comes later must not be on disk while what came before is not."""
         self._changes: SimpleQueue[Change | None] = SimpleQueue()
         self.put = self._changes.put
         """Lets a change wait; None ends the thread when all before it is written."""
@@ -59,37 +63,48 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            batch, is_open = self._batch()
+        after: Change | None = RESUME
+        while after is not None:
+            batch, after = self._batch()
             self._tell(self._write(batch))
+            if after is RESUME:
+                self._stopped = None
             self._purge()
         # The last one who closes a database moves the WAL into it. Where there is no room for that, the WAL stays.
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _batch(self) -> tuple[list[Change], bool]:
-        """Wait for a change, and return all that wait by then; and whether there will be more."""
+    def _batch(self) -> tuple[list[Change], Change | None]:
+        """Wait for a change, and return all that wait by then; and what came last, which may be no change."""
         get = self._changes.get
         batch: list[Change] = []
         change = get()
         # Nobody else takes from the queue, so that its size never says too much.
         for _ in range(min(self._changes.qsize(), _MOST - 1)):
-            if change is None:
-                break
+            if change is None or change is RESUME:
+                return batch, change
             batch.append(change)
             change = get()
-        if change is not None:
+        if change is not None and change is not RESUME:
             batch.append(change)
-        return batch, change is not None
+        return batch, change
 
     def _write(self, batch: list[Change]) -> list[Told]:
-        """Write changes together; if that fails, each half of them, so that only those fail that cannot be written."""
+        """Write changes together; if that fails, each half of them, up to the first that cannot be written now."""
+        if not batch:
+            return []
+        if self._stopped is not None:
+            return [(done, self._stopped) for _, done in batch]
         exc = self._try(batch)
         if exc is None:
             return [(done, None) for _, done in batch]
         if len(batch) == 1:
-            return [(batch[0][1], errors.writing(self._path, exc))]
+            record, done = batch[0]
+            error = errors.writing(self._path, exc)
+            # A request that cannot be kept is refused, so that nothing builds on it.
+            if not error.is_its_own and not isinstance(record, PutRequest):
+                self._stopped = error
+            return [(done, error)]
         middle = len(batch) // 2
         return [*self._write(batch[:middle]), *self._write(batch[middle:])]
 

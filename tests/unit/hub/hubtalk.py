@@ -25,9 +25,14 @@ PEERS = {"ann": LRPM, "bob": UMQ, "cleo": NQ, "dan": LRPM, "eve": UMQ}
 """Who is there when nothing else is said."""
 
 
-def make(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def make(
+    limits: Mapping[str, Any] | None = None,
+    *,
+    keeps: bool = False,
+    **settings: Any,  # noqa: ANN401  fields of HubSettings
+) -> Hub:
     """A hub that nobody has come to yet."""
-    return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings))
+    return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), keeps=keeps)
 
 
 def opened(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings

@@ -1,6 +1,7 @@
 """Peers that do not know when to stop: they are refused, and what the hub holds has an end."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,13 @@ from fiveways.wire.payload import NULL, Text, Value
 from tests.unit.hub.hubtalk import LRPM, NQ, UMQ, held, join, make, offer
 
 BOUNDS = {"max_pending": 20, "max_subscriptions": 20, "max_variables": 20, "max_expected_attachments": 20}
-SETTINGS = {"max_offers": 20, "max_retained": 20, "max_queues": 20, "max_queue": 20, "max_queue_bytes": 1000}
+SETTINGS: dict[str, Any] = {
+    "max_offers": 20,
+    "max_retained": 20,
+    "max_queues": 20,
+    "max_queue": 20,
+    "max_queue_bytes": 1000,
+}
 TIMES = 500
 MOST = 800
 """Things that a hub may hold with these bounds; without them, each test would leave thousands."""

@@ -40,19 +40,24 @@ EPOCH = 1_000_000.0
 
 def opened(limits: dict[str, int] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub at which nina and ned are promised their answers."""
-    hub = make(limits, **({"request_ttl": TTL, "answer_ttl": KEPT, "duplicate_window": 10.0} | settings))
+    hub = make(limits, keeps=True, **({"request_ttl": TTL, "answer_ttl": KEPT, "duplicate_window": 10.0} | settings))
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     return hub
 
 
 def handled(hub: Hub, peer: str, word: Any, now: float = 0.0) -> Deliveries:  # noqa: ANN401  any word
-    """What the hub does, but for telling its store who is there."""
-    return [
-        each
-        for each in hub.handle(peer, word, now)
-        if not (isinstance(each, Keep) and isinstance(each.record, PutPeer))
-    ]
+    """What the hub does, with a store that has requests written at once; but for telling it who is there."""
+    done: Deliveries = []
+    for each in hub.handle(peer, word, now):
+        if isinstance(each, Keep) and isinstance(each.record, PutPeer):
+            continue
+        done.append(each)
+        if isinstance(each, Keep) and isinstance(each.record, PutRequest):
+            then = hub.kept(each, now)
+            assert then[: len(each.then)] == each.then
+            done += then[len(each.then) :]
+    return done
 
 
 def request(number: int = 1, method: str = "m") -> Call:
@@ -121,7 +126,7 @@ def test_nothing_is_left_of_what_is_over() -> None:
 
 
 def test_what_is_written_down_holds_the_whole_request_and_the_time_of_the_day() -> None:
-    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH)
+    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH, keeps=True)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     offer(hub, "bob", "m")

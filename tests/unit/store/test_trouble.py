@@ -60,9 +60,31 @@ async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
     told = await written(store, PutAnswer("p", "1", b"", LATER), Forget("p", "2", LATER), Forget("p", "3", 0))
     assert [str(error) for error in told] == [f"it could not be kept in {tmp_path / 's'}: disk I/O error"] * 3
     broken = False
+    store.resume()
     assert await written(store, Forget("p", "9", 0)) == [None]
     store.close()
     assert content(tmp_path / "s").requests == kept[:9]
+
+
+@in_loop
+async def test_after_what_cannot_be_written_now_nothing_is_until_it_is_tried_again(tmp_path: Path) -> None:
+    room = 10
+
+    def commit(connection: sqlite3.Connection) -> None:
+        if connection.execute("SELECT count(*) FROM item").fetchone()[0] > room:
+            raise sqlite3.OperationalError("disk I/O error")
+        writer.commit(connection)
+
+    store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
+    items = [PutItem("q", number, b"", 0) for number in range(20)]
+    told = await written(store, *items)
+    assert [error is None for error in told] == [True] * 10 + [False] * 10
+    room = 20
+    assert all(await written(store, items[0], items[19]))
+    store.resume()
+    assert await written(store, *items[10:]) == [None] * 10
+    store.close()
+    assert content(tmp_path / "s").items == items
 
 
 def filled(process: "subprocess.Popen[str]") -> dict[str, list[str]]:
