@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from statistics import quantiles
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol
 
 from benchmarks.hub.codecs import FIRST, Codec, WrongAnswer
 from benchmarks.hub.links import Link, finish, open_nats, open_websocket
@@ -24,6 +24,16 @@ class Contestant:
     callee: Codec
 
 
+class Speech(Protocol):
+    """How a caller says a call, and knows which one is answered."""
+
+    def say_call(self, number: int) -> bytes:
+        """Return a call."""
+
+    def answered(self, answer: bytes) -> int:
+        """Return which call this answers."""
+
+
 class Callee:
     """Answers every call with its own body."""
 
@@ -41,7 +51,7 @@ class Callee:
 class Caller:
     """Keeps so many calls in flight until the time is over, and then waits for the last answers."""
 
-    def __init__(self, link: Link, codec: Codec) -> None:
+    def __init__(self, link: Link, codec: Speech) -> None:
         self.waits: list[float] = []
         self._number = FIRST
         self._pending: dict[int, float] = {}
@@ -93,21 +103,29 @@ async def connect(router: Router, codec: Codec, *, batches: bool = False, local:
 
 
 async def measure(who: Contestant, in_flight: int, seconds: float, *, batches: bool = False) -> Sample:
-    """One measurement on fresh connections, after a short one that does not count."""
+    """One measurement on fresh connections."""
     links = [await connect(who.router, codec, batches=batches) for codec in (who.callee, who.caller)]
     try:
         await links[0].ask(who.callee.offer)
-        callee, caller = Callee(links[0], who.callee), Caller(links[1], who.caller)
-        await finish(caller.run(in_flight, min(WARM_UP, seconds)), links, seconds)
-        callee.served = 0
-        watch = Stopwatch(who.router.cpu)
-        took = await finish(caller.run(in_flight, seconds), links, seconds)
-        cpu, others = watch.stop()
-        answers = len(caller.waits)
-        if callee.served != answers:
-            raise WrongAnswer(f"{callee.served} calls were served and {answers} answered")
+        ends = Callee(links[0], who.callee), Caller(links[1], who.caller)
+        return await timed(who.router, ends, links, in_flight, seconds)
     finally:
         for link in links:
             link.close()
+
+
+async def timed(
+    router: Router, ends: tuple[Callee, Caller], links: list[Link], in_flight: int, seconds: float
+) -> Sample:
+    """Let them talk for so long, after a short while that does not count."""
+    callee, caller = ends
+    await finish(caller.run(in_flight, min(WARM_UP, seconds)), links, seconds)
+    callee.served = 0
+    watch = Stopwatch(router.cpu)
+    took = await finish(caller.run(in_flight, seconds), links, seconds)
+    cpu, others = watch.stop()
+    answers = len(caller.waits)
+    if callee.served != answers:
+        raise WrongAnswer(f"{callee.served} calls were served and {answers} answered")
     cuts = quantiles(caller.waits, n=100)
     return Sample(answers / took, cpu / answers * 1e6, cuts[49] * 1e6, cuts[98] * 1e6, others=others)

@@ -172,9 +172,10 @@ def crossbar_router() -> Router:
     return Router("Crossbar", _crossbar, patience=90.0)
 
 
-def hub() -> Router:
-    """Return our hub, as it comes."""
+def hub(name: str = "hub", *settings: str) -> Router:
+    """Return our hub, as it comes but for settings such as `store.path=file`."""
+    given = [part for each in settings for part in ("--set", each)]
     return Router(
-        "hub",
-        lambda port: [sys.executable, "-m", "fiveways", "serve", "--host", "127.0.0.1", "--port", str(port)],
+        name,
+        lambda port: [sys.executable, "-m", "fiveways", "serve", "--host", "127.0.0.1", "--port", str(port), *given],
     )

@@ -13,6 +13,13 @@ from tests.runtime.wire import PATIENCE, Place, WirePeer
 Message: TypeAlias = dict[str, Any]
 
 
+class Elsewhere(Place):
+    """A hub in another process."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
 class Answer:
     """What came back for one POST."""
 
@@ -73,6 +80,13 @@ class Poster:
         """Say messages, then poll until one with this key has come; what else comes does not matter."""
         said = await self.post(*messages, wait=wait)
         while not (found := [each for each in said if key in each]):
+            said = await self.post(wait=wait)
+        return found[0]
+
+    async def outcome(self, r: str, *messages: Message, wait: float = 5.0) -> Message:
+        """Say messages, then poll until a request has its answer, or its error."""
+        said = await self.post(*messages, wait=wait)
+        while not (found := [each for each in said if each.get("i") == r and ("d" in each or "e" in each)]):
             said = await self.post(wait=wait)
         return found[0]
 
@@ -141,7 +155,7 @@ async def linked(place: Place, peer: str = "", **headers: str) -> Linked:
     made = Linked(wire, "")
     note = await made.hear()
     assert (note["e"]["type"], note["e"]["note"], note["e"].get("fatal", False)) == ("sys", "peer", False)
-    (made.peer,) = note["e"]["args"]
+    made.peer = note["e"]["args"][0]
     return made
 
 
