@@ -23,10 +23,9 @@ FivewaysError
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
-
-import msgspec
 
 _PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
 _LONGEST_NUMBER: Final = 9
@@ -109,7 +108,8 @@ def fill(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
     return "".join(pieces) + text[behind : behind + room]
 
 
-class Wording(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Wording:
     """An error as it was said, for who says it in another language: codes, and a text with placeholders for `args`."""
 
     text: str = ""

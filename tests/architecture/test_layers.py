@@ -67,6 +67,7 @@ EXTRAS = {
         "json_frames.py": "one protocol, two encodings: the first",
         "cbor_frames.py": "the second",
         "link.py": "the lower half of the conversation: frames, handshake",
+        "asking.py": "what we have asked the peer for",
         "holding.py": "messages that wait for their attachments",
         "incoming.py": "requests of the peer, and our answers",
     },

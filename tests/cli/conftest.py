@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.sayings import Said
+
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -16,3 +18,8 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     ours.handlers[:] = handlers
     ours.setLevel(level)
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    return Said(capfd)

@@ -22,11 +22,17 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def start(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
-    """Start `fiveways` with these arguments."""
+    """Start `fiveways` with these arguments; with --lines it reads what the test writes."""
+    return feed(subprocess.PIPE if "--lines" in arguments else subprocess.DEVNULL, *arguments, **variables)
+
+
+def feed(stdin: IO[str] | int, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+    """Start it with this as its standard input."""
     return subprocess.Popen(  # noqa: S603  our own program
         [sys.executable, "-m", "fiveways", *arguments],
         cwd=ROOT,
         env=environment(**variables),
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

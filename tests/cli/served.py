@@ -46,3 +46,29 @@ async def swap(context: Context) -> Reply:
 @app.method("bytes.make")
 async def make(size: int) -> bytes:
     return bytes(range(size))
+
+
+_go = asyncio.Event()
+
+
+@app.method("demo.go")
+async def go() -> None:
+    """Let all builds go on that wait."""
+    _go.set()
+    _go.clear()
+
+
+@app.method("demo.build")
+async def build(context: Context, steps: list[object], *, waits: bool = True) -> str:
+    """Tell all steps, wait until somebody has seen them, and be done."""
+    for step in steps:
+        match step:
+            case {"kind": str(kind), "text": str(text)}:
+                context.progress(None, text, kind=kind, code=f"demo_{kind}")
+            case [value, str(text)]:
+                context.progress(value, text)
+            case value:
+                context.progress(value)
+    if waits:
+        await _go.wait()
+    return "built"

@@ -8,7 +8,10 @@ import pytest
 from fiveways.cli import main
 from tests.cli.hubs import completions
 
-VERBS = ["serve", "call", "publish", "subscribe", "discover", "check", "config check", "config show"]
+VERBS = [
+    *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues"),
+    *("check", "config check", "config show"),
+]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -66,6 +69,9 @@ def test_help_imports_neither_the_hub_nor_the_network() -> None:
         (["call", "u", "m", "1", "2"], None),
         (["serve", "--port", "70000"], None),
         (["subscribe", "u", "t", "--count", "0"], None),
+        (["push", "u"], "fiveways push: missing argument 'QUEUE'; `fiveways push --help` shows an example\n"),
+        (["pull", "u", "q", "--count", "0"], None),
+        (["pull", "u", "q", "--timeout", "0"], None),
         (["config", "frob"], None),
     ],
 )
@@ -89,5 +95,6 @@ def test_the_shell_completes_commands_and_urls() -> None:
     assert completions("call", "lrpm") == ["lrpm+ws://localhost:7500", "lrpm+wss://"]
 
 
-def test_completion_of_methods_is_silent_when_the_hub_is_away() -> None:
-    assert completions("call", "lrpm+ws://127.0.0.1:1", "ma") == []
+@pytest.mark.parametrize("verb", ["call", "push", "pull", "queues"])
+def test_completion_is_silent_when_the_hub_is_away(verb: str) -> None:
+    assert completions(verb, "lrpm+ws://127.0.0.1:1", "ma") == []

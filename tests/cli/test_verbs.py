@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.cli import main
 from tests.cli.hubs import PATIENCE, Hub, completions, run, serving, start
+from tests.cli.sayings import Said
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http"]
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -18,25 +18,6 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 def hub() -> Iterator[Hub]:
     with serving("--app", "tests.cli.served:app") as running:
         yield running
-
-
-@pytest.fixture
-def said(capfd: pytest.CaptureFixture[str]) -> "Said":
-    return Said(capfd)
-
-
-class Said:
-    """Runs a command here, which is faster than in a new process."""
-
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
-        self.err = ""
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        found = main(arguments)
-        out, self.err = self._capfd.readouterr()
-        assert found == code, self.err
-        return out
 
 
 @every_protocol
@@ -188,6 +169,7 @@ def test_a_hub_is_healthy(hub: Hub, said: Said) -> None:
         (["call", "lrpm+ws://localhost:1", "x", "--secret-file", "/no/such"], "/no/such cannot be read"),
         (["call", "lrpm+ws://localhost:1", "x", "--identity", "a"], "--identity and --secret-file belong together"),
         (["call", "lrpm+ws://localhost:1", "x", "--stream", "--attach", "x"], "--stream goes without attachments"),
+        (["call", "lrpm+ws://localhost:1", "x", "--stream", "--verbose"], "--stream goes without --verbose"),
         (["publish", "lrpm+ws://localhost:1", "x", "{"], "'{' is no JSON"),
         (["publish", "lrpm+ws://localhost:1", "a.*"], "the topic 'a.*' holds the wildcard '*'"),
         (["subscribe", "lrpm+ws://localhost:1", "a.**"], "the pattern has '**' in '**'"),
@@ -199,7 +181,7 @@ def test_wrong_usage_is_2_before_anything_is_sent(said: Said, arguments: list[st
     assert said.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", ["call", "publish", "subscribe", "discover"])
+@pytest.mark.parametrize("verb", ["call", "publish", "subscribe", "discover", "push", "pull", "queues"])
 def test_a_hub_that_is_away_is_1(said: Said, verb: str) -> None:
     said(verb, "lrpm+ws://127.0.0.1:1", "x", code=1)
     assert said.err.startswith(f"fiveways {verb}: cannot connect to lrpm+ws://127.0.0.1:1")

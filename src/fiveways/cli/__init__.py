@@ -1,4 +1,4 @@
-"""What the user types: `fiveways serve`, `call`, `publish`, `subscribe`, `discover`, `check`, `config`.
+"""What the user types: `fiveways serve`, `call`, `publish`, `subscribe`, `push`, `pull`, `check` and so on.
 
 Modules here import the hub and the client inside their functions, so that help and completion come at once.
 """

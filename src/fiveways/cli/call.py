@@ -1,12 +1,23 @@
 """`fiveways call`: one call, one answer, or its parts."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, cast
 
+from fiveways.app.answers import Reply
 from fiveways.cli.access import Access, run
 from fiveways.cli.endings import UsageError, tell
 from fiveways.cli.jsonio import read_json, readable, show
+from fiveways.cli.meter import Meter
+from fiveways.cli.notes import Lines, Teller
+from fiveways.client.ongoing import MAX_WAITING, Ongoing
+from fiveways.client.peer import Peer
+from fiveways.client.requests import Extras
+
+_TELLING: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
+"""Protocols in which something is told on the way to an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +31,15 @@ class Wish:
     attach: tuple[Path, ...] = ()
     save: Path | None = None
     raw: bool = False
+    verbose: bool = False
 
 
 def call(gate: Access, wish: Wish) -> None:
     """Call, and print what comes."""
     if wish.stream and (wish.attach or wish.save is not None):
         raise UsageError("--stream goes without attachments")
+    if wish.stream and wish.verbose:
+        raise UsageError("--stream goes without --verbose")
     body = read_json(wish.body)
     attachments = [readable(path) for path in wish.attach]
     run(_stream(gate, wish, body) if wish.stream else _call(gate, wish, body, attachments))
@@ -33,12 +47,36 @@ def call(gate: Access, wish: Wish) -> None:
 
 async def _call(gate: Access, wish: Wish, body: object, attachments: list[Path]) -> None:
     async with gate.within(wish.timeout) as peer:
-        reply = await peer.call_reply(wish.method, body, timeout=wish.timeout, attachments=attachments)
+        going = _begun(peer, wish, body, attachments)
+        try:
+            with _teller(peer, wish) as teller:
+                async for note in going.notes():
+                    teller.note(note)
+            reply = cast("Reply", await going)
+        finally:
+            going.cancel()
     if wish.save is not None:
         _save(reply.attachments, wish.save)
     elif reply.attachments:
         tell(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
     show(reply.value, raw=wish.raw)
+
+
+def _begun(peer: Peer, wish: Wish, body: object, attachments: list[Path]) -> Ongoing:
+    """Begin a call as `peer.begin` does, which gives the value of an answer and not its attachments."""
+
+    async def run(extras: Extras) -> object:
+        extras.attachments = True
+        return await peer._reply(wish.method, body, wish.timeout, attachments, extras, again=False)  # noqa: SLF001
+
+    return Ongoing(run, wish.verbose, MAX_WAITING)
+
+
+def _teller(peer: Peer, wish: Wish) -> Teller:
+    """Choose who tells the user how far it is."""
+    if sys.stderr.isatty() and peer.protocol in _TELLING:
+        return Meter(wish.method, verbose=wish.verbose)
+    return Lines("fiveways call", verbose=wish.verbose)
 
 
 async def _stream(gate: Access, wish: Wish, body: object) -> None:

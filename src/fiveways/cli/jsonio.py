@@ -23,13 +23,22 @@ def read_json(argument: str | None) -> object:
     if argument is None:
         return None
     raw, where = _written(argument)
+    hint = "" if where else """ (a text needs quotes of its own: '"hello"')"""
+    return value_of(raw, where or repr(argument), hint)
+
+
+def value_of(raw: bytes, where: str, hint: str = "") -> object:
+    """Return the value of a text in JSON, which stood there.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
     try:
         jsontext.check(raw)
         return Json(raw).value()
     except FivewaysError as exc:
         reason = str(exc).removeprefix("not JSON: ")
-        hint = "" if where else """ (a text needs quotes of its own: '"hello"')"""
-        raise UsageError(f"{where or repr(argument)} is no JSON: {reason}{hint}") from exc
+        raise UsageError(f"{where} is no JSON: {reason}{hint}") from exc
 
 
 def _written(argument: str) -> tuple[bytes, str]:

@@ -21,6 +21,13 @@ def methods(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in names(str(context.params.get("url", ""))) if name.startswith(incomplete)]
 
 
+def queues(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the work queues of the hub that the command line names, for the shell to complete; none if it is away."""
+    from fiveways.cli.queues import names  # noqa: PLC0415
+
+    return [name for name in names(str(context.params.get("url", ""))) if name.startswith(incomplete)]
+
+
 Url: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -32,6 +39,9 @@ Url: TypeAlias = Annotated[
 ]
 Body: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="JSON", help="A value in JSON; - reads it from stdin, @FILE from a file.")
+]
+Queue: TypeAlias = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="The queue, such as thumbnails.", autocompletion=queues)
 ]
 Timeout: TypeAlias = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="The longest wait.")]
 Raw: TypeAlias = Annotated[

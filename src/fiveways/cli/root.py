@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import options
+from fiveways.cli import options, work
 from fiveways.cli.endings import Code, NobodyReads, end, end_usage
 from fiveways.cli.plain import Verb, Verbs
 
@@ -146,6 +146,9 @@ def call(  # noqa: PLR0913  as many as the user has
         Path | None,
         typer.Option("--save-attachments", metavar="DIR", help="Keep the attachments of the answer there."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say on stderr whatever is told on the way, for debugging as well (nq).")
+    ] = False,
     raw: options.Raw = False,
     token: options.Token = "",
     token_file: options.TokenFile = None,
@@ -155,6 +158,7 @@ def call(  # noqa: PLR0913  as many as the user has
     r"""Call a method and print its answer.
 
     JSON goes in and comes out: on one line for programs, coloured on a terminal.
+    How far it is, and warnings, are told on stderr (lrpm, nq).
 
     [bold]Examples[/bold]
 
@@ -167,7 +171,7 @@ def call(  # noqa: PLR0913  as many as the user has
     from fiveways.cli.access import access  # noqa: PLC0415
 
     gate = access(url, token, token_file, identity, secret_file)
-    verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw))
+    verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
 
 
 @app.command(cls=Verb)
@@ -264,6 +268,10 @@ def discover(
     from fiveways.cli.access import access  # noqa: PLC0415
 
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
+
+
+for _verb in (work.push, work.pull, work.queues):
+    app.command(cls=Verb)(_verb)
 
 
 @app.command(cls=Verb)

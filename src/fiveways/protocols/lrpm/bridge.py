@@ -14,6 +14,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtins
+from fiveways.protocols.lrpm import frames
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Encoding, Meta
 from fiveways.wire.limits import Limits
@@ -213,10 +214,8 @@ def call_options(meta: Meta) -> Iterable[Any]:
 
 def call_meta(word: hub.Call) -> Meta:
     """Return what a call of ours has to say beside its body."""
-    timed = NO_META if word.timeout is None else {"timeout": wait_of(word.timeout)}
-    if not (word.stream or word.progress or word.traceparent):
-        return timed
-    return {**timed, **_given(stream=word.stream, progress=word.progress, traceparent=word.traceparent)}
+    wait = 0 if word.timeout is None else wait_of(word.timeout)
+    return {**frames.call_meta(wait, word.stream, word.progress), **_given(traceparent=word.traceparent)}
 
 
 @lru_cache(1024)

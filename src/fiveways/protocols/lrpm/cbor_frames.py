@@ -15,6 +15,7 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
+    call_meta,
     check_fields,
     kind_number,
     malformed,
@@ -259,9 +260,9 @@ def _read_attachment(item: object) -> bytes:
     return item
 
 
-def write_call(number: int, uri: str, body: Payload, wait: int) -> Packet:
-    """Write a CALL that says nothing beside but a timeout."""
-    return serialize_frame((_CALL, (number, uri, body, {"timeout": wait} if wait else NO_META)))
+def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
+    """Write a CALL that wants nothing unusual."""
+    return serialize_frame((_CALL, (number, uri, body, call_meta(wait, stream, progress))))
 
 
 def write_result(number: int, body: Payload) -> Packet:

@@ -10,13 +10,14 @@ from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
-from fiveways.model.topics import BadTopic, Topic
+from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import NO_META, Kind, Meta
-from fiveways.protocols.lrpm.holding import Held, Line, Names
+from fiveways.protocols.lrpm.asking import WANTED, Asking, Following
+from fiveways.protocols.lrpm.frames import Kind
+from fiveways.protocols.lrpm.holding import Held, Names
 from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Asked, Incoming
 from fiveways.protocols.lrpm.json_frames import EMPTY, read_call, read_result, read_wait
 from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
@@ -31,31 +32,6 @@ OKAY: Final = State.OKAY
 """To reach a member of an Enum through its class takes longer than to write a frame."""
 LAST_ID: Final = (1 << 53) - 1
 """LRPM-a09: JavaScript counts no further."""
-
-
-class Following(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of ours; `topic` is empty where a wildcard leaves it open."""
-
-    subscription: str
-    topic: Topic
-    envelope: bool
-
-
-class Asking(msgspec.Struct, gc=False):
-    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says."""
-
-    hub_id: str | None
-    kind: int
-    word: type[hub.Word]
-    meta: Meta = NO_META
-    """What we asked for beside: an answer in parts, progress."""
-    following: Following | None = None
-    line: Line | None = None
-    held: Held | None = None
-    """Not on the wire yet: it waits, in `line`, for its attachments."""
-    parts: int = 0
-    cancelled: bool = False
-    """A SUBSCRIBE that nobody wants any more; whatever else is cancelled is forgotten."""
 
 
 class LrpmConversation(Incoming):
@@ -98,15 +74,17 @@ class LrpmConversation(Incoming):
             raise LocalProtocolError("LRPM takes a streamed request as one array")
         number, hub_id = self._new_id(word.id), word.id
         uri = bridge.procedure(word.method, word.spelling, word.callback)
-        if word.attachments or word.stream or word.progress or word.traceparent:
+        if word.attachments or word.traceparent:
             meta = bridge.call_meta(word)
             self._ask(lrpm.Call(number, uri, word.body, meta), Asking(hub_id, CALL, hub.Call, meta), word.attachments)
             return
-        timeout, codec = word.timeout, self._codec
-        packet = codec.write_call(number, uri, word.body, 0 if timeout is None else bridge.wait_of(timeout))
+        timeout, stream, progress, codec = word.timeout, word.stream, word.progress, self._codec
+        wait = 0 if timeout is None else bridge.wait_of(timeout)
+        packet = codec.write_call(number, uri, word.body, wait, stream, progress)
         self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
         self._next_id = number + 1
-        self._asking[number] = hub_id
+        wanted = WANTED[stream, progress]
+        self._asking[number] = Asking(hub_id, CALL, hub.Call, wanted) if wanted else hub_id
         self._asking_by_hub_id[hub_id] = number
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
@@ -360,12 +338,13 @@ class JsonConversation(LrpmConversation):
         found = read_result(payload)
         number = found.number
         asking = self._asking.get(number)
-        if type(asking) is not str or found.meta != EMPTY:
+        hub_id = asking if isinstance(asking, str) else None if asking is None else asking.plain_id()
+        if hub_id is None or found.meta != EMPTY:
             return None
         raw = bytes(found.body)
         check_trusted(raw, self._limits.max_depth)
-        del self._asking[number], self._asking_by_hub_id[asking]
-        return (hub.Result(asking, Json(raw)),)
+        del self._asking[number], self._asking_by_hub_id[hub_id]
+        return (hub.Result(hub_id, Json(raw)),)
 
     def _hear_call(self, payload: bytes) -> Words | None:
         found, asked, limits = read_call(payload), self._asked, self._limits

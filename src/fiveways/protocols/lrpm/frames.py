@@ -98,14 +98,20 @@ class Encoding:
     """How `meta.attachments` holds one."""
     read_attachment: Callable[[object], bytes]
     """Undo `write_attachment`; ValueError if it cannot be one."""
-    write_call: Callable[[int, str, Payload, int], Packet]
-    """A CALL with its id, uri, body and timeout in milliseconds, if any, in one go."""
+    write_call: Callable[[int, str, Payload, int, bool, bool], Packet]
+    """A CALL in one go: its id, uri and body, a timeout in milliseconds, whether it wants parts, and progress."""
     write_result: Callable[[int, Payload], Packet]
     """A RESULT without a meta, in one go."""
     write_event: Callable[[int, int, Payload, str], Packet]
     """An EVENT that tells its topic and nothing else, in one go."""
     write_published: Callable[[int, int], Packet]
     """A PUBLISHED, in one go."""
+
+
+def call_meta(wait: int, stream: bool, progress: bool) -> dict[str, object]:
+    """Return what most calls say beside their body, if anything."""
+    wanted = (("timeout", wait), ("stream", stream), ("progress", progress))
+    return {key: value for key, value in wanted if value}
 
 
 def unusual(packet: Packet, limits: Limits, label: str) -> bytes:

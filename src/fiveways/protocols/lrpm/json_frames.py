@@ -22,6 +22,7 @@ from fiveways.protocols.lrpm.frames import (
     Kind,
     Meta,
     Names,
+    call_meta,
     check_fields,
     check_id,
     kind_number,
@@ -129,11 +130,17 @@ def _short_wait(meta: bytes) -> int:
     return int(_read_timeout(meta).timeout)
 
 
-def write_call(number: int, uri: str, body: Payload, wait: int) -> Packet:
-    """Write a CALL that says nothing beside but a timeout."""
-    if wait:
-        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quoted(uri), body.json(), wait))
+def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
+    """Write a CALL that wants nothing unusual."""
+    if wait or stream or progress:
+        meta = _written_meta(wait, stream, progress)
+        return Packet(b"[40,%d,%b,%b,%b]" % (number, _quoted(uri), body.json(), meta))
     return Packet(b"[40,%d,%b,%b,{}]" % (number, _quoted(uri), body.json()))
+
+
+@lru_cache(1024)
+def _written_meta(wait: int, stream: bool, progress: bool) -> bytes:
+    return _write_meta(call_meta(wait, stream, progress))
 
 
 def write_result(number: int, body: Payload) -> Packet:

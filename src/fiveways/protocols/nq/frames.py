@@ -155,6 +155,8 @@ def serialize_frame(elements: list[bytes]) -> Packet:
 
 def free_of(frame: Frame, limits: Limits) -> Free | None:
     """Return the free keys of a frame."""
+    if type(frame) is Frame:
+        return None
     found = ((key, getattr(frame, key, UNSET)) for key in _FREE)
     return {key: checked(raw, limits).decode() for key, raw in found if raw is not UNSET} or None
 

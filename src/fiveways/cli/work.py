@@ -1,0 +1,113 @@
+"""The commands for work queues: their options and help. `root` takes them up."""
+
+from typing import Annotated
+
+import typer
+
+from fiveways.cli import options
+
+
+def push(  # noqa: PLR0913  as many as the user has
+    url: options.Url,
+    queue: options.Queue,
+    body: options.Body = None,
+    *,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Push each line of stdin, JSON as well, and print how many these were.")
+    ] = False,
+    timeout: options.Timeout = 30.0,
+    token: options.Token = "",
+    token_file: options.TokenFile = None,
+    identity: options.Identity = "",
+    secret_file: options.SecretFile = None,
+) -> None:
+    """Put work into a queue, and print how many pieces wait there.
+
+    It ends when the hub has the work. Where the hub has a store, that is on disk.
+
+    [bold]Examples[/bold]
+
+      fiveways push lrpm+ws://localhost:7500 thumbnails '{"photo": "a.png"}'
+      fiveways push nq+http://hub:7500 thumbnails --lines < photos.jsonl
+    """
+    from fiveways.cli import push as verb  # noqa: PLC0415
+    from fiveways.cli.access import access  # noqa: PLC0415
+
+    gate = access(url, token, token_file, identity, secret_file)
+    verb.push(gate, verb.Wish(queue, body, lines, timeout))
+
+
+def pull(  # noqa: PLR0913
+    url: options.Url,
+    queue: options.Queue,
+    *,
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Take so many pieces, one after the other.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Take all that comes, until Ctrl-C.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="SECONDS",
+            help="Wait no longer for a piece: it ends with 124, after --follow with 0.",
+        ),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--exec", metavar="COMMAND", help="Run this for each piece, with its JSON on stdin."),
+    ] = None,
+    raw: options.Raw = False,
+    token: options.Token = "",
+    token_file: options.TokenFile = None,
+    identity: options.Identity = "",
+    secret_file: options.SecretFile = None,
+) -> None:
+    """Wait for work in a queue, and print it, or let a command do it.
+
+    A piece is done once it is printed, or when the command ends with 0.
+    Anything else gives it back, and so do Ctrl-C and a lost connection.
+    What is not done within calls.timeout the hub gives to somebody else.
+
+    [bold]Examples[/bold]
+
+      fiveways pull lrpm+ws://localhost:7500 thumbnails
+      fiveways pull lrpm+ws://localhost:7500 thumbnails --follow --timeout 1
+      fiveways pull nq+http://hub:7500 thumbnails --follow --exec ./thumbnail.sh
+    """
+    from fiveways.cli import pull as verb  # noqa: PLC0415
+    from fiveways.cli.access import access  # noqa: PLC0415
+
+    gate = access(url, token, token_file, identity, secret_file)
+    verb.pull(gate, verb.Wish(queue, count, follow, timeout, command, raw))
+
+
+def queues(  # noqa: PLR0913
+    url: options.Url,
+    queue: Annotated[
+        str, typer.Argument(metavar="QUEUE", help="One queue, instead of all.", autocompletion=options.queues)
+    ] = "",
+    *,
+    redrive: Annotated[
+        bool, typer.Option("--redrive", help="Let the dead pieces of QUEUE wait once more, and print how many.")
+    ] = False,
+    timeout: options.Timeout = 30.0,
+    raw: options.Raw = False,
+    token: options.Token = "",
+    token_file: options.TokenFile = None,
+    identity: options.Identity = "",
+    secret_file: options.SecretFile = None,
+) -> None:
+    """Show work queues: how many pieces wait, are given out, and are dead.
+
+    Dead is what was given out limits.max_tries times, and never done.
+
+    [bold]Examples[/bold]
+
+      fiveways queues lrpm+ws://localhost:7500
+      fiveways queues lrpm+ws://localhost:7500 thumbnails --redrive
+    """
+    from fiveways.cli import queues as verb  # noqa: PLC0415
+    from fiveways.cli.access import access  # noqa: PLC0415
+
+    verb.queues(access(url, token, token_file, identity, secret_file), verb.Wish(queue, redrive, timeout, raw))

@@ -1,0 +1,70 @@
+"""A terminal for a command, as a person sits in front of one."""
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from select import select
+from types import TracebackType
+from typing import Self
+
+from tests.cli.hubs import PATIENCE, ROOT, environment
+
+_COLUMNS, _ROWS = 100, 30
+
+
+class Terminal:
+    """Runs `fiveways` with stderr, and stdout if it is not to go to a file, on a terminal of its own."""
+
+    def __init__(self, *arguments: str, out: Path | None = None) -> None:
+        self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (_ROWS, _COLUMNS))
+        self.shown = ""
+        """All that came so far, with what moves the cursor."""
+        where = theirs if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
+        self.process = subprocess.Popen(  # noqa: S603  our own program
+            [sys.executable, "-m", "fiveways", *arguments],
+            cwd=ROOT,
+            env={**environment(TERM="xterm-256color", COLUMNS=str(_COLUMNS))},
+            stdin=subprocess.DEVNULL,
+            stdout=where,
+            stderr=theirs,
+        )
+        for each in {where, theirs}:
+            os.close(each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+        os.close(self._ours)
+
+    def until(self, part: str) -> None:
+        """Look at the terminal until it shows `part`."""
+        deadline = time.monotonic() + PATIENCE
+        while part not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            assert self._read(), self.shown
+
+    def end(self) -> int:
+        """Look at it until the command is over; give its exit code."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read():
+            assert time.monotonic() < deadline, self.shown
+        return self.process.wait(PATIENCE)
+
+    def _read(self) -> bool:
+        """Take what comes next; say whether there is more to come."""
+        assert select([self._ours], [], [], PATIENCE)[0], self.shown
+        try:
+            data = os.read(self._ours, 1 << 16)
+        except OSError:  # nobody writes to it any more
+            return False
+        self.shown += data.decode()
+        return bool(data)
