@@ -3,7 +3,7 @@
 import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -152,7 +152,7 @@ def _plain(given: typing.Any, hint: type) -> object:  # noqa: ANN401  JSON in, a
         return bytes.fromhex(given["hex"]) if isinstance(given, dict) else given.encode()
     if issubclass(hint, Enum):
         return hint[given]
-    if issubclass(hint, msgspec.Struct) and isinstance(given, dict):
+    if (issubclass(hint, msgspec.Struct) or is_dataclass(hint)) and isinstance(given, dict):
         hints = typing.get_type_hints(hint)
         return hint(**{field: _value(each, hints[field]) for field, each in given.items()})
     if issubclass(hint, float) and isinstance(given, int):
