@@ -82,12 +82,14 @@ EXTRAS = {
         "dedup.py": "requests that are over, so that a repeat is not run again",
         "errors.py": "error objects are a small language of their own",
         "holding.py": "words that wait for their attachments",
+        "answering.py": "the answering half: what the hub says to it",
         "incoming.py": "the answering half: what the peer asks",
         "line.py": "what is said again until the peer has reacted",
         "options.py": "waits, windows and bounds, all configurable",
         "outbox.py": "the asking half: what we ask the peer",
         "requests.py": "the requests that are open, and what is kept for each",
         "streams.py": "requests and answers in parts",
+        "writing.py": "how each message is written",
     },
 }
 

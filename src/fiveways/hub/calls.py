@@ -46,13 +46,16 @@ class Calls:
         self._usual: dict[str, Pending] = {}
         self._usual_first = 0.0
         """No usual deadline is earlier; known again exactly whenever that time has come."""
+        self._far: dict[str, Pending] = {}
+        self._far_first, self._far_last = 0.0, 0.0
+        """The same for those that came in the order of their deadlines though they have a timeout of their own."""
         self._timed: dict[str, Pending] = {}
         self._timers = Timers(alarm)
         self.made = 0
         """How many there have been: the last of the hub's ids."""
 
     def __len__(self) -> int:
-        return len(self._usual) + len(self._timed)
+        return len(self._usual) + len(self._far) + len(self._timed)
 
     def set_timeouts(self, call_timeout: float, max_timeout: float) -> None:
         """Let these hold for new calls; open ones keep their deadlines."""
@@ -80,6 +83,12 @@ class Calls:
                 self._usual_first = deadline
                 self.alarm.set(deadline)
             self._usual[op] = pending
+        elif not self._far or deadline >= self._far_last:
+            if not self._far:
+                self._far_first = deadline
+                self.alarm.set(deadline)
+            self._far_last = deadline
+            self._far[op] = pending
         else:
             self._timed[op] = pending
             self._timers.set(op, deadline)
@@ -89,7 +98,7 @@ class Calls:
         """Be done with a call that is open."""
         op = pending.op
         del pending.caller.asked[pending.id], pending.callee.serving[op]
-        if self._usual.pop(op, None) is None:
+        if self._usual.pop(op, None) is None and self._far.pop(op, None) is None:
             del self._timed[op]
             self._timers.drop(op)
         if not pending.plain:
@@ -97,31 +106,43 @@ class Calls:
 
     def get(self, op: str) -> Pending | None:
         """Return the open call of this id."""
-        return self._usual.get(op) or self._timed.get(op)
+        return self._usual.get(op) or self._far.get(op) or self._timed.get(op)
 
     def all(self) -> list[Pending]:
         """Return every open call."""
-        return [*self._usual.values(), *self._timed.values()]
+        return [*self._usual.values(), *self._far.values(), *self._timed.values()]
 
     def deadline(self) -> float | None:
         """Return when to look for late calls: never too late, and at times too early."""
         first = self._timers.first()
         if self._usual and (first is None or self._usual_first < first):
-            return self._usual_first
+            first = self._usual_first
+        if self._far and (first is None or self._far_first < first):
+            first = self._far_first
         return first
 
     def late(self, now: float) -> list[Pending]:
         """Return the calls whose time is over, and be done with them."""
         found = [self._timed[op] for op in self._timers.due(now)]
         if self._usual_first <= now:
-            for pending in self._usual.values():
-                if pending.deadline > now:
-                    self._usual_first = pending.deadline
-                    break
-                found.append(pending)
+            late, self._usual_first = _late(self._usual, now)
+            found += late
+        if self._far_first <= now:
+            late, self._far_first = _late(self._far, now)
+            found += late
         for pending in found:
             self.close(pending)
         return found
+
+
+def _late(calls: dict[str, Pending], now: float) -> tuple[list[Pending], float]:
+    """Return those, of calls in the order of their deadlines, whose time is over; and the first deadline after it."""
+    late: list[Pending] = []
+    for pending in calls.values():
+        if pending.deadline > now:
+            return late, pending.deadline
+        late.append(pending)
+    return late, now
 
 
 def _free(pending: Pending) -> None:

@@ -15,14 +15,11 @@ from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
-from fiveways.hub.timers import Timers
+from fiveways.hub.waiting import Waiting
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
 from fiveways.model.records import DropPeer, Forget, PutAnswer, PutPeer, PutRequest
 
-_FIRST_WAIT: Final = 0.5
-_LONGEST_WAIT: Final = 60.0
-"""Seconds before a request is given to a callee again that could not take it; twice as many each time."""
 _PASSING: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.BUSY, Reason.TIMEOUT})
 """What a callee, or its absence, may say without having answered: another try is worth it."""
 
@@ -50,11 +47,7 @@ class Owing:
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
         self._bytes = 0
-        self._waiting: dict[str, dict[str, Owed]] = {}
-        """By method, those for which there is no callee now."""
-        self._retries = Timers(calls.alarm)
-        self._ends = Timers(calls.alarm)
-        """When the time of those is over that are with no callee."""
+        self._waiting = Waiting(calls.alarm)
         self._unsure: list[tuple[Session, Call]] = []
         """Requests for names that nobody has offered yet, though somebody may be about to come back who does."""
         self._settled_at = 0.0
@@ -150,26 +143,28 @@ class Owing:
 
     def _dispatch(self, owed: Owed, now: float) -> Deliveries:
         """Give a request to a callee, or let it wait for one."""
+        if self._waiting.is_full(owed.word.method):
+            self._waiting.line_up(owed, now)
+            return []
         try:
-            offer, name, spelling, gives_array = self._find(owed)
-        except Refusal:
-            return self._wait(owed, now)
+            found = self._find(owed)
+        except Refusal as refusal:
+            if refusal.reason is Reason.BUSY:
+                self._waiting.line_up(owed, now)
+            else:
+                self._waiting.put(owed)
+            return []
+        return self._give(owed, found, now)
+
+    def _give(self, owed: Owed, found: tuple[Offer, str, str, bool], now: float) -> Deliveries:
+        offer, name, spelling, gives_array = found
         word, callee = owed.word, offer.session
         owed.tries += 1
         pending = self._calls.open(owed.session, word.id, callee, max(0.0, owed.expires_at - now), now)
         pending.errand, pending.plain, pending.stream, pending.progress = owed, False, True, True
-        call = Call(
-            pending.op,
-            name,
-            word.body,
-            spelling,
-            stream=gives_array,
-            progress=True,
-            traceparent=word.traceparent,
-            redelivered=owed.tries > 1,
-            extras=word.extras,
-        )
-        return [Delivery(callee.peer, call, pending.op)]
+        op, again = pending.op, owed.tries > 1
+        rest = (None, False, gives_array, True, word.traceparent, again, word.extras)
+        return [Delivery(callee.peer, Call(op, name, word.body, spelling, (), False, *rest), op)]
 
     def _find(self, owed: Owed) -> tuple[Offer, str, str, bool]:
         """Return who gets it, and how its method is called there; a Refusal if there is nobody now."""
@@ -187,32 +182,10 @@ class Owing:
         spelling = offer.listed.get(inner) or respelled(owed.word.spelling, route.name, name, style, wanted)
         return offer, inner, spelling, route.gives_array
 
-    def _wait(self, owed: Owed, now: float) -> Deliveries:
-        method = owed.word.method
-        self._waiting.setdefault(method, {})[owed.key] = owed
-        self._ends.set(owed.key, owed.expires_at)
-        if self._offers.find(method) is not None or self._offers.route_of(method) is not None:
-            # Somebody is there, and cannot take it now.
-            owed.wait = min(_LONGEST_WAIT, owed.wait * 2 or _FIRST_WAIT)
-            self._retries.set(owed.key, now + owed.wait)
-        return []
-
-    def _unwait(self, owed: Owed) -> None:
-        mine = self._waiting.get(owed.word.method, {})
-        if mine.pop(owed.key, None) is None:
-            return
-        self._retries.drop(owed.key)
-        self._ends.drop(owed.key)
-        if not mine:
-            del self._waiting[owed.word.method]
-
     def offered(self, name: str, *, is_route: bool, now: float) -> Deliveries:
         """Give those that waited for such an offer to whoever made it."""
         deliveries = self._surely(name, is_route=is_route, now=now) if self._unsure else []
-        names = [each for each in self._waiting if each.startswith(f"{name}.")] if is_route else [name]
-        found = [owed for each in names for owed in self._waiting.get(each, {}).values()]
-        for owed in found:
-            self._unwait(owed)
+        for owed in self._waiting.take(name, is_route=is_route):
             owed.wait = 0.0
             deliveries += self._dispatch(owed, now)
         return deliveries
@@ -245,7 +218,9 @@ class Owing:
     def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
         """Tell the caller how its method failed, or try again where no method did."""
         if word.reason in _PASSING and now < owed.expires_at and not owed.is_streaming:
-            return self._wait(owed, now) if owed.session.is_here and not self._is_closed else []
+            if owed.session.is_here and not self._is_closed:
+                self._waiting.put_back(owed, now)
+            return []
         self._counters.failures[word.reason] += 1
         text = "" if word.reason in _PASSING else word.text
         reason = Reason.TIMEOUT if word.reason in _PASSING else word.reason
@@ -289,12 +264,15 @@ class Owing:
 
     def _go_on(self, method: str, now: float) -> Deliveries:
         """Give the next one that waits to somebody who has room again."""
-        waiting = self._waiting.get(method)
-        if not waiting:
+        owed = self._waiting.first(method)
+        if owed is None:
             return []
-        owed = next(iter(waiting.values()))
-        self._unwait(owed)
-        return self._dispatch(owed, now)
+        try:
+            found = self._find(owed)
+        except Refusal:
+            return []
+        self._waiting.remove(owed)
+        return self._give(owed, found, now)
 
     def canceller(self, otherwise: Handler) -> Handler:
         """Return what is done with a cancellation; of what is with a callee, `otherwise`."""
@@ -303,7 +281,7 @@ class Owing:
             owed = self._by_key.get(_key(session.peer, word.id))
             if owed is None or word.id in session.asked:
                 return otherwise(session, word, now)
-            self._unwait(owed)
+            self._waiting.remove(owed)
             return self.failed(owed, Failure(word.id, Reason.CANCELLED), now)
 
         return cancel
@@ -317,7 +295,7 @@ class Owing:
     def leave(self, session: Session) -> Deliveries:
         """Forget all that is owed to a peer that will not come back."""
         for owed in [each for each in self._by_key.values() if each.session is session]:
-            self._unwait(owed)
+            self._waiting.remove(owed)
             self._drop(owed)
         return [Keep(DropPeer(session.peer), [])] if session.is_kept else []
 
@@ -325,10 +303,10 @@ class Owing:
 
     def deadline(self) -> float | None:
         """Return when to call `late`."""
-        times = [time for time in (self._retries.first(), self._ends.first()) if time is not None]
-        if self._unsure:
-            times.append(self._settled_at)
-        return min(times, default=None)
+        first = self._waiting.deadline()
+        if self._unsure and (first is None or self._settled_at < first):
+            return self._settled_at
+        return first
 
     def late(self, now: float) -> Deliveries:
         """Try again what could not be taken; give up what has waited too long."""
@@ -339,14 +317,23 @@ class Owing:
                 missing = self._offers.missing(word.method)
                 self._counters.failures[missing.reason] += 1
                 deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
-        for key in self._ends.due(now):
-            owed = self._by_key[key]
-            self._unwait(owed)
+        for owed in self._waiting.late(now):
             deliveries += self.failed(owed, Failure(owed.word.id, Reason.TIMEOUT), now)
-        for key in self._retries.due(now):
-            owed = self._by_key[key]
-            self._unwait(owed)
+        requests, methods = self._waiting.due(now)
+        for owed in requests:
             deliveries += self._dispatch(owed, now)
+        for method in methods:
+            deliveries += self._refill(method, now)
+        return deliveries
+
+    def _refill(self, method: str, now: float) -> Deliveries:
+        """Give as many of those that wait for a method as there is room for."""
+        deliveries: Deliveries = []
+        while given := self._go_on(method, now):
+            deliveries += given
+        rest = self._waiting.first(method)
+        if rest is not None and (self._offers.find(method) or self._offers.route_of(method)):
+            self._waiting.line_up(rest, now)
         return deliveries
 
 

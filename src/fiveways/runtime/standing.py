@@ -34,6 +34,7 @@ class Standing(Party):
         self.outbox = Queue()  # nothing waits in it: the conversation keeps what cannot be said yet
         self.talk = talk
         self._exchange = exchange
+        self._handle = exchange.hub.handle
         self._limits = limits
         self._leg: Leg | None = None
         self._asking: asyncio.Future[None] | None = None
@@ -127,6 +128,8 @@ class Standing(Party):
         return bool(self._due)
 
     def _next_due(self) -> Packet:
+        if not self._collect():
+            self.talk.accept()
         return self._due.popleft() if self._collect() else NOTHING_DUE
 
     # In.
@@ -136,21 +139,24 @@ class Standing(Party):
         exchange = self._exchange
         now = self.seen_at = exchange.now()
         for word in self.talk.receive(packet, now):
-            if isinstance(word, Goodbye):
+            if type(word) is Goodbye:
                 continue  # of the link: what it was promised is kept for it
-            exchange.handle(self.peer, word, now)
-            if self._missed and isinstance(word, Unsubscribe):
+            deliveries = self._handle(self.peer, word, now)
+            if deliveries:
+                exchange.perform(deliveries, now)
+            if self._missed and type(word) is Unsubscribe:
                 self._missed.pop(word.subscription, None)
-        self._mark()
+        if not self.marked:
+            exchange.mark(self)
 
     # Out.
 
     def say(self, delivery: Delivery, now: float) -> None:
         """Say a word; one that cannot be said is handed back to the hub."""
         word = delivery.word
-        if isinstance(word, Welcome):
+        if type(word) is Welcome:
             return
-        if isinstance(word, Goodbye):  # the hub does not let it in, or no longer
+        if type(word) is Goodbye:  # the hub does not let it in, or no longer
             self.is_over, self.is_denied = True, word.denied
             self.over(self)
         try:
@@ -160,7 +166,8 @@ class Standing(Party):
                 self.skip(word.subscription, word.missed + 1)
             if not isinstance(word, Goodbye):
                 self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
-        self._mark()
+        if not self.marked:
+            self._exchange.mark(self)
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> None:
         """Say an event; each has an identifier of its own, so that nobody else gets the same bytes."""

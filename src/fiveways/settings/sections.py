@@ -194,6 +194,8 @@ class NqSettings:
     """Seconds for which an answer is kept that its peer does not acknowledge."""
     duplicate_window: Seconds = 3600.0
     """Seconds for which a finished request is remembered, so that a late copy of it is not run again."""
+    accept_within: Annotated[float, Meta(ge=0)] = 0.02
+    """Seconds after which a peer hears that its request is accepted; an answer that comes sooner says so too."""
     peer_ttl: Seconds = 24 * 3600.0
     """Seconds of silence after which a peer is forgotten, with all that was kept for it."""
 
@@ -272,6 +274,7 @@ class Settings:
                 "request_ttl": nq.request_ttl,
                 "answer_ttl": nq.answer_ttl,
                 "duplicate_window": nq.duplicate_window,
+                "accept_within": nq.accept_within,
             },
         }
 

@@ -280,6 +280,29 @@ def test_callees_with_too_many_open_calls_get_it_later() -> None:
     assert hub.handle("bob", Result("3"), 0.6) == settled(Result("m#3"), 0.6)
 
 
+def test_who_comes_to_help_gets_what_waits_for_those_with_enough_to_do() -> None:
+    hub = opened(max_given=1)
+    offer(hub, "bob", "m")
+    assert [len(asked(hub, number)) for number in (1, 2, 3)] == [2, 1, 1]
+    assert hub.handle("eve", Register("r", "m"), 0.1) == [*ok("eve", "r"), passed("eve", "2")]
+    assert hub.handle("bob", Result("1"), 0.2) == [*settled(Result("m#1"), 0.2), passed("bob", "3")]
+
+
+@pytest.mark.parametrize("route", [False, True])
+def test_who_has_room_for_another_reason_is_found_by_and_by(route: bool) -> None:
+    hub = opened(max_given=1)
+    offer(hub, "bob", "m", route=route)
+    method = "m.n" if route else "m"
+    hub.handle("ann", Call("c", method, BODY), 0.0)
+    assert [len(asked(hub, number, method=method)) for number in (1, 2, 3)] == [1, 1, 1]
+    assert hub.expire(0.5) == []
+    assert hub.handle("bob", Result("1"), 0.6) == [Delivery("ann", Result("c"), "1")]
+    given = hub.expire(1.0)
+    assert [(each.to, each.op) for each in given if isinstance(each, Delivery)] == [("bob", "2")]
+    assert len(hub.handle("bob", Result("2"), 1.1)) == 2
+    assert hub.handle("nina", Cancel(f"{method}#3"), 1.2)
+
+
 # Ends without an answer.
 
 

@@ -3,8 +3,9 @@
 from fiveways.protocols.base import ProtocolSpec
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.conversation import NqConversation
-from fiveways.protocols.nq.messages import MESSAGES, decode, encode
+from fiveways.protocols.nq.messages import MESSAGES, decode
 from fiveways.protocols.nq.states import TRANSITIONS, State
+from fiveways.protocols.nq.writing import encode
 
 SPEC = ProtocolSpec(
     name="nq",

@@ -23,10 +23,11 @@ from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
 from fiveways.protocols.nq.holding import Carrier, Waiting
 from fiveways.protocols.nq.incoming import Incoming
-from fiveways.protocols.nq.messages import decode, write
+from fiveways.protocols.nq.messages import decode
 from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.outbox import Outgoing
 from fiveways.protocols.nq.states import TRANSITIONS, State, advance
+from fiveways.protocols.nq.writing import write
 from fiveways.wire.packet import Packet
 
 SAVED_VERSION: Final = 1
@@ -155,6 +156,10 @@ class NqConversation(Whole):
         self._outgoing.expire(now)
         return self._words()
 
+    def accept(self) -> None:
+        """Say now what was accepted: the peer waits for nothing else."""
+        self._incoming.say_acceptances()
+
     def relink(self, now: float) -> None:
         """Go on over another link: all that the peer has not reacted to is said again at once."""
         self._announce()
@@ -239,9 +244,9 @@ class NqConversation(Whole):
         common.thanks.clear()
         common.heard.clear()
 
-    def announce(self) -> None:
+    def announce(self, *more: str) -> None:
         """Tell the peer first by which id it may come back."""
-        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer,)))))
+        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer, *more)))))
 
     def _announce(self) -> None:
         if self._common.options.announce:
@@ -326,8 +331,7 @@ class NqConversation(Whole):
 
     def _greet(self) -> None:
         """Tell the peer who it is and who we are; what it may have missed as well, unless that is under way."""
-        told = (self.peer, self._common.prefix)
-        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=told))))
+        self.announce(self._common.prefix)
         if not self._is_renewed:
             self._renew()
 

@@ -9,7 +9,8 @@ from fiveways.model.failures import Reason
 from fiveways.protocols.nq.bridge import JSON_NULL, Refused, error_of
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.messages import Answer, ErrorAnswer, write
+from fiveways.protocols.nq.messages import Answer, ErrorAnswer
+from fiveways.protocols.nq.writing import write
 
 T = TypeVar("T")
 

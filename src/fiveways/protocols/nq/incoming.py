@@ -2,35 +2,31 @@
 
 from typing import Any
 
-from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols import builtins
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
-from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, body_of, key_of, read_attachments, to_hub
+from fiveways.protocols.nq.answering import Answering
+from fiveways.protocols.nq.bridge import CLOSED, JSON_NULL, Refused, key_of, read_attachments, to_hub
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.dedup import LONGEST_REASON, Finished, Tomb
 from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.frames import Free
-from fiveways.protocols.nq.messages import Request, RequestPart, write
-from fiveways.protocols.nq.requests import CANCELLED, Requests, Serving
+from fiveways.protocols.nq.messages import Request, RequestPart
+from fiveways.protocols.nq.requests import CANCELLED, Serving
 from fiveways.protocols.nq.states import Step, Taken
-from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
+from fiveways.protocols.nq.streams import Contradiction, Receiver, acknowledge, resend
+from fiveways.protocols.nq.writing import write
 from fiveways.wire.payload import NULL, Payload
 
-_LONGEST_CODE, _SMALL = 64, 1024  # characters; bytes of an answer that is always kept
 WAITING = Err("tmp", False, note="waiting")
 
 
-class Incoming:
+class Incoming(Answering):
     """What the peer asks, and what it is answered."""
 
     def __init__(self, common: Common) -> None:
-        self._common = common
-        self._line = common.line
+        super().__init__(common)
         self._words = common.words
-        self.requests = Requests(common)
         self.finished = Finished(common)
         self.tombs = self.finished.tombs
 
@@ -268,99 +264,11 @@ class Incoming:
         if not serving.unheard:
             self._words.append(hub.Acknowledged(serving.key))
 
-    # What the hub says.
-
-    def say_accepted(self, word: hub.Accepted, now: float) -> None:
-        """`{a, i}`."""
-        serving = self.requests.unanswered(word.id)
-        serving.advance(Step.ACCEPT)
-        serving.accepted = True
-        self._say_acceptance(serving)
-
-    def say_result(self, word: hub.Result, now: float, free: Free | None = None) -> None:
-        """`{a, i, d}`, or one part of it."""
-        serving = self.requests.unanswered(word.id)
-        body = None if word.body is None else body_of(word.body)
-        if word.extras:
-            free = (bridge.free_of(word.extras) or {}) | (free or {})
-        if word.stream:
-            self._part(serving, body, None, free, now, end=word.last)
-        elif serving.sender is not None:
-            raise LocalProtocolError(f"request {word.id} is answered in parts")
-        else:
-            answer = nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free)
-            raw = self._common.fitting(write(answer))
-            if not self._has_room(raw):
-                raise LocalProtocolError("the peer must take other answers first")
-            self._keep(serving, raw, now)
-        if serving.topic:
-            self._common.published.settle(serving.topic, serving.a, serving.grant, granted=True)
-
-    def say_description(self, word: hub.Description, now: float) -> None:
-        """Answer `hub-discover`."""
-        self.say_result(hub.Result(word.id, builtins.described(word)), now)
-
-    def say_failure(self, word: hub.Failure, now: float) -> None:
-        """`{a, i, e}`, fatal; in a stream it is the end of it."""
-        serving = self.requests.unanswered(word.id)
-        error = bridge.error_of(word, accepted=serving.state is not Taken.RECEIVED)
-        error = serving.excuse or error if word.reason is Reason.CANCELLED else error
-        body = None if word.data is None else body_of(word.data)
-        raw = self._common.fitting(write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)))
-        if not self._has_room(raw):
-            body, error = None, Err(error.type, True, error.err[:_LONGEST_CODE])  # the end must always find room
-            raw = write(nq.ErrorAnswer(serving.a, (serving.r,), None, error))
-        if serving.sender is None:
-            self._keep(serving, raw, now)
-        else:
-            self._part(serving, body, error, None, now, end=True)
-        if serving.topic:
-            self._common.published.settle(serving.topic, serving.a, serving.grant, granted=False)
-
-    def say_progress(self, word: hub.Progress, now: float) -> None:
-        """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
-        serving = self.requests.unanswered(word.id)
-        error = bridge.error_of_progress(word)
-        body = None if word.body is NULL else body_of(word.body)
-        raw = self._common.fitting(write(nq.Note(serving.a, (serving.r,), body, error)))
-        if serving.v or word.kind not in bridge.VERBOSE_KINDS:
-            self._line.say(raw)
-
-    def _say_acceptance(self, serving: Serving) -> None:
-        self._line.say(write(nq.Acceptance(serving.a, (serving.r,))))
-
-    def _has_room(self, raw: bytes) -> bool:
-        return len(raw) <= _SMALL or self._common.kept.has(len(raw))
-
-    def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
-        serving.advance(Step.END)
-        serving.data = raw
-        self.requests.keep(serving, now + self._common.options.answer_ttl)
-        self._line.push(serving)
-
-    def _part(
-        self, serving: Serving, body: Payload | None, error: Err | None, free: Free | None, now: float, *, end: bool
-    ) -> None:
-        sender = serving.sender or Sender(self._common)
-        number = sender.last + 1
-        part = nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free)
-        raw = self._common.fitting(write(part))
-        if not end and body is None:
-            raise LocalProtocolError("only the end of a stream may carry nothing")
-        if error is None and (number > self._common.limits.max_stream or sender.is_full(len(raw))):
-            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of the answer to {serving.key}")
-        serving.advance(Step.END if end else Step.PART)
-        serving.sender = sender
-        sender.add(raw, end=end)
-        if end:
-            self.requests.keep(serving, now + self._common.options.answer_ttl)
-        if sender.has_more():
-            self._line.push(sender)
-
     # Time.
 
     def expire(self, now: float) -> None:
-        """Let answers go that the peer never took; somebody should know."""
+        """Say what was accepted; let answers go that the peer never took, which somebody should know."""
+        self.say_acceptances(now)
         while (serving := self.requests.oldest()) is not None and serving.expires_at <= now:
             serving.advance(Step.EXPIRE)
             self.requests.forget(serving)
@@ -370,7 +278,9 @@ class Incoming:
         self.tombs.expire(now)
 
     def deadline(self) -> float | None:
-        """Return when the oldest answer is to be given up."""
+        """Return when the next acceptance is to be said, or the oldest answer to be given up."""
+        if self._unsaid:
+            return self._unsaid[0][0]
         oldest = self.requests.oldest()
         return None if oldest is None else oldest.expires_at
 

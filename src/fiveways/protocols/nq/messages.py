@@ -4,7 +4,7 @@ Identifiers are texts whatever they were on the wire (NQ-a03); `i` may name seve
 not assign, each with its JSON as written, so that they come through untouched (NQ-a09).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from fiveways.errors import Fault
-from fiveways.protocols.nq import errors, frames
+from fiveways.protocols.nq import frames
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.frames import BadElement, Frame, Free, identifier, ids_of
 from fiveways.wire.limits import Limits
@@ -314,86 +314,4 @@ def _read_order(order: int | list[int], a: str, ids: Ids, free: Free | None) -> 
     return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
 
 
-# Writing.
-
-_json: Final = msgspec.json.Encoder().encode
-
-
-def encode(message: Message) -> Packet:
-    """Return one message as a packet of its own."""
-    if type(message) is Idle:
-        return Packet(b"[]")
-    raw = write(message)
-    return Packet(raw if raw[:1] == b"{" else b"[%b]" % raw)
-
-
-def write(message: Message) -> bytes:
-    """Return one message as an object, ready for a batch."""
-    raw = _WRITERS[type(message)](message)
-    extra: Free | None = getattr(message, "extra", None)
-    if not extra:
-        return raw
-    return raw[:-1] + b"".join(b",%b:%b" % (_json(key), value.encode()) for key, value in extra.items()) + b"}"
-
-
-def _written_ids(ids: Ids) -> bytes:
-    return _json(ids[0]) if len(ids) == 1 else _json(ids)
-
-
-def _write_request(m: Request) -> bytes:
-    if m.t and m.d is not None and not m.v and not m.s:  # nearly all of them
-        return b'{"t":%b,"r":%b,"d":%b}' % (_json(m.t), _json(m.r), m.d.nq())
-    return _opening(m) + _tail(m) + b"}"
-
-
-def _tail(message: Request | RequestPart) -> bytes:
-    verbose = b',"v":%b' % _json(message.v) if message.v else b""
-    return verbose + b',"s":%b' % _json(message.s) if message.s else verbose
-
-
-def _opening(message: Request | RequestPart) -> bytes:
-    return b'{%b"r":%b%b' % (_named(b"t", message.t), _json(message.r), _body(message.d))
-
-
-def _numbers(n: int, f: int | None) -> bytes:
-    return b',"n":%d' % n if f is None else b',"n":%d,"f":%d' % (n, f)
-
-
-def _back(message: Acceptance | Answer | AnswerPart | ErrorAnswer | Note | PollReply) -> bytes:
-    return b'{"a":%b,"i":%b' % (_json(message.a), _written_ids(message.i))
-
-
-def _body(body: Payload | None, error: Err | None = None) -> bytes:
-    data = b"" if body is None else b',"d":%b' % body.nq()
-    return data if error is None else data + b',"e":%b' % errors.write(error)
-
-
-def _order(message: Next | Missing) -> bytes:
-    return b'{%b"i":%b,"o":%b}' % (_named(b"a", message.a), _written_ids(message.i), _json(message.o))
-
-
-def _named(key: bytes, name: str) -> bytes:
-    return b'"%b":%b,' % (key, _json(name)) if name else b""
-
-
-_WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
-    Request: _write_request,
-    RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
-    Poll: lambda m: b'{%b"p":%b}' % (_named(b"t", m.t), _json(m.p)),
-    Acceptance: lambda m: _back(m) + b"}",
-    Answer: lambda m: b'%b,"d":%b}' % (_back(m), m.d.nq()),
-    AnswerPart: lambda m: _back(m) + _body(m.d, m.e) + _numbers(m.n, m.f) + b"}",
-    ErrorAnswer: lambda m: _back(m) + _body(m.d, m.e) + b"}",
-    Note: lambda m: _back(m) + _body(m.d, m.e) + b"}",
-    PollReply: lambda m: _back(m) + _body(None, m.e) + b"}",
-    Ack: lambda m: b'{"i":%b}' % _written_ids(m.i),
-    Next: _order,
-    Missing: _order,
-    BackMessage: lambda m: b'{"i":%b%b}' % (_written_ids(m.i), _body(m.d, m.e)),
-    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_named(b"t", m.t), _written_ids(m.i), _body(None, m.e)),
-    SystemNote: lambda m: b'{"e":%b}' % errors.write(m.e),
-    Farewell: lambda m: b'{"e":%b}' % errors.write(m.e),
-    Bad: lambda m: m.element,
-}
-
-MESSAGES: Final[dict[str, type[Message]]] = {"Idle": Idle} | {kind.__name__: kind for kind in _WRITERS}
+MESSAGES: Final = {kind.__name__: kind for kind in Message.__subclasses__()}

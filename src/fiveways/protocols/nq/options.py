@@ -16,6 +16,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Before a request, an answer, a part is said again; then twice as long each time."""
     first_poll: Seconds = 5.0
     """Before an accepted request is polled; then twice as long each time."""
+    accept_within: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Before a request is said to be accepted: an answer that comes sooner says so too."""
     first_ask: Seconds = 0.5
     """Before a missing part is asked for; then twice as long each time."""
     longest_wait: Seconds = 60.0

@@ -25,11 +25,11 @@ from fiveways.protocols.nq.messages import (
     PollReply,
     Request,
     RequestPart,
-    write,
 )
 from fiveways.protocols.nq.requests import CANCELLED, Asking, verbosity
 from fiveways.protocols.nq.states import Asked, Step
 from fiveways.protocols.nq.streams import Contradiction, Receiver, Sender, acknowledge, resend
+from fiveways.protocols.nq.writing import write
 from fiveways.wire.payload import NULL
 
 

@@ -12,9 +12,10 @@ from fiveways.protocols.nq.bridge import VERBOSE, Extras
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.line import Repeated
-from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart, write
+from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart
 from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Step, Taken
 from fiveways.protocols.nq.streams import Receiver, Sender
+from fiveways.protocols.nq.writing import back, write
 
 CANCELLED: Final = Err("local", True, "cancelled")
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
@@ -141,6 +142,7 @@ class Serving(Repeated):
         self.key = key
         """From t and r; the hub knows it by this, too."""
         self.r = r
+        self.beginning = back(a, (r,))
 
     def advance(self, step: Step) -> None:
         """Go where the step leads; LocalProtocolError if it leads nowhere from here."""

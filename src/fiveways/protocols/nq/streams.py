@@ -10,7 +10,8 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from fiveways.protocols.nq.line import Repeated
-from fiveways.protocols.nq.messages import AnswerPart, Missing, Next, RequestPart, write
+from fiveways.protocols.nq.messages import AnswerPart, Missing, Next, RequestPart
+from fiveways.protocols.nq.writing import write
 
 if TYPE_CHECKING:
     from fiveways.protocols.nq.common import Common

@@ -1,0 +1,124 @@
+"""Message -> Frame: each kind as an object, ready for a batch."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from fiveways.protocols.nq import errors
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.frames import Free
+from fiveways.protocols.nq.messages import (
+    Acceptance,
+    Ack,
+    Answer,
+    AnswerPart,
+    BackMessage,
+    Bad,
+    CancelRequest,
+    ErrorAnswer,
+    Farewell,
+    Idle,
+    Ids,
+    Message,
+    Missing,
+    Next,
+    Note,
+    Poll,
+    PollReply,
+    Request,
+    RequestPart,
+    SystemNote,
+)
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload
+
+_json: Final = msgspec.json.Encoder().encode
+
+
+def encode(message: Message) -> Packet:
+    """Return one message as a packet of its own."""
+    if type(message) is Idle:
+        return Packet(b"[]")
+    raw = write(message)
+    return Packet(raw if raw[:1] == b"{" else b"[%b]" % raw)
+
+
+def write(message: Message) -> bytes:
+    """Return one message as an object, ready for a batch."""
+    raw = _WRITERS[type(message)](message)
+    extra: Free | None = getattr(message, "extra", None)
+    if not extra:
+        return raw
+    return raw[:-1] + b"".join(b",%b:%b" % (_json(key), value.encode()) for key, value in extra.items()) + b"}"
+
+
+def _written_ids(ids: Ids) -> bytes:
+    return _json(ids[0]) if len(ids) == 1 else _json(ids)
+
+
+def _write_request(m: Request) -> bytes:
+    if m.t and m.d is not None and not m.v and not m.s:  # nearly all of them
+        return b'{"t":%b,"r":%b,"d":%b}' % (_json(m.t), _json(m.r), m.d.nq())
+    return _opening(m) + _tail(m) + b"}"
+
+
+def _tail(message: Request | RequestPart) -> bytes:
+    verbose = b',"v":%b' % _json(message.v) if message.v else b""
+    return verbose + b',"s":%b' % _json(message.s) if message.s else verbose
+
+
+def _opening(message: Request | RequestPart) -> bytes:
+    return b'{%b"r":%b%b' % (_named(b"t", message.t), _json(message.r), _body(message.d))
+
+
+def _numbers(n: int, f: int | None) -> bytes:
+    return b',"n":%d' % n if f is None else b',"n":%d,"f":%d' % (n, f)
+
+
+def _back(message: Acceptance | Answer | AnswerPart | ErrorAnswer | Note | PollReply) -> bytes:
+    return back(message.a, message.i)
+
+
+def back(a: str, ids: Ids) -> bytes:
+    """Return how everything begins that is said on the backchannel a of a request, or of several."""
+    return b'{"a":%b,"i":%b' % (_json(a), _written_ids(ids))
+
+
+def write_answer(beginning: bytes, body: Payload) -> bytes:
+    """Return a whole answer without free keys, from what `back` has begun."""
+    return b'%b,"d":%b}' % (beginning, body.nq())
+
+
+def _body(body: Payload | None, error: Err | None = None) -> bytes:
+    data = b"" if body is None else b',"d":%b' % body.nq()
+    return data if error is None else data + b',"e":%b' % errors.write(error)
+
+
+def _order(message: Next | Missing) -> bytes:
+    return b'{%b"i":%b,"o":%b}' % (_named(b"a", message.a), _written_ids(message.i), _json(message.o))
+
+
+def _named(key: bytes, name: str) -> bytes:
+    return b'"%b":%b,' % (key, _json(name)) if name else b""
+
+
+_WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
+    Request: _write_request,
+    RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
+    Poll: lambda m: b'{%b"p":%b}' % (_named(b"t", m.t), _json(m.p)),
+    Acceptance: lambda m: _back(m) + b"}",
+    Answer: lambda m: write_answer(_back(m), m.d),
+    AnswerPart: lambda m: _back(m) + _body(m.d, m.e) + _numbers(m.n, m.f) + b"}",
+    ErrorAnswer: lambda m: _back(m) + _body(m.d, m.e) + b"}",
+    Note: lambda m: _back(m) + _body(m.d, m.e) + b"}",
+    PollReply: lambda m: _back(m) + _body(None, m.e) + b"}",
+    Ack: lambda m: b'{"i":%b}' % _written_ids(m.i),
+    Next: _order,
+    Missing: _order,
+    BackMessage: lambda m: b'{"i":%b%b}' % (_written_ids(m.i), _body(m.d, m.e)),
+    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_named(b"t", m.t), _written_ids(m.i), _body(None, m.e)),
+    SystemNote: lambda m: b'{"e":%b}' % errors.write(m.e),
+    Farewell: lambda m: b'{"e":%b}' % errors.write(m.e),
+    Bad: lambda m: m.element,
+}
