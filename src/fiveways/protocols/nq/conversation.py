@@ -75,8 +75,7 @@ class NqConversation(Whole):
         """Take one packet of the peer."""
         if self.closed:
             return ()
-        self._now = now
-        self._complaints = 0
+        self._now, self._complaints = now, 0
         try:
             heard = decode(packet, self._common.limits)
         except RemoteProtocolError as error:
