@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fiveways.app import App, AttachmentError, Context, Event, Fail, Reply
     from fiveways.client.connect import connect
+    from fiveways.client.ongoing import Note, Ongoing
     from fiveways.client.peer import Peer
     from fiveways.client.sync import connect_sync
     from fiveways.errors import (
@@ -38,6 +39,8 @@ _HOMES = {
     "Fail": "app",
     "FivewaysError": "errors",
     "NotExecuted": "errors",
+    "Note": "client.ongoing",
+    "Ongoing": "client.ongoing",
     "Peer": "client.peer",
     "Reason": "model.failures",
     "Refused": "errors",
@@ -59,6 +62,8 @@ __all__ = [
     "Fail",
     "FivewaysError",
     "NotExecuted",
+    "Note",
+    "Ongoing",
     "Peer",
     "Reason",
     "Refused",

@@ -4,17 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from fiveways.app.answers import Reply
 from fiveways.cli.access import Access, run
 from fiveways.cli.endings import UsageError, tell
 from fiveways.cli.jsonio import read_json, readable, show
 from fiveways.cli.meter import Meter
 from fiveways.cli.notes import Lines, Teller
-from fiveways.client.ongoing import MAX_WAITING, Ongoing
 from fiveways.client.peer import Peer
-from fiveways.client.requests import Extras
 
 _TELLING: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
 """Protocols in which something is told on the way to an answer."""
@@ -47,12 +44,12 @@ def call(gate: Access, wish: Wish) -> None:
 
 async def _call(gate: Access, wish: Wish, body: object, attachments: list[Path]) -> None:
     async with gate.within(wish.timeout) as peer:
-        going = _begun(peer, wish, body, attachments)
+        going = peer.begin(wish.method, body, timeout=wish.timeout, attachments=attachments, verbose=wish.verbose)
         try:
             with _teller(peer, wish) as teller:
                 async for note in going.notes():
                     teller.note(note)
-            reply = cast("Reply", await going)
+            reply = await going.reply()
         finally:
             going.cancel()
     if wish.save is not None:
@@ -60,16 +57,6 @@ async def _call(gate: Access, wish: Wish, body: object, attachments: list[Path])
     elif reply.attachments:
         tell(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
     show(reply.value, raw=wish.raw)
-
-
-def _begun(peer: Peer, wish: Wish, body: object, attachments: list[Path]) -> Ongoing:
-    """Begin a call as `peer.begin` does, which gives the value of an answer and not its attachments."""
-
-    async def run(extras: Extras) -> object:
-        extras.attachments = True
-        return await peer._reply(wish.method, body, wish.timeout, attachments, extras, again=False)  # noqa: SLF001
-
-    return Ongoing(run, wish.verbose, MAX_WAITING)
 
 
 def _teller(peer: Peer, wish: Wish) -> Teller:

@@ -6,12 +6,12 @@ from typing import Annotated, TypeAlias
 import typer
 
 LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", "umq36", "nq"))
-HTTP = ("nq+http://localhost:7500", "nq+https://")
+OTHERS = ("nq+http://localhost:7500", "nq+https://", "nq+zmq://localhost:7555")
 
 
 def urls() -> list[str]:
     """Return what a URL may begin like, for the shell to complete."""
-    return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL), *HTTP]
+    return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL), *OTHERS]
 
 
 def methods(context: typer.Context, incomplete: str) -> list[str]:
@@ -33,7 +33,7 @@ Url: TypeAlias = Annotated[
     typer.Argument(
         metavar="URL",
         help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://..., "
-        "nq+ws://..., nq+http://...",
+        "nq+ws://..., nq+http://..., nq+zmq://...",
         autocompletion=urls,
     ),
 ]

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from dataclasses import dataclass
 from typing import Final
 
+from fiveways.app.answers import Reply
 from fiveways.app.context import KINDS, said_kind
 from fiveways.client.requests import Extras
 from fiveways.errors import Cancelled, Unrepresentable, fill
@@ -91,11 +92,12 @@ class Ongoing:
     """
 
     def __init__(
-        self, run: Callable[[Extras], Coroutine[object, object, object]], verbose: bool | str, most: int
+        self, run: Callable[[Extras], Coroutine[object, object, Reply]], verbose: bool | str, most: int
     ) -> None:
         self._notes = Notes(most)
+        extras = Extras(progress=self._notes.put, attachments=True, verbose=verbose)
         # By a task: there may be no connection yet.
-        self._task = asyncio.create_task(run(Extras(progress=self._notes.put, verbose=verbose)), name="fiveways.call")
+        self._task = asyncio.create_task(run(extras), name="fiveways.call")
         self._task.add_done_callback(lambda _: self._notes.end())
 
     @property
@@ -130,6 +132,10 @@ class Ongoing:
 
     async def result(self) -> object:
         """Wait for the result, as `await call` does."""
+        return (await self.reply()).value
+
+    async def reply(self) -> Reply:
+        """Wait for the result with its attachments, as `peer.call_reply` does."""
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:

@@ -150,14 +150,13 @@ class Peer:
         """Begin a call and go on: `call = peer.begin("report.build", {"year": 2026})`, then `value = await call`.
 
         `async for note in call.progress():` tells what the method says on the way, `call.cancel()` ends it. Of notes
-        that nobody has taken, the latest `max_waiting` are kept. `verbose` is as with `call`.
+        that nobody has taken, the latest `max_waiting` are kept. `await call.reply()` gives the attachments of the
+        answer too. `verbose` is as with `call`.
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(NO_TIME)
 
-        async def run(extras: Extras) -> object:
-            return (await self._reply(method, body, timeout, attachments, extras, again=False)).value
-
+        run = partial(self._reply, method, body, timeout, attachments, again=False)
         return Ongoing(run, verbose, max_waiting)
 
     async def _reply(
