@@ -59,14 +59,6 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
     return value
 
 
-def parse_trusted(raw: bytes) -> object:
-    """Return the value of bytes that were found to be JSON before."""
-    try:
-        return _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return parse(raw)
-
-
 def parse_text(text: str) -> object:
     """Return the value that this text spells; Malformed if it is not JSON."""
     try:

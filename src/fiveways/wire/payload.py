@@ -92,9 +92,8 @@ class Json(Payload, frozen=True, gc=False):
         """Return what the JSON says."""
         raw = self.raw
         try:
-            value = jsontext.parse_trusted(raw)
-            marked = (_DOLLAR in raw or _BACKSLASH in raw) and may_hold_markers(raw)
-            return _from_markers(value) if marked else value
+            value = jsontext.parse(raw)
+            return _from_markers(value) if may_hold_markers(raw) else value
         except Malformed as exc:
             raise _valueless(exc) from exc
 
