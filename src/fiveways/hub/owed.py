@@ -19,6 +19,7 @@ from fiveways.hub.waiting import Waiting
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
 from fiveways.model.records import DropPeer, Forget, PutAnswer, PutPeer, PutRequest
+from fiveways.wire.payload import Json
 
 _PASSING: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.BUSY, Reason.TIMEOUT})
 """What a callee, or its absence, may say without having answered: another try is worth it."""
@@ -84,6 +85,7 @@ class Owing:
     def _take(self, session: Session, word: Call, now: float) -> Deliveries:
         if session.access.call is not None:
             session.access.call.check("call", word.method)
+        key = _key(session.peer, word.id)
         if self._offers.find(word.method) is None and self._offers.route_of(word.method) is None:
             missing = self._offers.missing(word.method)
             if missing.reason is not Reason.UNAVAILABLE:
@@ -92,11 +94,11 @@ class Owing:
                 self._unsure.append((session, word))
                 self._calls.alarm.set(self._settled_at)
                 return []
-        if word.id in session.asked or _key(session.peer, word.id) in self._by_key:
+        if word.id in session.asked or key in self._by_key:
             raise bad(f"a call {word.id} is open already")
         if len(self._by_key) >= self._settings.max_owed or self._bytes >= self._settings.max_owed_bytes:
             raise busy(f"{len(self._by_key)} requests wait for their answers")
-        owed = self._owe(session, word, now + self._settings.request_ttl)
+        owed = self._owe(key, session, word, now + self._settings.request_ttl)
         accepted = Delivery(session.peer, Accepted(word.id))
         if not self._keeps:
             return [accepted, *self._dispatch(owed, now)]
@@ -127,13 +129,14 @@ class Owing:
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
-        owed = self._owe(session, word, expires_at - self._epoch)
+        owed = self._owe(_key(session.peer, word.id), session, word, expires_at - self._epoch)
         owed.tries = 1
         return self._dispatch(owed, now)
 
-    def _owe(self, session: Session, word: Call, expires_at: float) -> Owed:
-        owed = Owed(_key(session.peer, word.id), session, word, expires_at, size_of(word.body))
-        self._by_key[owed.key] = owed
+    def _owe(self, key: str, session: Session, word: Call, expires_at: float) -> Owed:
+        body = word.body
+        size = len(body.raw) if type(body) is Json else size_of(body)
+        owed = self._by_key[key] = Owed(key, session, word, expires_at, size)
         self._bytes += owed.size
         return owed
 

@@ -189,7 +189,7 @@ class Standing(Party):
         talk, leg = self.talk, self._leg
         if leg is not None:
             while leg.has_room and self._collect():
-                leg.write([self._due.popleft()])
+                leg.write(self._due.popleft())
             if talk.closed and not self._due:
                 leg.link.close(_NORMAL)
         elif self._asking is not None and not self._asking.done() and self._collect():
@@ -280,10 +280,9 @@ class Leg:
         """Whether the link takes more right now."""
         return not self.link.is_full and self._outbox.size < CORK
 
-    def write(self, packets: list[Packet]) -> None:
-        """Write packets; a link that takes too little is given up, and what it did not take is said again."""
-        self._outbox.add(packets)
-        self._outbox.flush()
+    def write(self, packet: Packet) -> None:
+        """Write a packet; a link that takes too little is given up, and what it did not take is said again."""
+        self._outbox.send((packet,))
         if self._outbox.is_over:
             _log.warning("%s left %d bytes unread and is let go", self._standing.name, self._outbox.size)
             self.link.abort()

@@ -17,7 +17,7 @@ from fiveways.protocols.nq.requests import Requests, Serving
 from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Sender
 from fiveways.protocols.nq.writing import write, write_answer
-from fiveways.wire.payload import NULL, Payload
+from fiveways.wire.payload import NULL, Json, Payload
 
 _LONGEST_CODE, _SMALL = 64, 1024  # characters; bytes of an answer that is always kept
 
@@ -54,7 +54,7 @@ class Answering:
     def say_result(self, word: hub.Result, now: float, free: Free | None = None) -> None:
         """`{a, i, d}`, or one part of it."""
         serving = self.requests.unanswered(word.id)
-        body = None if word.body is None else body_of(word.body)
+        body = word.body if type(word.body) is Json or word.body is None else body_of(word.body)
         if word.extras:
             free = (bridge.free_of(word.extras) or {}) | (free or {})
         if word.stream:

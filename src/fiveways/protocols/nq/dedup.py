@@ -31,11 +31,12 @@ class Tombstones(Generic[T]):
     def __init__(self, window: float, room: int) -> None:
         self._window = window
         self._room = room
-        self._tombs: dict[str, T] = {}
+        self.tombs: dict[str, T] = {}
+        """What is left of each; some may be too old."""
         self._ages: deque[tuple[float, str]] = deque()
 
     def __len__(self) -> int:
-        return len(self._tombs)
+        return len(self.tombs)
 
     def add(self, key: str, tomb: T, now: float) -> None:
         """Remember a key; the oldest makes room, so that the memory has its bound."""
@@ -45,15 +46,15 @@ class Tombstones(Generic[T]):
 
     def restore(self, key: str, tomb: T, until: float) -> None:
         """Remember a key until then."""
-        if key not in self._tombs:
+        if key not in self.tombs:
             self._ages.append((until, key))
-        self._tombs[key] = tomb
+        self.tombs[key] = tomb
 
     def get(self, key: str, now: float) -> T | None:
         """Return what became of the request, None if nothing is known of it."""
         if self._ages and self._ages[0][0] <= now:
             self.expire(now)
-        return self._tombs.get(key)
+        return self.tombs.get(key)
 
     def expire(self, now: float) -> None:
         """Forget what is old enough."""
@@ -62,11 +63,11 @@ class Tombstones(Generic[T]):
 
     def all(self) -> list[tuple[str, T, float]]:
         """Return them all, the oldest first, each with its end."""
-        return [(key, self._tombs[key], until) for until, key in self._ages]
+        return [(key, self.tombs[key], until) for until, key in self._ages]
 
     def _remove_oldest(self) -> None:
         _, key = self._ages.popleft()
-        del self._tombs[key]
+        del self.tombs[key]
 
 
 _MOST_REFUSED: Final = 1024
@@ -88,6 +89,10 @@ class Finished:
         raw = write(ErrorAnswer(self._common.mint(), (r,), None, error))
         self.refused.add(key, raw, now)
         return raw
+
+    def may_know(self, key: str) -> bool:
+        """Say whether a request may have been here before: what is new, as nearly all are, is so for certain."""
+        return key in self.tombs.tombs or key in self.refused.tombs
 
     def answer(self, key: str, r: str, now: float) -> bytes | None:
         """Return what a repeat of a request hears; None if it is none."""

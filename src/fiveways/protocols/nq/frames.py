@@ -93,10 +93,14 @@ def parse_frame(payload: bytes) -> Frame | None:
 
 def parse_batch(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
     """Return the objects of a checked packet that is an array, as `parse_frame` does."""
-    frames: Sequence[Frame] | None = _unless_odd(_many, payload)
-    if frames is None:
+    frames: Sequence[Frame] | None
+    try:
+        frames = _many(payload)
+    except msgspec.ValidationError:
         frames = _unless_odd(_many_free, payload)
-    if frames is not None:
+    except _NOT_JSON as exc:
+        raise _not_json(exc) from exc
+    if frames is not None and len(frames) > limits.max_batch:
         _check_batch(frames, limits)
     return frames
 
@@ -155,8 +159,6 @@ def serialize_frame(elements: list[bytes]) -> Packet:
 
 def free_of(frame: Frame, limits: Limits) -> Free | None:
     """Return the free keys of a frame."""
-    if type(frame) is Frame:
-        return None
     found = ((key, getattr(frame, key, UNSET)) for key in _FREE)
     return {key: checked(raw, limits).decode() for key, raw in found if raw is not UNSET} or None
 

@@ -35,7 +35,7 @@ class Incoming(Answering):
     def on_request(self, message: Request, now: float) -> None:
         """Take a request, or recognise one that was taken before."""
         key = key_of(message.t, message.r)
-        if self._is_known(key, message.r, now):
+        if (key in self.requests or self.finished.may_know(key)) and self._is_known(key, message.r, now):
             return
         try:
             if message.t in self._common.following or message.t == CLOSED:

@@ -208,7 +208,10 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
         else:
             parsed = frames.parse_batch(payload, limits)
         if parsed is not None:
-            return [_read(frame, frames.free_of(frame, limits), limits) for frame in parsed] or [Idle()]
+            return [
+                _read(frame, None if type(frame) is Frame else frames.free_of(frame, limits), limits)
+                for frame in parsed
+            ] or [Idle()]
     except BadElement:
         pass  # the closer look below tells which one
     return [_read_closely(raw, limits) for raw in frames.split_frame(payload, limits)]

@@ -206,6 +206,9 @@ class Requests:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
     def all(self) -> list[Serving]:
         """Return them all."""
         return list(self._by_key.values())
