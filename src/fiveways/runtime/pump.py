@@ -93,8 +93,11 @@ class Pump(Party):
             self._apart()
             if not self.marked:
                 exchange.mark(self)
-        elif not self.marked and talk.has_news:
-            exchange.mark(self)
+        elif not self.marked:
+            if talk.has_news:
+                exchange.mark(self)
+            else:
+                exchange.schedule()  # nobody may be flushed in this pass, who would see to it
         if len(packet.payload) > CORK:
             exchange.flush()
 
