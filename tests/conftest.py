@@ -1,9 +1,14 @@
-"""What every run of the tests says at its end."""
+"""How all tests are run, and what every run says at its end."""
 
 import pytest
+from hypothesis import settings
 
 from fiveways.protocols import registry
 from tests.protocols import vectors
+
+# A machine that is busy with other work makes no example wrong.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -193,7 +193,7 @@ async def test_an_error_comes_through_a_hub_as_it_was_said() -> None:
 
             await callee.register("pay", passes)
             # What a function raises has no arguments.
-            callee._core.offers.called = fail  # type: ignore[method-assign]
+            lasting(callee).called = fail
             with pytest.raises(CallFailed, match="3 of 5") as caught:
                 await caller.call("pay")
             assert caught.value.wording == wording

@@ -27,12 +27,13 @@ from fiveways.app.elements import Elements
 from fiveways.app.signature import REQUIRED, Parameter, needs, read
 from fiveways.app.values import Budget
 from fiveways.errors import FivewaysError, Unrepresentable
-from fiveways.wire.payload import Payload, Text
+from fiveways.wire.payload import Json, Payload, Text, may_hold_markers
 
 Given: TypeAlias = tuple[list[object], dict[str, object]]
 """Positional and named arguments, ready for the function."""
 
 _NO_NAMES: Final[dict[str, object]] = {}
+_BRACE: Final = ord("{")
 _NO_PLAIN_TEXT: Final = frozenset('"[{')
 """How a text begins that has to be looked at: it may be JSON with arguments in it."""
 _WHERE: Final = re.compile(r"(.*) - at `(?:key` in `)?\$(.*)`", re.DOTALL)
@@ -75,6 +76,11 @@ class Arguments:
         self._slots = sorted(wanted, key=lambda slot: slot.position or 0)
         self.wants_context = found.context is not None
         self.wants_stream = found.stream is not None
+        self.are_all = not wanted
+        """Nothing else is given to the function."""
+        # What comes as JSON is read and checked in one go, where that is the same as one after the other.
+        plain = found.has_names and found.others is None and needed.is_json
+        self._decode = msgspec.json.Decoder(self._object).decode if plain else None
 
     @property
     def is_empty(self) -> bool:
@@ -83,6 +89,10 @@ class Arguments:
 
     def read(self, body: Payload) -> Given:
         """Return the arguments of a call; BadArguments if they do not fit."""
+        if type(body) is Json and self._decode is not None and body.raw[0] == _BRACE:
+            given = self._from_json(body.raw, self._decode)
+            if given is not None:
+                return given
         if isinstance(body, Text):
             if self._takes_text and body.raw[:1] not in _NO_PLAIN_TEXT:
                 return self._from_array([body.raw])
@@ -161,11 +171,24 @@ class Arguments:
             given = astuple(self._fill(values, self._object))
         except msgspec.ValidationError as exc:
             raise self._explained(exc, values, self._named) from None
+        args, named = self._sorted(given)
+        return args, named | others if others else named
+
+    def _from_json(self, raw: bytes, decode: Callable[[bytes], msgspec.Struct]) -> Given | None:
+        """Return named arguments; None where something is wrong, or unusual, which the long way finds."""
+        if may_hold_markers(raw):
+            return None
+        try:
+            given = decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return self._sorted(astuple(given))
+
+    def _sorted(self, given: tuple[object, ...]) -> Given:
         room = self._room
-        if len(given) == room and not others:
+        if len(given) == room:
             return list(given), _NO_NAMES
-        named = dict(zip(self._names[room:], given[room:], strict=True)) | others if len(given) > room else others
-        return list(given[:room]), named
+        return list(given[:room]), dict(zip(self._names[room:], given[room:], strict=True))
 
     def _explained(
         self, error: msgspec.ValidationError, given: Mapping[str, object], wanted: Sequence[Parameter]

@@ -28,6 +28,8 @@ MAX_RUNNING: Final = 1000
 GRACE: Final = 5.0
 """Seconds that cancelled tasks get to end when the application is closed."""
 
+_IN_THREADS: Final = Style.PLAIN
+"""To reach a member of an Enum through its class takes a while."""
 _OFFER: Final = "offer "
 _FOLLOW: Final = "follow "
 
@@ -74,7 +76,6 @@ class Dispatcher:
         self._is_polite = True
         """Those who call, or have called, hear that it is closed."""
         self._takers: dict[type[words.Word], Callable[..., None]] = {
-            words.Call: self._call,
             words.Part: self._part,
             words.Cancel: self._cancel,
             words.Attachment: self._incoming.put,
@@ -111,15 +112,16 @@ class Dispatcher:
 
     def received(self, word: words.Word) -> None:
         """Take a word from the hub. Never raises; words that mean nothing here are ignored."""
+        if type(word) is words.Call:
+            self.called(word)
+            return
         take = self._takers.get(type(word))
         if take is None:
             return
         try:
             take(word)
-        except Exception as exc:  # noqa: BLE001  # whatever it is, it costs this word only
+        except Exception:  # noqa: BLE001  # whatever it is, it costs this word only
             _log.exception("%s could not be taken", type(word).__name__)
-            if isinstance(word, words.Call):
-                self._refuse(word, Reason.RAISED, f"the call could not be started: {type(exc).__name__}")
 
     def open_calls(self) -> int:
         """Return how many calls an answer is wanted for."""
@@ -159,8 +161,34 @@ class Dispatcher:
 
     # Calls.
 
-    def _call(self, call: words.Call) -> None:
-        method = self._methods.get(call.method)
+    def called(self, call: words.Call) -> None:
+        """Run a method; never raises."""
+        try:
+            method, now_open = self._methods.get(call.method), self._open
+            if (
+                method is None
+                or call.callback
+                or self._is_closed
+                or len(now_open) >= MAX_RUNNING
+                or len(self._live) >= MAX_RUNNING
+                or call.id in now_open
+                or (method.style is _IN_THREADS and self._threads.is_full)
+            ):
+                self._turn_away(call, method)
+            elif call.more or call.attachments or not method.arguments.are_all:
+                self._take(call, method)
+            else:
+                running = Running(call)
+                given = method.arguments.read(call.body)
+                now_open[call.id] = running
+                self._start(running, method, given)
+        except BadArguments as exc:
+            self._refuse(call, Reason.BAD_ARGUMENTS, str(exc))
+        except Exception as exc:  # noqa: BLE001  # whatever it is, it costs this call only
+            _log.exception("%s could not be called", call.method)
+            self._refuse(call, Reason.RAISED, f"the call could not be started: {type(exc).__name__}")
+
+    def _turn_away(self, call: words.Call, method: Method | None) -> None:
         if call.callback:
             self._refuse(call, Reason.NO_CALLBACK, "the application waits for no callback")
         elif method is None:
@@ -168,16 +196,14 @@ class Dispatcher:
         elif self._is_closed:
             if self._is_polite:
                 self._refuse(call, Reason.UNAVAILABLE, "the application is closing")
-        elif len(self._open) >= MAX_RUNNING or len(self._live) >= MAX_RUNNING:
-            self._refuse(call, Reason.BUSY, "too many calls are running")
-        elif method.style is Style.PLAIN and self._threads.is_full:
-            self._refuse(call, Reason.BUSY, "too many calls wait for a thread")
         elif call.id in self._open:
             _log.warning("a call came under the id of another that is open, and was dropped")
         else:
-            self._take(call, method)
+            full = "are running" if max(len(self._open), len(self._live)) >= MAX_RUNNING else "wait for a thread"
+            self._refuse(call, Reason.BUSY, f"too many calls {full}")
 
     def _take(self, call: words.Call, method: Method) -> None:
+        """Run a method that wants more than its arguments, or is given more."""
         running = Running(call)
         arguments = method.arguments
         try:
@@ -205,6 +231,9 @@ class Dispatcher:
             context = self._context(running) if arguments.wants_context else None
             elements = running.elements if isinstance(running.elements, Elements) else None
             given = arguments.placed(given, context, elements)
+        self._start(running, method, given)
+
+    def _start(self, running: Running, method: Method, given: Given) -> None:
         try:
             self._runs.start(running, method, given)
         except RuntimeError:

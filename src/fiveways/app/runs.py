@@ -22,6 +22,9 @@ from fiveways.model.messages import Attachment, Failure, Result, Word
 from fiveways.wire.limits import Limits
 
 Work: TypeAlias = tuple[Running, Method, Sequence[object], Mapping[str, object]]
+_IN_THREADS: Final = Style.PLAIN
+_ASYNC: Final = Style.ASYNC
+"""To reach a member of an Enum through its class takes a while."""
 _BREATH: Final = 32
 """Parts of a streamed answer after which everybody else gets a turn."""
 _BREATH_BYTES: Final = 256 << 10
@@ -64,7 +67,7 @@ class Runs:
     def start(self, running: Running, method: Method, given: Given) -> None:
         """Run a method; RuntimeError if that needs a thread and there are none any more."""
         args, named = given
-        if method.style is Style.PLAIN:
+        if method.style is _IN_THREADS:
             work = partial(self._in_thread, running, method, args, named)
             self._threads.start(work, partial(self._from_thread, running))
             self.live[running] = None
@@ -117,25 +120,25 @@ class Runs:
                 self.live[running] = task
                 # Not before: a task that is cancelled before it begins would not even end in good order.
                 running.stop = stop
-                run = self._in_task if method.style is Style.ASYNC else self._as_stream
-                await run(running, method, args, named)
+                if method.style is not _ASYNC:
+                    await self._as_stream(running, method, args, named)
+                    continue
+                try:
+                    value = await method.function(*args, **named)
+                    self._answer(running, value)
+                except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
+                    self._fail(running, exc)
+                finally:
+                    self._end(running)
         finally:
             if self._queue and not self._is_worker_due:
                 self._call_worker()
 
-    async def _in_task(
-        self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
-    ) -> None:
-        try:
-            value = await method.function(*args, **named)
-            if not running.over:
-                answer = self._answers.result(running.call.id, value)
-                running.over = True
-                self.tell(running, answer)
-        except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
-            self._fail(running, exc)
-        finally:
-            self._end(running)
+    def _answer(self, running: Running, value: object) -> None:
+        if not running.over:
+            answer = self._answers.result(running.call.id, value)
+            running.over = True
+            self.tell(running, answer)
 
     async def _as_stream(
         self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
@@ -176,10 +179,7 @@ class Runs:
             if isinstance(value, Reply):
                 attachments += value.attachments
             values.append(value.value if isinstance(value, Reply) else value)
-        if not running.over:
-            answer = self._answers.result(running.call.id, Reply(values, attachments))
-            running.over = True
-            self.tell(running, answer)
+        self._answer(running, Reply(values, attachments))
 
     # Plain functions.
 

@@ -16,6 +16,11 @@ REQUIRED: Final = inspect.Parameter.empty
 
 _STREAMS: Final = (AsyncIterator, AsyncIterable)
 _BYTES: Final = (shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType)
+_JSON: Final = (
+    *(shapes.AnyType, shapes.CustomType, shapes.NoneType, shapes.BoolType, shapes.IntType, shapes.FloatType),
+    *(shapes.StrType, shapes.ListType, shapes.DictType, shapes.UnionType),
+)
+"""A CustomType is `object` here: there is no other."""
 
 
 class Style(Enum):
@@ -172,6 +177,8 @@ class Needs:
     """Bytes are bytes here; a text would be taken for base64."""
     keys: bool
     """The keys of all our maps are texts; these want other ones."""
+    is_json: bool
+    """They are what JSON has, and nothing that is written in a text."""
 
 
 def needs(signature: Signature) -> Needs:
@@ -182,6 +189,7 @@ def needs(signature: Signature) -> Needs:
     return Needs(
         bytes=any(isinstance(each, _BYTES) for each in found),
         keys=any(not isinstance(each.key_type, shapes.StrType | shapes.AnyType) for each in maps),
+        is_json=all(isinstance(each, _JSON) for each in found),
     )
 
 

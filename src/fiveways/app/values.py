@@ -28,10 +28,6 @@ def to_body(value: object) -> Payload:
         Unsendable: it holds something else.
     """
     kind = type(value)
-    if kind in _PLAIN:
-        return NULL if value is None else Value(value)
-    if isinstance(value, bytearray | memoryview):
-        return Value(bytes(value))
     if kind is dict or kind is list:
         # Most answers are such, and are best written at once.
         try:
@@ -41,6 +37,10 @@ def to_body(value: object) -> Payload:
         else:
             if not may_hold_markers(raw):
                 return Json(raw)
+    if kind in _PLAIN:
+        return NULL if value is None else Value(value)
+    if isinstance(value, bytearray | memoryview):
+        return Value(bytes(value))
     try:
         return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True))
     except Exception as exc:

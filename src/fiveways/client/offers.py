@@ -221,6 +221,7 @@ class Offers:
     def attach(self, session: Session) -> None:
         """Serve a new session."""
         self._session = session
+        session.called = self.called
         for served in self._served:
             served.attach(session)
 
@@ -238,7 +239,7 @@ class Offers:
         """Run one of our methods."""
         served = self._by_method.get(call.method, self._own)  # which says that there is no such method
         if served.calls is not None:
-            served.calls.received(call)
+            served.calls.called(call)
 
     def heard(self, session: Session, word: words.Cancel | words.Attachment | words.Discover) -> None:
         """Take what else the hub wants of us."""

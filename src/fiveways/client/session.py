@@ -84,6 +84,8 @@ class Session(Line):
         self._left = 0
         """The number of the last request that was handed to the link."""
         self._arrivals = Arrivals()
+        self.called: Callable[[Call], None] = self._hear
+        """Who takes calls of our methods."""
         self.opened: asyncio.Future[Welcome] = self._loop.create_future()
         """What the hub said when it let us in."""
 
@@ -279,6 +281,8 @@ class Session(Line):
                 pending = self._requests.close(word.id)
                 if pending is not None and not pending.future.done():
                     pending.future.set_result(word)
+            elif type(word) is Call and not word.callback:
+                self.called(word)
             else:
                 self._hear(word)
         if not self._scheduled:

@@ -91,13 +91,8 @@ class Pump(Party):
                 self._missed.pop(word.subscription, None)
         if self.alikes:
             self._apart()
-            if not self.marked:
-                exchange.mark(self)
-        elif not self.marked:
-            if talk.has_news:
-                exchange.mark(self)
-            else:
-                exchange.schedule()  # nobody may be flushed in this pass, who would see to it
+        if not self.marked:
+            exchange.mark(self)
         if len(packet.payload) > CORK:
             exchange.flush()
 
@@ -315,7 +310,7 @@ class Pump(Party):
         if self._ended or talk is None:
             return
         packets: list[Packet] = []
-        if not self.alikes:  # otherwise the conversation has neither heard nor said anything
+        if not self.alikes and talk.has_news:  # among those who are alike, it has neither heard nor said anything
             packets = talk.outgoing()
             deadline = talk.deadline()
             if deadline is not None:

@@ -4,7 +4,7 @@ picows writes each frame by itself; one write for all that a loop pass has to sa
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 TEXT: Final = 1
@@ -56,29 +56,22 @@ def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
     return _masked([(_header(_first_byte(opcode, first=first, last=last), len(payload), _MASKED), payload)])
 
 
-def _masked(frames: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return frames, each a header and a payload, with masking keys between and under them.
+def _masked(frames: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return frames, each a header and a payload, with fresh masking keys between and under them.
 
     A mask is as long as its frame, nothing where header and key stand, so that all of them are laid on at once.
     """
     plain: list[bytes] = []
     masks: list[bytes] = []
+    keys, at = os.urandom(4 * len(frames)), 0
     for header, payload in frames:
-        key, size = next(_keys), len(payload)
+        key, size = keys[at : at + 4], len(payload)
+        at += 4
         plain += (header, key, payload)
         masks += (_NOTHING[len(header)], (key * (size // 4 + 1))[:size])
     data = b"".join(plain)
     covered = int.from_bytes(data, "little") ^ int.from_bytes(b"".join(masks), "little")
     return covered.to_bytes(len(data), "little")
-
-
-def _fresh_keys() -> Iterator[bytes]:
-    """Give masking keys, each used once; the system is asked for many of them at a time."""
-    while True:
-        yield from map(bytes, zip(*[iter(os.urandom(4096))] * 4, strict=True))
-
-
-_keys: Final = _fresh_keys()
 
 
 def _first_byte(opcode: int, *, first: bool, last: bool) -> int:

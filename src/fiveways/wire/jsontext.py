@@ -19,6 +19,7 @@ MAX_DIGITS = 4300
 """What Python's own int() and str() bear by default."""
 
 _BLANKS = b" \t\n\r"
+_BLANK = "not JSON: blank before or after it"
 _SPACE, _TAB, _LINE_FEED, _RETURN = _BLANKS
 _BACKSLASH = ord("\\")
 _FIRST_CHARACTERS = frozenset('"[{-0123456789tfn')
@@ -40,6 +41,7 @@ _OPENING_AND_CLOSING = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS_OR_QUOTES = bytes(set(range(256)) - set(b'[{]}"'))
 
 _PLAIN = frozenset({str, int, bool, type(None)})
+_KEYS = frozenset({str})
 _ARRAYS = (list, tuple)
 
 
@@ -53,7 +55,8 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
         return json.loads(raw)
     except _NOT_JSON as exc:
         raise Malformed(f"not JSON: {exc}") from exc
-    _check_ends(raw)
+    if raw[0] in _BLANKS or raw[-1] in _BLANKS:
+        raise Malformed(_BLANK)
     if len(raw) > 2 * max_depth:
         _check_depth(raw, max_depth)
     return value
@@ -88,7 +91,8 @@ def check(raw: bytes, max_depth: int = MAX_DEPTH) -> None:
             raw.decode()
     except _NOT_JSON as exc:
         raise Malformed(f"not JSON: {exc}") from exc
-    _check_ends(raw)
+    if raw[0] in _BLANKS or raw[-1] in _BLANKS:
+        raise Malformed(_BLANK)
     check_trusted(raw, max_depth)
 
 
@@ -107,7 +111,11 @@ def check_trusted(raw: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 def write(value: object) -> bytes:
     """Return the value as compact JSON; Unrepresentable if JSON, as this module has it, cannot hold it."""
-    if type(value) not in _PLAIN:
+    # Most are scalars, or objects of scalars, which need no closer look.
+    if type(value) is dict:
+        if not (_KEYS.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values()))):
+            _check_writable(value, MAX_DEPTH)
+    elif type(value) not in _PLAIN:
         _check_writable(value, MAX_DEPTH)
     try:
         raw = _encode(value)
@@ -133,11 +141,6 @@ def compact(raw: bytes) -> bytes:
         return msgspec.json.format(raw, indent=-1)
     except _NOT_JSON as exc:
         raise Malformed(f"not JSON: {exc}") from exc
-
-
-def _check_ends(raw: bytes) -> None:
-    if raw[0] in _BLANKS or raw[-1] in _BLANKS:
-        raise Malformed("not JSON: blank before or after it")
 
 
 def _check_depth(raw: bytes, max_depth: int) -> None:

@@ -150,6 +150,10 @@ class Value(Payload, frozen=True, gc=False):
         """Return the value as it was given."""
         return self.native
 
+    def json(self) -> bytes:
+        """Return JSON with bytes as base64."""
+        return _write_json(self.native, _as_base64)
+
 
 NULL = Value(None)
 

@@ -283,7 +283,7 @@ async def test_what_goes_wrong_in_a_conversion_costs_one_call_only(caplog: pytes
     stage = Stage(app)
     reason, text = failure_of(await stage.call("take", '[{"x":1}]'))
     assert (reason, text) == (Reason.RAISED, "the call could not be started: ZeroDivisionError")
-    assert "Call could not be taken" in caplog.text
+    assert "take could not be called" in caplog.text
     assert stage.dispatcher.open_calls() == 0
 
 

@@ -19,7 +19,7 @@ from fiveways.protocols.lrpm.asking import WANTED, Asking, Following
 from fiveways.protocols.lrpm.frames import Kind
 from fiveways.protocols.lrpm.holding import Held, Names
 from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Asked, Incoming
-from fiveways.protocols.lrpm.json_frames import EMPTY, read_call, read_result, read_wait
+from fiveways.protocols.lrpm.json_frames import EMPTY, SHORT_META, read_call, read_result, read_wait
 from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
 from fiveways.protocols.lrpm.states import State
 from fiveways.wire.jsontext import check_trusted
@@ -72,7 +72,9 @@ class LrpmConversation(Incoming):
     def _send_call(self, word: hub.Call) -> None:
         if word.more:
             raise LocalProtocolError("LRPM takes a streamed request as one array")
-        number, hub_id = self._new_id(word.id), word.id
+        number, hub_id = self._next_id, word.id
+        if hub_id in self._asking_by_hub_id or len(self._asking) >= self._limits.max_pending or number > LAST_ID:
+            self._new_id(hub_id)  # which says what is wrong
         uri = bridge.procedure(word.method, word.spelling, word.callback)
         if word.attachments or word.traceparent:
             meta = bridge.call_meta(word)
@@ -83,8 +85,8 @@ class LrpmConversation(Incoming):
         packet = codec.write_call(number, uri, word.body, wait, stream, progress)
         self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
         self._next_id = number + 1
-        wanted = WANTED[stream, progress]
-        self._asking[number] = Asking(hub_id, CALL, hub.Call, wanted) if wanted else hub_id
+        is_plain = not (stream or progress)
+        self._asking[number] = hub_id if is_plain else Asking(hub_id, CALL, hub.Call, WANTED[stream, progress])
         self._asking_by_hub_id[hub_id] = number
 
     def _send_builtin(self, word: builtins.Builtin) -> None:
@@ -352,7 +354,12 @@ class JsonConversation(LrpmConversation):
         hub_id, aim = str(number), self._target(uri)
         if aim.builtin or hub_id in asked or len(asked) >= limits.max_pending:
             return None
-        timeout = None if meta == EMPTY else read_wait(bytes(meta)) / 1000 or None
+        timeout = None
+        if meta != EMPTY:
+            said = bytes(meta)
+            if len(said) > SHORT_META:
+                return None
+            timeout = read_wait(said)
         raw = bytes(found.body)
         check_trusted(raw, limits.max_depth)
         asked[hub_id] = number

@@ -227,7 +227,9 @@ class Incoming(LrpmLink):
     def _send_result(self, word: hub.Result) -> None:
         known, body = self._asked.get(word.id), word.body
         if type(known) is int and not word.stream and not word.attachments and body is not None:
-            self._outgoing.append(self._codec.fitting(self._codec.write_result(known, body)))
+            codec = self._codec
+            packet = codec.write_result(known, body)
+            self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
             del self._asked[word.id]
             return
         if type(known) is Asked and known.kind == PUBLISH and not word.stream:

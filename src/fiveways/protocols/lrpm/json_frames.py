@@ -46,7 +46,7 @@ _TYPES: Final[dict[Field, Any]] = {
 }
 _CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
 EMPTY: Final = Raw(b"{}")
-_SHORT_META: Final = 40
+SHORT_META: Final = 40
 """Enough for a timeout, and little enough to remember many of."""
 
 
@@ -118,23 +118,24 @@ read_result: Final = msgspec.json.Decoder(_Result).decode
 _read_timeout: Final = msgspec.json.Decoder(_Timeout).decode
 
 
-def read_wait(meta: bytes) -> int:
-    """Return the milliseconds of a meta that holds a timeout and nothing else; else ValueError or what msgspec says."""
-    if len(meta) > _SHORT_META or meta.count(b":") > 1:
-        raise ValueError("more than a timeout")
-    return _short_wait(meta)
-
-
 @lru_cache(1024)
-def _short_wait(meta: bytes) -> int:
-    return int(_read_timeout(meta).timeout)
+def read_wait(meta: bytes) -> float | None:
+    """Return the seconds of a short meta that holds a timeout and nothing else; else ValueError or what msgspec says.
+
+    No time at all means that nothing is said of it.
+    """
+    if meta.count(b":") > 1:
+        raise ValueError("more than a timeout")
+    return _read_timeout(meta).timeout / 1000 or None
 
 
 def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
     """Write a CALL that wants nothing unusual."""
-    if wait or stream or progress:
+    if stream or progress:
         meta = _written_meta(wait, stream, progress)
         return Packet(b"[40,%d,%b,%b,%b]" % (number, _quoted(uri), body.json(), meta))
+    if wait:
+        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quoted(uri), body.json(), wait))
     return Packet(b"[40,%d,%b,%b,{}]" % (number, _quoted(uri), body.json()))
 
 
