@@ -4,7 +4,7 @@ picows writes each frame by itself; one write for all that a loop pass has to sa
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 TEXT: Final = 1
@@ -12,6 +12,7 @@ BINARY: Final = 2
 _CONTINUATION: Final = 0
 _FINAL: Final = 0x80
 _MASKED: Final = 0x80
+_number: Final = int.from_bytes
 
 
 def _header(first: int, size: int, masked: int) -> bytes:
@@ -25,8 +26,6 @@ def _header(first: int, size: int, masked: int) -> bytes:
 _KNOWN: Final = 1024
 """Headers of text frames below this size, as most are, are made once."""
 _SERVER_TEXT: Final = [_header(_FINAL | TEXT, size, 0) for size in range(_KNOWN)]
-_NOTHING: Final = [bytes(size + 4) for size in range(11)]
-"""Where a header and a key stand, by the size of the header."""
 _CLIENT_TEXT: Final = [_header(_FINAL | TEXT, size, _MASKED) for size in range(_KNOWN)]
 
 
@@ -41,37 +40,28 @@ def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool 
     return _header(_first_byte(opcode, first=first, last=last), len(payload), 0) + payload
 
 
-def client_texts(payloads: Iterable[bytes]) -> bytes:
+def client_texts(payloads: Sequence[bytes]) -> bytes:
     """Return whole text messages as a client sends them."""
-    return _masked(
-        [
-            (_CLIENT_TEXT[size] if (size := len(payload)) < _KNOWN else _header(_FINAL | TEXT, size, _MASKED), payload)
-            for payload in payloads
-        ]
-    )
+    keys, at = os.urandom(4 * len(payloads)), 0
+    frames: list[bytes] = []
+    for payload in payloads:
+        size, key = len(payload), keys[at : at + 4]
+        at += 4
+        header = _CLIENT_TEXT[size] if size < _KNOWN else _header(_FINAL | TEXT, size, _MASKED)
+        frames += (header, key, _masked(payload, key))
+    return b"".join(frames)
 
 
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
-    """Return a frame as a client sends it: masked."""
-    return _masked([(_header(_first_byte(opcode, first=first, last=last), len(payload), _MASKED), payload)])
+    """Return a frame as a client sends it: masked with a fresh key."""
+    key = os.urandom(4)
+    return _header(_first_byte(opcode, first=first, last=last), len(payload), _MASKED) + key + _masked(payload, key)
 
 
-def _masked(frames: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return frames, each a header and a payload, with fresh masking keys between and under them.
-
-    A mask is as long as its frame, nothing where header and key stand, so that all of them are laid on at once.
-    """
-    plain: list[bytes] = []
-    masks: list[bytes] = []
-    keys, at = os.urandom(4 * len(frames)), 0
-    for header, payload in frames:
-        key, size = keys[at : at + 4], len(payload)
-        at += 4
-        plain += (header, key, payload)
-        masks += (_NOTHING[len(header)], (key * (size // 4 + 1))[:size])
-    data = b"".join(plain)
-    covered = int.from_bytes(data, "little") ^ int.from_bytes(b"".join(masks), "little")
-    return covered.to_bytes(len(data), "little")
+def _masked(payload: bytes, key: bytes) -> bytes:
+    size = len(payload)
+    mask = (key * (size // 4 + 1))[:size]
+    return (_number(payload, "little") ^ _number(mask, "little")).to_bytes(size, "little")
 
 
 def _first_byte(opcode: int, *, first: bool, last: bool) -> int:
