@@ -87,6 +87,7 @@ EXTRAS = {
         "line.py": "what is said again until the peer has reacted",
         "options.py": "waits, windows and bounds, all configurable",
         "outbox.py": "the asking half: what we ask the peer",
+        "plain.py": "the short way of plain requests, acknowledgements and answers",
         "requests.py": "the requests that are open, and what is kept for each",
         "streams.py": "requests and answers in parts",
         "writing.py": "how each message is written",

@@ -53,7 +53,7 @@ class Work(msgspec.Struct, frozen=True):
     item: Item
 
 
-class Owed(msgspec.Struct, eq=False):
+class Owed(msgspec.Struct, eq=False, gc=False):
     """A request that is to be answered whatever becomes of those who are asked."""
 
     key: str

@@ -186,6 +186,8 @@ class Offers:
         most = most or self._max_pending
         offers = method.offers
         count = len(offers)
+        if count == 1 and len(offers[0].session.serving) < most:
+            return offers[0]
         first = 0
         if method.share == ROUND_ROBIN:
             first = method.turn

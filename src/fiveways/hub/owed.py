@@ -74,9 +74,11 @@ class Owing:
 
     def caller(self, otherwise: Handler) -> Handler:
         """Return what is done with a call; what cannot be kept, or need not be, is done `otherwise`."""
+        find = self._offers.find
 
         def call(session: Session, word: Call, now: float) -> Deliveries:
-            if word.callback or word.more or word.attachments or word.method in self._built_ins:
+            is_own = find(word.method) is None and word.method in self._built_ins
+            if is_own or word.callback or word.more or word.attachments:
                 return otherwise(session, word, now)
             return self._take(session, word, now)
 
@@ -146,7 +148,7 @@ class Owing:
 
     def _dispatch(self, owed: Owed, now: float) -> Deliveries:
         """Give a request to a callee, or let it wait for one."""
-        if self._waiting.is_full(owed.word.method):
+        if owed.word.method in self._waiting.full:
             self._waiting.line_up(owed, now)
             return []
         try:

@@ -19,7 +19,7 @@ class Waiting:
     def __init__(self, alarm: Alarm) -> None:
         self._alarm = alarm
         self._by_method: dict[str, dict[str, Owed]] = {}
-        self._full: set[str] = set()
+        self.full: set[str] = set()
         """Methods all of whose callees have enough to do; whoever is done with something takes the next."""
         self._retries = Timers(alarm)
         self._end = inf
@@ -45,14 +45,10 @@ class Waiting:
         """Let it wait for one of those who have enough to do."""
         self.put(owed)
         method = owed.word.method
-        if method not in self._full:
+        if method not in self.full:
             # Somebody who is done with something else does not take the next.
-            self._full.add(method)
+            self.full.add(method)
             self._retries.set(_METHOD + method, now + FIRST_WAIT)
-
-    def is_full(self, method: str) -> bool:
-        """Whether others wait already for callees that have enough to do."""
-        return method in self._full
 
     def remove(self, owed: Owed) -> None:
         """Let it wait no longer, if it does."""
@@ -64,8 +60,8 @@ class Waiting:
             self._retries.drop(owed.key)
         if not mine:
             del self._by_method[method]
-            if method in self._full:
-                self._full.remove(method)
+            if method in self.full:
+                self.full.remove(method)
                 self._retries.drop(_METHOD + method)
 
     def first(self, method: str) -> Owed | None:
@@ -106,7 +102,7 @@ class Waiting:
         for key in self._retries.due(now):
             if key.startswith(_METHOD):
                 methods.append(key[len(_METHOD) :])
-                self._full.discard(methods[-1])
+                self.full.discard(methods[-1])
             else:
                 requests.append(self._found(key))
         for owed in requests:

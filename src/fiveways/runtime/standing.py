@@ -33,10 +33,12 @@ class Standing(Party):
         self.name = public_name(talk.peer)
         self.outbox = Queue()  # nothing waits in it: the conversation keeps what cannot be said yet
         self.talk = talk
+        self._send = talk.send
         self._exchange = exchange
         self._handle = exchange.hub.handle
         self._limits = limits
-        self._leg: Leg | None = None
+        self.leg: Leg | None = None
+        """Where the conversation goes on, if it has a link."""
         self._asking: asyncio.Future[None] | None = None
         self._due: deque[Packet] = deque()
         """What did not fit into the last answer."""
@@ -57,7 +59,7 @@ class Standing(Party):
     @property
     def is_here(self) -> bool:
         """Whether it has a link, or waits for an answer."""
-        return self._leg is not None or self._asking is not None
+        return self.leg is not None or self._asking is not None
 
     # Links.
 
@@ -65,17 +67,17 @@ class Standing(Party):
         """Go on over a new link; the one before, if it is still there, is closed."""
         self._leave_link()
         self._release()
-        self._leg = Leg(self, link, self._limits)
+        self.leg = Leg(self, link, self._limits)
         now = self._exchange.now()
         self.talk.relink(now)
         if not self.is_over:
             self.talk.announce()
         self._mark()
-        return self._leg
+        return self.leg
 
     def _leave_link(self) -> None:
         """Go on elsewhere: where the peer spoke last is where it is answered."""
-        leg, self._leg = self._leg, None
+        leg, self.leg = self.leg, None
         if leg is not None:
             leg.link.close(_NORMAL, "the conversation goes on over another link")
 
@@ -84,14 +86,10 @@ class Standing(Party):
         if self._asking is not None and not self._asking.done():
             self._asking.set_result(None)
 
-    def is_on(self, leg: "Leg") -> bool:
-        """Say whether the conversation goes on over this link, and not over another, or none."""
-        return leg is self._leg and not self.talk.closed
-
     def detach(self, leg: "Leg", reason: str) -> None:
         """Know that a link is gone."""
-        if leg is self._leg:
-            self._leg = None
+        if leg is self.leg:
+            self.leg = None
             self.seen_at = self._exchange.now()
             _log.debug("%s has no link any more %s", self.name, reason)
 
@@ -160,7 +158,7 @@ class Standing(Party):
             self.is_over, self.is_denied = True, word.denied
             self.over(self)
         try:
-            self.talk.send(word, now)
+            self._send(word, now)
         except LocalProtocolError as error:
             if isinstance(word, Event):
                 self.skip(word.subscription, word.missed + 1)
@@ -186,7 +184,7 @@ class Standing(Party):
         """Write what there is where somebody listens."""
         if self._is_gone:
             return
-        talk, leg = self.talk, self._leg
+        talk, leg = self.talk, self.leg
         if leg is not None:
             while leg.has_room and self._collect():
                 leg.write(self._due.popleft())
@@ -207,8 +205,8 @@ class Standing(Party):
 
     def cut_off(self) -> None:
         """End its link without a word."""
-        if self._leg is not None:
-            self._leg.link.abort()
+        if self.leg is not None:
+            self.leg.link.abort()
 
     def forget(self) -> None:
         """End it for good: it will not come back."""
@@ -289,11 +287,12 @@ class Leg:
 
     def received(self, packet: Packet) -> None:
         """Let the peer's words be heard, as long as this is its link, and not closed by a farewell."""
-        if not self._standing.is_on(self):
+        standing = self._standing
+        if standing.leg is not self or standing.talk.closed:
             return
-        self._standing.hear(packet)
+        standing.hear(packet)
         if len(packet.payload) > CORK:
-            self._standing.flush()
+            standing.flush()
 
     def progressed(self) -> None:
         """Nothing large comes by itself."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from math import inf
+from typing import Final
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
@@ -16,10 +17,12 @@ from fiveways.protocols.nq.frames import Free
 from fiveways.protocols.nq.requests import Requests, Serving
 from fiveways.protocols.nq.states import Step, Taken
 from fiveways.protocols.nq.streams import Sender
-from fiveways.protocols.nq.writing import write, write_answer
+from fiveways.protocols.nq.writing import back, write, write_answer
 from fiveways.wire.payload import NULL, Json, Payload
 
-_LONGEST_CODE, _SMALL = 64, 1024  # characters; bytes of an answer that is always kept
+_LONGEST_CODE: Final = 64
+SMALL: Final = 1024
+"""Bytes of an answer that is always kept."""
 
 
 class Answering:
@@ -30,7 +33,7 @@ class Answering:
         self._line = common.line
         self.requests = Requests(common)
         self._accept_within = common.options.accept_within
-        self._unsaid: deque[tuple[float, Serving]] = deque()
+        self.unsaid: deque[tuple[float, Serving]] = deque()
         """Acceptances, and when each must be said."""
 
     def say_accepted(self, word: hub.Accepted, now: float) -> None:
@@ -39,13 +42,13 @@ class Answering:
         serving.advance(Step.ACCEPT)
         serving.accepted = True
         if self._accept_within:
-            self._unsaid.append((now + self._accept_within, serving))
+            self.unsaid.append((now + self._accept_within, serving))
         else:
             self._say_acceptance(serving)
 
     def say_acceptances(self, until: float = inf) -> None:
         """Say of those that were accepted, and should have heard so by then, what was not answered meanwhile."""
-        unsaid = self._unsaid
+        unsaid = self.unsaid
         while unsaid and unsaid[0][0] <= until:
             serving = unsaid.popleft()[1]
             if serving.state is Taken.ACCEPTED:
@@ -65,7 +68,7 @@ class Answering:
             if free:
                 raw = write(nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free))
             else:
-                raw = write_answer(serving.beginning, body or JSON_NULL)
+                raw = write_answer(back(serving.a, (serving.r,)), body or JSON_NULL)
             self._common.fitting(raw)
             if not self._has_room(raw):
                 raise LocalProtocolError("the peer must take other answers first")
@@ -104,14 +107,14 @@ class Answering:
             self._line.say(raw)
 
     def _say_acceptance(self, serving: Serving) -> None:
-        self._line.say(serving.beginning + b"}")
+        self._line.say(back(serving.a, (serving.r,)) + b"}")
 
     def _has_room(self, raw: bytes) -> bool:
-        return len(raw) <= _SMALL or self._common.kept.has(len(raw))
+        return len(raw) <= SMALL or self._common.kept.has(len(raw))
 
     def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
         serving.advance(Step.END)
-        serving.data = raw
+        serving.always = raw
         self.requests.keep(serving, now + self._common.options.answer_ttl)
         self._line.push(serving)
 

@@ -16,6 +16,9 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PREFIX_LENGTH: Final = 12
 _MOST_PREFIXES: Final = 16
 _SAID_PACKETS: Final = 4
+_FIRST_ENDINGS: Final = tuple(f"{number:x}" for number in range(256))
+_ENDINGS: Final = tuple(f"{number:02x}" for number in range(256))
+"""The last two digits of a number that has more of them."""
 
 
 def ladder(first: float, longest: float) -> tuple[float, ...]:
@@ -87,18 +90,18 @@ class Common:
     def __init__(self, options: Options, limits: Limits, random: Random) -> None:
         self.options = options
         self.limits = limits
-        self.line = Line(limits.max_pending, _SAID_PACKETS * limits.max_text)
+        self.repeats = ladder(options.first_wait, options.longest_wait)
+        self.line = Line(limits.max_pending, _SAID_PACKETS * limits.max_text, self.repeats)
         self.words: list[hub.Word] = []
         """For the hub to hear."""
         self._random = random
-        self.prefix = options.id_prefix or self._chance()
+        self.minted = 0
+        self._mint_under(options.id_prefix or self._chance())
         self.past: list[str] = []
         """The prefixes of those in whose place we go on."""
-        self.minted = 0
         self.kept = Budget(options.max_kept_bytes)
         self.held = Budget(options.max_kept_bytes)
         self.asked = Budget(options.max_kept_bytes)
-        self.repeats = ladder(options.first_wait, options.longest_wait)
         self.polls = ladder(options.first_poll, options.longest_wait)
         self.asks = ladder(options.first_ask, options.longest_wait)
         self.heard: dict[Receiver[Any], None] = {}
@@ -111,13 +114,22 @@ class Common:
 
     def mint(self) -> str:
         """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
-        self.minted += 1
-        return f"{self.prefix}-{self.minted:x}"
+        self.minted = number = self.minted + 1
+        low = number & 0xFF
+        if not low:
+            self._stem, self._endings = f"{self.prefix}-{number >> 8:x}", _ENDINGS
+        return self._stem + self._endings[low]
+
+    def _mint_under(self, prefix: str) -> None:
+        self.prefix = prefix
+        # To write a number costs more than to look up how its last digits are written.
+        high = self.minted >> 8
+        self._stem, self._endings = (f"{prefix}-{high:x}", _ENDINGS) if high else (f"{prefix}-", _FIRST_ENDINGS)
 
     def succeed(self, past: list[str]) -> None:
         """Mint under a new prefix: what the other one has minted since it was saved is not known here."""
         self.past = past[-_MOST_PREFIXES:]
-        self.prefix = self.options.id_prefix + self._chance()
+        self._mint_under(self.options.id_prefix + self._chance())
 
     def is_ours(self, identifier: str) -> bool:
         """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""

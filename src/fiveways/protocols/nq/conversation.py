@@ -8,24 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
-import msgspec
-
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Role, Setup, Whole
+from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
-from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.dedup import Tomb
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
-from fiveways.protocols.nq.holding import Carrier, Waiting
-from fiveways.protocols.nq.incoming import Incoming
+from fiveways.protocols.nq.holding import Carrier
 from fiveways.protocols.nq.messages import decode
-from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.outbox import Outgoing
+from fiveways.protocols.nq.plain import PlainNq
 from fiveways.protocols.nq.states import TRANSITIONS, State, advance
 from fiveways.protocols.nq.writing import write
 from fiveways.wire.packet import Packet
@@ -38,31 +34,19 @@ _KEPT: Final = frozenset({hub.Accepted, hub.Result, hub.Failure, hub.Description
 """Words that may be said while there is no link, since the peer, who has a right to them, may come back."""
 
 
-class NqConversation(Whole):
+class NqConversation(PlainNq):
     """One NQ peer. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self.peer = setup.peer
         self.role = setup.role
         self.error: RemoteProtocolError | None = None
-        self.closed = False
         self.named = ""
         """The id that the other side gave us, for the next link."""
         self.run = ""
         """Which conversation the other side has with us, where it told: another one begins with nothing."""
-        try:
-            options = msgspec.convert(setup.options or {}, Options)
-        except msgspec.ValidationError as exc:
-            raise LocalProtocolError(f"options of nq: {exc}") from exc
         self._state: Enum = State.OPEN
-        self._now = 0.0
-        self._complaints = 0
-        self._is_renewed = False
-        """All that the peer has not reacted to is said again, or was, since it was last heard."""
-        self._common = Common(options, setup.limits, setup.random)
-        self._line = self._common.line
-        self._incoming = Incoming(self._common)
-        self._waiting = Waiting(setup.limits)
         self._outgoing = Outgoing(self._common, self._waiting)
         self._parting: list[Packet] = []
         """What is still to be said before the link is closed."""
@@ -71,8 +55,8 @@ class NqConversation(Whole):
 
     # What the runtime sees.
 
-    def receive(self, packet: Packet, now: float) -> Sequence[hub.Word]:
-        """Take one packet of the peer."""
+    def hear(self, packet: Packet, now: float, past: int = 0) -> Sequence[hub.Word]:
+        """Take one packet of the peer, but for so many of its messages, which have been heard."""
         if self.closed:
             return ()
         self._now, self._complaints = now, 0
@@ -83,7 +67,7 @@ class NqConversation(Whole):
             text, args = plain(str(error))
             self._line.say(write(nq.SystemNote(Err("local", True, code, "", "", text, args))))
             return ()
-        for message in heard:
+        for message in heard[past:] if past else heard:
             self._state = _WHEN_OPEN.get(type(message)) or advance(self._state, message)
             self._receivers[type(message)](message, now)
             if self.closed:
@@ -97,7 +81,7 @@ class NqConversation(Whole):
             self._parting = self._packets()
         return self._words()
 
-    def send(self, word: hub.Word, now: float) -> None:
+    def say(self, word: hub.Word, now: float) -> None:
         """Say a word to the peer."""
         sender = self.SENDERS.get(type(word))
         if sender is None:

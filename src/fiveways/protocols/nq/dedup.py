@@ -40,8 +40,11 @@ class Tombstones(Generic[T]):
 
     def add(self, key: str, tomb: T, now: float) -> None:
         """Remember a key; the oldest makes room, so that the memory has its bound."""
-        self.restore(key, tomb, now + self._window)
-        if len(self._ages) > self._room:
+        ages, tombs = self._ages, self.tombs
+        if key not in tombs:
+            ages.append((now + self._window, key))
+        tombs[key] = tomb
+        if len(ages) > self._room:
             self._remove_oldest()
 
     def restore(self, key: str, tomb: T, until: float) -> None:

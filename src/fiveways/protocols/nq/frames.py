@@ -18,7 +18,7 @@ from fiveways.wire.packet import Packet
 MAX_NUMBER: Final = 1 << 53
 """Above it, numbers are prone to rounding in other languages (NQ-a03)."""
 VERSION: Final = b"1"
-_LONGEST_REMEMBERED: Final = 255
+LONGEST_REMEMBERED: Final = 255
 """Longer names are looked at anew each time, so that nobody can fill the memory with them."""
 
 T = TypeVar("T")
@@ -312,7 +312,7 @@ def name(given: str, limits: Limits) -> str:
 
 def is_name(text: str) -> bool:
     """Whether the text may name a target: more than the letters that we use ourselves are tolerated (NQ-a11)."""
-    return _is_short_name(text) if len(text) <= _LONGEST_REMEMBERED else _is_name(text)
+    return _is_short_name(text) if len(text) <= LONGEST_REMEMBERED else _is_name(text)
 
 
 def _is_name(text: str) -> bool:

@@ -31,11 +31,11 @@ class Waiting:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._held: dict[str, Held] = {}
+        self.held: dict[str, Held] = {}
         self._by_id: dict[str, Held] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.held)
 
     def __contains__(self, hub_id: str | None) -> bool:
         return hub_id in self._by_id
@@ -43,12 +43,12 @@ class Waiting:
     def hold(self, word: Carrier) -> None:
         """Let a word wait; LocalProtocolError if it cannot."""
         names = word.attachments
-        if len(set(names)) != len(names) or not self._held.keys().isdisjoint(names):
+        if len(set(names)) != len(names) or not self.held.keys().isdisjoint(names):
             raise LocalProtocolError("an attachment is named twice")
-        if len(self._held) + len(names) > self._limits.max_expected_attachments:
+        if len(self.held) + len(names) > self._limits.max_expected_attachments:
             raise LocalProtocolError("too many attachments are awaited")
         held = Held(word, self._limits.max_text)
-        self._held.update(dict.fromkeys(names, held))
+        self.held.update(dict.fromkeys(names, held))
         if not isinstance(word, hub.Event) and word.id is not None:
             self._by_id[word.id] = held
 
@@ -63,7 +63,7 @@ class Waiting:
 
     def give(self, attachment: hub.Attachment) -> Held | None:
         """Take an attachment; return what is complete now, or (`room` below 0) too large for one packet."""
-        held = self._held.pop(attachment.name, None)
+        held = self.held.pop(attachment.name, None)
         if held is None:
             raise LocalProtocolError(f"no attachment {attachment.name} is awaited")
         held.missing.remove(attachment.name)

@@ -19,6 +19,7 @@ from fiveways.protocols.nq.writing import write
 from fiveways.wire.payload import NULL, Payload
 
 WAITING = Err("tmp", False, note="waiting")
+_ACK, _ACKNOWLEDGED = Step.ACK, Tomb.ACKNOWLEDGED  # members of an Enum are slow to look up
 
 
 class Incoming(Answering):
@@ -103,7 +104,7 @@ class Incoming(Answering):
         return serving
 
     def _open(self, key: str, message: Request | RequestPart) -> Serving:
-        serving = Serving(self._common, self._common.mint(), key, message.r)
+        serving = Serving(self._common.mint(), key, message.r)
         if message.v:
             serving.v = message.v
         self.requests.add(serving)
@@ -221,14 +222,14 @@ class Incoming(Answering):
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None and serving.sender is None and serving.said:
-                self._acknowledged(serving, now)
+                self.acknowledged(serving, now)
 
     def on_next(self, message: nq.Next, now: float) -> None:
         """Let the parts go that have come."""
         for backchannel in message.i:
             serving = self.requests.on(backchannel)
             if serving is not None and acknowledge(serving.sender, message.o, now):
-                self._acknowledged(serving, now)
+                self.acknowledged(serving, now)
 
     def on_missing(self, message: nq.Missing, now: float) -> None:
         """Say the parts again that are missing."""
@@ -257,10 +258,11 @@ class Incoming(Answering):
                 error = Err("warn", False, warn="unread", text="nobody reads this backchannel")
                 self._line.say(write(nq.Note(serving.a, (serving.r,), None, error)))
 
-    def _acknowledged(self, serving: Serving, now: float) -> None:
-        serving.advance(Step.ACK)
+    def acknowledged(self, serving: Serving, now: float) -> None:
+        """Keep nothing more of a request but its key: its answer has come."""
+        serving.advance(_ACK)
         self.requests.forget(serving)
-        self.tombs.add(serving.key, Tomb.ACKNOWLEDGED, now)
+        self.tombs.add(serving.key, _ACKNOWLEDGED, now)
         if not serving.unheard:
             self._words.append(hub.Acknowledged(serving.key))
 
@@ -279,15 +281,15 @@ class Incoming(Answering):
 
     def deadline(self) -> float | None:
         """Return when the next acceptance is to be said, or the oldest answer to be given up."""
-        if self._unsaid:
-            return self._unsaid[0][0]
+        if self.unsaid:
+            return self.unsaid[0][0]
         oldest = self.requests.oldest()
         return None if oldest is None else oldest.expires_at
 
     def renew(self) -> None:
         """Say all of it again, over another link."""
         for serving in self.requests.all():
-            if serving.data:
+            if serving.always:
                 self._line.renew(serving)
             if serving.sender is not None:
                 self._line.renew(serving.sender)

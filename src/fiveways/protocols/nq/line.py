@@ -5,17 +5,27 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+OUT: Final = 0
+LISTED: Final = 1
+"""It stands in the queue, but need not be said any more."""
+QUEUED: Final = 2
+"""It stands in the queue, and is to be said."""
 
 
-class Repeated:
+class Repeated(msgspec.Struct, eq=False, kw_only=True):
     """Something that is said again, after a longer wait each time, until it is dropped."""
 
-    # Most of what is said never needs to be said again: what such a thing starts with costs it nothing.
-    at = 0.0
-    queued = False
-    listed = False
-    """It stands in the queue, `queued` or not."""
-    step = 0
+    always: bytes = b""
+    """What it says each time, after the usual waits; nothing if both have to be asked for (`write`, `waits`)."""
+    said: bool = False
+    """That has gone out."""
+    at: float = 0.0
+    place: int = OUT
+    step: int = 0
     waiting: "OrderedDict[Repeated, None] | None" = None
     """Among those that wait as long."""
 
@@ -23,8 +33,9 @@ class Repeated:
         """Return what there is to say now, maybe nothing."""
         raise AssertionError("each kind says something else")
 
+    @property
     def waits(self) -> Sequence[float]:
-        """Return how long to wait before the first repeat, the second, and so on; empty if none is needed."""
+        """How long to wait before the first repeat, the second, and so on; empty if none is needed."""
         raise AssertionError("each kind waits in its own way")
 
     def late(self) -> None:
@@ -34,12 +45,13 @@ class Repeated:
 class Line:
     """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
+    def __init__(self, most: int, most_bytes: int, waits: Sequence[float]) -> None:
         self._most = most
         self._most_bytes = most_bytes
+        self._waits = waits
         self._once = 0
         self._once_bytes = 0
-        self._queue: list[bytes | Repeated] = []
+        self.queue: list[bytes | Repeated] = []
         # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
         self._waiting: dict[float, OrderedDict[Repeated, None]] = {}
 
@@ -52,30 +64,32 @@ class Line:
         """Say it once, though the peer may not read."""
         self._once += 1
         self._once_bytes += len(raw)
-        self._queue.append(raw)
+        self.queue.append(raw)
 
     def begin(self, raw: bytes) -> None:
         """Say it before all else."""
-        self._queue = [raw, *(item for item in self._queue if item != raw)]
+        self.queue = [raw, *(item for item in self.queue if item != raw)]
 
     def push(self, item: Repeated) -> None:
         """Say it as soon as possible, and again until it is dropped."""
-        item.queued = True
-        if not item.listed:
-            item.listed = True
-            self._queue.append(item)
+        if item.place == OUT:
+            self.queue.append(item)
+        item.place = QUEUED
 
     def rest(self, item: Repeated, now: float) -> None:
         """Say it again only after its first wait, whatever it was doing."""
-        item.queued = False
+        self.drop(item)
         item.step = 0
-        self._start(item, now)
+        if waits := item.waits:
+            self._wait(item, waits, now)
 
     def drop(self, item: Repeated) -> None:
         """Never say it again."""
-        item.queued = False
-        if item.waiting is not None:
-            del item.waiting[item]
+        if item.place == QUEUED:
+            item.place = LISTED
+        waiting = item.waiting
+        if waiting is not None:
+            del waiting[item]
             item.waiting = None
 
     def renew(self, item: Repeated) -> None:
@@ -87,20 +101,24 @@ class Line:
 
     def take(self, now: float) -> list[bytes]:
         """Hand over what is to be said, in order."""
-        if not self._queue:
+        if not self.queue:
             return []
-        queue, self._queue, self._once, self._once_bytes = self._queue, [], 0, 0
+        queue, self.queue, self._once, self._once_bytes = self.queue, [], 0, 0
         said: list[bytes] = []
         for item in queue:
             if isinstance(item, bytes):
                 said.append(item)
                 continue
-            item.listed = False
-            if item.queued:
-                item.queued = False
+            is_due, item.place = item.place == QUEUED, OUT
+            if not is_due:
+                continue
+            if item.always:
+                item.said = True
+                said.append(item.always)
+            else:
                 said += item.write()
-                if item.waiting is None:
-                    self._start(item, now)
+            if item.waiting is None and (waits := self._waits if item.always else item.waits):
+                self._wait(item, waits, now)
         return said
 
     def wake(self, now: float) -> None:
@@ -116,14 +134,9 @@ class Line:
         """Return when the first wait is over."""
         return min((next(iter(waiting)).at for waiting in self._waiting.values() if waiting), default=None)
 
-    def _start(self, item: Repeated, now: float) -> None:
-        if item.waiting is not None:
-            del item.waiting[item]
-            item.waiting = None
-        waits = item.waits()
-        if not waits:
-            return
-        wait = waits[item.step] if item.step < len(waits) else waits[-1]
+    def _wait(self, item: Repeated, waits: Sequence[float], now: float) -> None:
+        step = item.step
+        wait = waits[step] if step < len(waits) else waits[-1]
         waiting = self._waiting.get(wait)
         if waiting is None:
             waiting = self._waiting[wait] = OrderedDict()
@@ -133,4 +146,4 @@ class Line:
 
     def __len__(self) -> int:
         """Return how much is kept, for tests that want to see nothing."""
-        return len(self._queue) + sum(map(len, self._waiting.values()))
+        return len(self.queue) + sum(map(len, self._waiting.values()))

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -15,7 +15,7 @@ from fiveways.protocols.nq.line import Repeated
 from fiveways.protocols.nq.messages import AnswerPart, CancelRequest, Poll, RequestPart
 from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, Step, Taken
 from fiveways.protocols.nq.streams import Receiver, Sender
-from fiveways.protocols.nq.writing import back, write
+from fiveways.protocols.nq.writing import write
 
 CANCELLED: Final = Err("local", True, "cancelled")
 _POLLED: Final = frozenset({Asked.ACCEPTED, Asked.STREAMING})
@@ -36,31 +36,29 @@ def verbosity(extras: Extras) -> bool | str:
 class Asking(Repeated):
     """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
 
-    _FIELDS = ("r", "t", "hub_id", "topic", "a", "accepted", "grant", "v")
-    a = ""
+    _FIELDS: ClassVar = ("r", "t", "hub_id", "topic", "a", "accepted", "grant", "v")
+    common: Common
+    r: str
+    t: str
+    word: type[hub.Word]
+    hub_id: str | None
+    """None if nobody waits for the answer."""
+    a: str = ""
     """The peer's backchannel, once known."""
-    accepted = False
+    accepted: bool = False
     """The hub has heard so."""
-    data = b""
-    expires_at = 0.0
-    grant = ""
+    data: bytes = b""
+    expires_at: float = 0.0
+    grant: str = ""
     """Of an event: which subscription it is for, among several of the same name that follow each other."""
-    fresh = False
+    fresh: bool = False
     """A part has come since the last wait began, so there is no need to poll."""
     receiver: Receiver[AnswerPart] | None = None
     sender: Sender | None = None
-    state = Asked.SENT
-    topic = ""
+    state: Asked = Asked.SENT
+    topic: str = ""
     """The subscription of ours that it asks for."""
     v: bool | str = False
-
-    def __init__(self, common: Common, r: str, target: str, word: type[hub.Word], hub_id: str | None) -> None:
-        self.common = common
-        self.r = r
-        self.t = target
-        self.word = word
-        self.hub_id = hub_id
-        """None if nobody waits for the answer."""
 
     def advance(self, step: Step) -> bool:
         """Go where the step leads; False if it leads nowhere from here."""
@@ -82,8 +80,9 @@ class Asking(Repeated):
             return ()
         return (write(Poll(self.t, self.r)),)
 
+    @property
     def waits(self) -> Sequence[float]:
-        """Return the waits between repeats, or between polls."""
+        """The waits between repeats, or between polls."""
         return self.common.polls if self.state in _POLLED else self.common.repeats
 
     def close(self) -> None:
@@ -98,14 +97,15 @@ class Asking(Repeated):
 
     def export(self, now: float) -> dict[str, object]:
         """Return all that is needed to go on elsewhere."""
-        return _export(self, self._FIELDS, now) | {"word": self.word.__name__}
+        return _export(self, self._FIELDS, self.data, now) | {"word": self.word.__name__}
 
     @classmethod
     def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
         """Go on where another has stopped."""
         asking = cls(common, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
         asking.state = Asked[saved["state"]]
-        _restore(asking, cls._FIELDS, saved, now)
+        asking.data = saved["data"].encode()
+        _restore(asking, cls._FIELDS, common, saved, now)
         return asking
 
     def _cancellation(self) -> CancelRequest:
@@ -113,36 +113,32 @@ class Asking(Repeated):
 
 
 class Serving(Repeated):
-    """A request of the peer. Once answered, its answer is said again until acknowledged."""
+    """A request of the peer. Once answered, its answer (`always`) is said again until acknowledged.
 
-    _FIELDS = ("a", "key", "r", "v", "topic", "grant", "accepted", "cancelled", "said", "unheard")
-    accepted = False
-    cancelled = False
-    data = b""
+    Before it has been `said`, nothing can acknowledge it. One in parts is repeated by its own stream.
+    """
+
+    _FIELDS: ClassVar = ("a", "key", "r", "v", "topic", "grant", "accepted", "cancelled", "said", "unheard")
+    a: str
+    key: str
+    """From t and r; the hub knows it by this, too."""
+    r: str
+    accepted: bool = False
+    cancelled: bool = False
     excuse: Err | None = None
     """Why we ended it ourselves, where the hub only hears that it is cancelled."""
-    expires_at = 0.0
-    grant = ""
+    expires_at: float = 0.0
+    grant: str = ""
     """What an unsubscription ends, see `topic`."""
     receiver: Receiver[RequestPart] | None = None
-    repeats = 0
-    said = False
-    """The answer has gone out, so that it may be acknowledged."""
+    repeats: int = 0
     sender: Sender | None = None
-    state = Taken.RECEIVED
-    topic = ""
+    state: Taken = Taken.RECEIVED
+    topic: str = ""
     """The subscription that lives, or lives no more, once the request is granted."""
-    unheard = False
+    unheard: bool = False
     """The hub never heard of it."""
     v: bool | str = False
-
-    def __init__(self, common: Common, a: str, key: str, r: str) -> None:
-        self.common = common
-        self.a = a
-        self.key = key
-        """From t and r; the hub knows it by this, too."""
-        self.r = r
-        self.beginning = back(a, (r,))
 
     def advance(self, step: Step) -> None:
         """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
@@ -151,47 +147,40 @@ class Serving(Repeated):
             raise LocalProtocolError(f"no {step.value} now: request {self.key} is {self.state.value}")
         self.state = after
 
-    def write(self) -> Sequence[bytes]:
-        """Return the answer; one in parts is repeated by its own stream."""
-        self.said = True
-        return (self.data,) if self.data else ()
-
-    def waits(self) -> Sequence[float]:
-        """Return the waits between repeats of the answer."""
-        return self.common.repeats if self.data else ()
-
     def export(self, now: float) -> dict[str, object]:
         """Return all that is needed to go on elsewhere."""
         excuse = None if self.excuse is None else msgspec.to_builtins(self.excuse)
-        return _export(self, self._FIELDS, now) | {"excuse": excuse}
+        return _export(self, self._FIELDS, self.always, now) | {"excuse": excuse}
 
     @classmethod
     def restore(cls, common: Common, saved: dict[str, Any], now: float) -> Self:
         """Go on where another has stopped."""
-        serving = cls(common, saved["a"], saved["key"], saved["r"])
+        serving = cls(saved["a"], saved["key"], saved["r"])
         serving.state = Taken[saved["state"]]
         serving.excuse = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], Err)
-        _restore(serving, cls._FIELDS, saved, now)
+        _restore(serving, cls._FIELDS, common, saved, now)
+        serving.always = saved["data"].encode()
         return serving
 
 
-def _export(request: Asking | Serving, fields: tuple[str, ...], now: float) -> dict[str, object]:
+def _export(request: Asking | Serving, fields: tuple[str, ...], data: bytes, now: float) -> dict[str, object]:
     sender, receiver = request.sender, request.receiver
     saved: dict[str, object] = {field: getattr(request, field) for field in fields}
-    saved |= {"state": request.state.name, "data": request.data.decode()}
+    saved |= {"state": request.state.name, "data": data.decode()}
     saved |= {"ttl": request.expires_at - now, "sender": None if sender is None else sender.export()}
     return saved | {"receiver": None if receiver is None else receiver.export()}
 
 
-def _restore(request: Asking | Serving, fields: tuple[str, ...], saved: dict[str, Any], now: float) -> None:
+def _restore(
+    request: Asking | Serving, fields: tuple[str, ...], common: Common, saved: dict[str, Any], now: float
+) -> None:
     for field in fields:
         setattr(request, field, saved[field])
-    request.data = saved["data"].encode()
     request.expires_at = now + saved["ttl"]
     if saved["sender"] is not None:
-        request.sender = Sender.restore(request.common, saved["sender"])
+        request.sender = Sender.restore(common, saved["sender"])
     if saved["receiver"] is not None:
-        request.receiver = Receiver.restore(request.common, saved["receiver"])
+        request.receiver = Receiver.restore(common, saved["receiver"])
 
 
 class Requests:
@@ -199,31 +188,31 @@ class Requests:
 
     def __init__(self, common: Common) -> None:
         self._common = common
-        self._by_key: dict[str, Serving] = {}
-        self._by_backchannel: dict[str, Serving] = {}
-        self._answered: OrderedDict[str, Serving] = OrderedDict()
+        self.by_key: dict[str, Serving] = {}
+        self.by_backchannel: dict[str, Serving] = {}
+        self.answered: OrderedDict[str, Serving] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self.by_key)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._by_key
+        return key in self.by_key
 
     def all(self) -> list[Serving]:
         """Return them all."""
-        return list(self._by_key.values())
+        return list(self.by_key.values())
 
     def get(self, key: str) -> Serving | None:
         """Return the request of that key."""
-        return self._by_key.get(key)
+        return self.by_key.get(key)
 
     def on(self, backchannel: str) -> Serving | None:
         """Return the request that is answered on this backchannel."""
-        return self._by_backchannel.get(backchannel)
+        return self.by_backchannel.get(backchannel)
 
     def unanswered(self, key: str) -> Serving:
         """Return the request that the hub wants to say something about; LocalProtocolError if it is not open."""
-        serving = self._by_key.get(key)
+        serving = self.by_key.get(key)
         if serving is None or serving.state is Taken.ANSWERED:
             raise LocalProtocolError(f"no request {key} is open")
         return serving
@@ -231,36 +220,35 @@ class Requests:
     def is_full(self) -> bool:
         """Whether the peer must take some of its answers before it asks for more."""
         common = self._common
-        return len(self._by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
+        return len(self.by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
 
     def take_over(self, key: str, r: str) -> None:
         """Know of a request that is accepted already."""
-        serving = Serving(self._common, self._common.mint(), key, r)
+        serving = Serving(self._common.mint(), key, r)
         serving.state, serving.accepted = Taken.ACCEPTED, True
         self.add(serving)
 
     def add(self, serving: Serving) -> None:
         """Take a request that the hub has heard of, or will."""
-        self._by_key[serving.key] = serving
-        self._by_backchannel[serving.a] = serving
+        self.by_key[serving.key] = self.by_backchannel[serving.a] = serving
 
     def keep(self, serving: Serving, expires_at: float) -> None:
         """Keep the answer, which is complete now."""
         serving.expires_at = expires_at
-        self._common.kept.used += len(serving.data)
-        self._answered[serving.a] = serving
+        self._common.kept.used += len(serving.always)
+        self.answered[serving.a] = serving
         if serving.receiver is not None:
             serving.receiver.close()
             serving.receiver = None
 
     def forget(self, serving: Serving) -> None:
         """Let a request and all that was kept for it go."""
-        del self._by_key[serving.key]
-        del self._by_backchannel[serving.a]
-        if self._answered.pop(serving.a, None) is not None:
-            self._common.kept.used -= len(serving.data)
-        serving.data = b""
-        self._common.line.drop(serving)
+        a, common = serving.a, self._common
+        del self.by_key[serving.key], self.by_backchannel[a]
+        if self.answered.pop(a, None) is not None:
+            common.kept.used -= len(serving.always)
+        serving.always = b""
+        common.line.drop(serving)
         if serving.sender is not None:
             serving.sender.close()
         if serving.receiver is not None:
@@ -268,4 +256,4 @@ class Requests:
 
     def oldest(self) -> Serving | None:
         """Return the answer that has been kept longest."""
-        return next(iter(self._answered.values()), None)
+        return next(iter(self.answered.values()), None)

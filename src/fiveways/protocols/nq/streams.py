@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from fiveways.protocols.nq.line import Repeated
+import msgspec
+
+from fiveways.protocols.nq.line import QUEUED, Repeated
 from fiveways.protocols.nq.messages import AnswerPart, Missing, Next, RequestPart
 from fiveways.protocols.nq.writing import write
 
@@ -24,17 +26,16 @@ LONGEST_LIST: Final = 64
 class Sender(Repeated):
     """The parts of a stream on their way to the peer; no more than a window of them at once."""
 
-    def __init__(self, common: "Common") -> None:
-        self.common = common
-        self.parts: deque[bytes] = deque()
-        """All that is not acknowledged, sent or not."""
-        self.base = 1
-        """The number of the first of them."""
-        self.sent = 0
-        """The number of the last that was sent."""
-        self.ended = False
-        self.again = False
-        self.wanted: set[int] = set()
+    common: "Common"
+    parts: deque[bytes] = msgspec.field(default_factory=deque)
+    """All that is not acknowledged, sent or not."""
+    base: int = 1
+    """The number of the first of them."""
+    sent: int = 0
+    """The number of the last that was sent."""
+    ended: bool = False
+    again: bool = False
+    wanted: set[int] = msgspec.field(default_factory=set)
 
     @property
     def last(self) -> int:
@@ -92,8 +93,9 @@ class Sender(Repeated):
         said = [self.parts[number - self.base] for number in sorted(numbers)]
         return said + [self.parts[number - self.base] for number in range(first_new, self.sent + 1)]
 
+    @property
     def waits(self) -> Sequence[float]:
-        """Return the waits while there is something to acknowledge."""
+        """The waits while there is something to acknowledge."""
         return self.common.repeats if self.parts else ()
 
     def export(self) -> dict[str, object]:
@@ -126,20 +128,19 @@ class Contradiction(Exception):
 class Receiver(Repeated, Generic[PartT]):
     """The parts of a stream from the peer: given on in order, once each, the missing ones asked for."""
 
-    def __init__(self, common: "Common", a: str, i: str) -> None:
-        self.common = common
-        self.a = a
-        """Empty for an answer, whose backchannel is `i`; the backchannel of a streamed request, which is `i`."""
-        self.i = i
-        self.next = 1
-        self.total: int | None = None
-        self.ended = False
-        """The hub has heard the end."""
-        self.broken = False
-        """It ends by an error."""
-        self.held: dict[int, PartT] = {}
-        self.waited: Sequence[float] = ()
-        """The waits that were last begun."""
+    common: "Common"
+    a: str
+    """Empty for an answer, whose backchannel is `i`; the backchannel of a streamed request, which is `i`."""
+    i: str
+    next: int = 1
+    total: int | None = None
+    ended: bool = False
+    """The hub has heard the end."""
+    broken: bool = False
+    """It ends by an error."""
+    held: dict[int, PartT] = msgspec.field(default_factory=dict)
+    waited: Sequence[float] = ()
+    """The waits that were last begun."""
 
     def take(self, part: PartT) -> list[PartT]:
         """Return the parts whose turn it is; Contradiction if the part cannot belong to what is known of the stream."""
@@ -186,10 +187,10 @@ class Receiver(Repeated, Generic[PartT]):
     def acknowledge(self, now: float, *, progress: bool) -> None:
         """Say how far we are as soon as the packet has been read, and watch over what is missing."""
         self.common.heard[self] = None
-        waits = self.waits()
+        waits = self.waits
         if not waits:
             self.common.line.drop(self)
-        elif progress or waits is not self.waited or (self.waiting is None and not self.queued):
+        elif progress or waits is not self.waited or (self.waiting is None and self.place != QUEUED):
             self.common.line.rest(self, now)
         self.waited = waits
 
@@ -198,15 +199,16 @@ class Receiver(Repeated, Generic[PartT]):
 
         A peer that has given its request up answers that with a cancellation, or we would wait for the rest for ever.
         """
-        if not self.waits():
+        if not self.waits:
             return ()
         if not self.held:
             return (write(Next(self.a, (self.i,), self.next)),)
         missing = [number for number in range(self.next, max(self.held)) if number not in self.held]
         return (write(Missing(self.a, (self.i,), tuple(missing[:LONGEST_LIST]))),)
 
+    @property
     def waits(self) -> Sequence[float]:
-        """Return the waits while there is a gap, or a request that is not whole. Answers are polled for elsewhere."""
+        """The waits while there is a gap, or a request that is not whole. Answers are polled for elsewhere."""
         if self.held:
             return self.common.asks
         return self.common.polls if self.a and not self.is_done else ()

@@ -33,7 +33,15 @@ from fiveways.protocols.nq.messages import (
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
-_json: Final = msgspec.json.Encoder().encode
+to_json: Final = msgspec.json.Encoder().encode
+
+
+class WholeAnswer(msgspec.Struct, gc=False):
+    """What `Answer` is on the wire, when it answers one request and has no free keys."""
+
+    a: str
+    i: str
+    d: msgspec.Raw
 
 
 def encode(message: Message) -> Packet:
@@ -50,26 +58,26 @@ def write(message: Message) -> bytes:
     extra: Free | None = getattr(message, "extra", None)
     if not extra:
         return raw
-    return raw[:-1] + b"".join(b",%b:%b" % (_json(key), value.encode()) for key, value in extra.items()) + b"}"
+    return raw[:-1] + b"".join(b",%b:%b" % (to_json(key), value.encode()) for key, value in extra.items()) + b"}"
 
 
 def _written_ids(ids: Ids) -> bytes:
-    return _json(ids[0]) if len(ids) == 1 else _json(ids)
+    return to_json(ids[0]) if len(ids) == 1 else to_json(ids)
 
 
 def _write_request(m: Request) -> bytes:
     if m.t and m.d is not None and not m.v and not m.s:  # nearly all of them
-        return b'{"t":%b,"r":%b,"d":%b}' % (_json(m.t), _json(m.r), m.d.nq())
+        return b'{"t":%b,"r":%b,"d":%b}' % (to_json(m.t), to_json(m.r), m.d.nq())
     return _opening(m) + _tail(m) + b"}"
 
 
 def _tail(message: Request | RequestPart) -> bytes:
-    verbose = b',"v":%b' % _json(message.v) if message.v else b""
-    return verbose + b',"s":%b' % _json(message.s) if message.s else verbose
+    verbose = b',"v":%b' % to_json(message.v) if message.v else b""
+    return verbose + b',"s":%b' % to_json(message.s) if message.s else verbose
 
 
 def _opening(message: Request | RequestPart) -> bytes:
-    return b'{%b"r":%b%b' % (_named(b"t", message.t), _json(message.r), _body(message.d))
+    return b'{%b"r":%b%b' % (_named(b"t", message.t), to_json(message.r), _body(message.d))
 
 
 def _numbers(n: int, f: int | None) -> bytes:
@@ -82,7 +90,7 @@ def _back(message: Acceptance | Answer | AnswerPart | ErrorAnswer | Note | PollR
 
 def back(a: str, ids: Ids) -> bytes:
     """Return how everything begins that is said on the backchannel a of a request, or of several."""
-    return b'{"a":%b,"i":%b' % (_json(a), _written_ids(ids))
+    return b'{"a":%b,"i":%b' % (to_json(a), _written_ids(ids))
 
 
 def write_answer(beginning: bytes, body: Payload) -> bytes:
@@ -96,17 +104,17 @@ def _body(body: Payload | None, error: Err | None = None) -> bytes:
 
 
 def _order(message: Next | Missing) -> bytes:
-    return b'{%b"i":%b,"o":%b}' % (_named(b"a", message.a), _written_ids(message.i), _json(message.o))
+    return b'{%b"i":%b,"o":%b}' % (_named(b"a", message.a), _written_ids(message.i), to_json(message.o))
 
 
 def _named(key: bytes, name: str) -> bytes:
-    return b'"%b":%b,' % (key, _json(name)) if name else b""
+    return b'"%b":%b,' % (key, to_json(name)) if name else b""
 
 
 _WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
     Request: _write_request,
     RequestPart: lambda m: _opening(m) + _numbers(m.n, m.f) + _tail(m) + b"}",
-    Poll: lambda m: b'{%b"p":%b}' % (_named(b"t", m.t), _json(m.p)),
+    Poll: lambda m: b'{%b"p":%b}' % (_named(b"t", m.t), to_json(m.p)),
     Acceptance: lambda m: _back(m) + b"}",
     Answer: lambda m: write_answer(_back(m), m.d),
     AnswerPart: lambda m: _back(m) + _body(m.d, m.e) + _numbers(m.n, m.f) + b"}",

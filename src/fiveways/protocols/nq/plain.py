@@ -1,0 +1,231 @@
+"""The short way through a conversation: plain requests, acknowledgements and answers need not become messages.
+
+Whatever is not plain about a packet, or a word, is left to the long way, as if nobody had looked at it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Raw
+
+from fiveways.errors import LocalProtocolError, Malformed
+from fiveways.model import messages as hub
+from fiveways.model import names
+from fiveways.model.messages import Accepted, Call, Result
+from fiveways.model.names import BadName, fold
+from fiveways.protocols.base import Setup, Whole
+from fiveways.protocols.nq.answering import SMALL
+from fiveways.protocols.nq.bridge import CALLBACK, CLOSED
+from fiveways.protocols.nq.common import Common
+from fiveways.protocols.nq.frames import LONGEST_REMEMBERED, is_name
+from fiveways.protocols.nq.holding import Waiting
+from fiveways.protocols.nq.incoming import Incoming
+from fiveways.protocols.nq.line import OUT, QUEUED
+from fiveways.protocols.nq.messages import Request
+from fiveways.protocols.nq.options import Options
+from fiveways.protocols.nq.requests import Serving
+from fiveways.protocols.nq.states import Taken
+from fiveways.protocols.nq.writing import WholeAnswer, to_json
+from fiveways.wire.jsontext import check_trusted
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json
+
+_ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError)
+_BATCH: Final = ord("[")
+_RECEIVED, _ACCEPTED, _ANSWERED = Taken.RECEIVED, Taken.ACCEPTED, Taken.ANSWERED
+_REMEMBERED: Final = 4096
+_OWN: Final = ("hub.", f"{CALLBACK}.")
+_NOTHING: Final = Raw()
+
+
+class Plain(msgspec.Struct, gc=False, eq=False, forbid_unknown_fields=True):
+    """A request or an acknowledgement, without anything else to it; what is there is not empty."""
+
+    t: str = ""
+    r: str = ""
+    d: Raw = _NOTHING
+    i: str = ""
+
+
+@lru_cache
+def _readers(limits: Limits) -> tuple[Callable[[bytes], Plain], Callable[[bytes], list[Plain]]]:
+    """Return what reads one of them, and what reads a batch; more or longer ones than the limits allow are not read."""
+    name = Annotated[str, Meta(min_length=1, max_length=min(limits.max_name, LONGEST_REMEMBERED))]
+    identifier = Annotated[str, Meta(min_length=1, max_length=limits.max_id)]
+    fields = [("t", name, ""), ("r", identifier, ""), ("d", Raw, _NOTHING), ("i", identifier, "")]
+    bounded: Any = msgspec.defstruct("Bounded", fields, bases=(Plain,), gc=False)
+    batch = Annotated[list[bounded], Meta(max_length=limits.max_batch)]
+    return msgspec.json.Decoder(bounded).decode, msgspec.json.Decoder(batch).decode
+
+
+@lru_cache(_REMEMBERED)
+def _method_of(target: str) -> str | None:
+    """Return the method that a target names; nothing if there is more to it, None if it is no target at all."""
+    if not is_name(target):
+        return None
+    try:
+        method = fold(target, names.NQ)
+    except BadName:
+        return ""
+    return "" if method.startswith(_OWN) or "#" in target or target == CLOSED else method
+
+
+class PlainNq(Whole):
+    """The tables of a conversation, and the short way to them."""
+
+    # The same once more, so that it need not be looked for each time; more than thirty attributes without a slot of
+    # their own would make each of them slower.
+    __slots__ = (
+        "_accept_within",
+        "_acknowledged",
+        "_answered",
+        "_by_backchannel",
+        "_by_key",
+        "_deepest",
+        "_following",
+        "_held",
+        "_is_simplex",
+        "_kept",
+        "_longest",
+        "_mint",
+        "_most",
+        "_read",
+        "_read_batch",
+        "_refused",
+        "_tombs",
+        "_unsaid",
+        "_upward",
+    )
+
+    def __init__(self, setup: Setup) -> None:
+        try:
+            options = msgspec.convert(setup.options or {}, Options)
+        except msgspec.ValidationError as exc:
+            raise LocalProtocolError(f"options of nq: {exc}") from exc
+        self.closed = False
+        self._now = 0.0
+        self._complaints = 0
+        self._is_renewed = False
+        """All that the peer has not reacted to is said again, or was, since it was last heard."""
+        self._common = common = Common(options, setup.limits, setup.random)
+        self._line = common.line
+        self._incoming = incoming = Incoming(common)
+        self._waiting = Waiting(setup.limits)
+        limits, requests = setup.limits, incoming.requests
+        self._longest, self._most, self._deepest = limits.max_text, limits.max_pending, limits.max_depth
+        self._accept_within, self._is_simplex = options.accept_within, options.simplex
+        self._read, self._read_batch = _readers(limits)
+        self._upward, self._following, self._kept, self._mint = common.words, common.following, common.kept, common.mint
+        self._by_key, self._by_backchannel, self._answered = requests.by_key, requests.by_backchannel, requests.answered
+        self._tombs, self._refused = incoming.tombs.tombs, incoming.finished.refused.tombs
+        self._held, self._unsaid = self._waiting.held, incoming.unsaid
+        self._acknowledged = incoming.acknowledged
+
+    def receive(self, packet: Packet, now: float) -> Sequence[hub.Word]:
+        """Take one packet of the peer."""
+        payload = packet.payload
+        if self.closed or not packet.is_text or len(payload) > self._longest:
+            return self.hear(packet, now)
+        try:
+            if not payload.isascii():
+                payload.decode()
+            found = self._read_batch(payload) if payload[0] == _BATCH else (self._read(payload),)
+        except _ODD:
+            return self.hear(packet, now)
+        self._now = now
+        for each in found:
+            i = each.i
+            if not i:
+                if not self._take(each, now):
+                    return self.hear(packet, now, found.index(each))
+            elif each.r or each.d:
+                return self.hear(packet, now, found.index(each))
+            else:
+                serving = self._by_backchannel.get(i)
+                if serving is not None and serving.said and serving.sender is None:
+                    self._acknowledged(serving, now)
+        self._is_renewed = False
+        if self._is_simplex:
+            self._line.wake(now)
+        words = self._upward
+        if not words:
+            return ()
+        heard = words.copy()
+        words.clear()
+        return heard
+
+    def _take(self, each: Plain, now: float) -> bool:
+        """Take a request; False, and nothing has happened, if it needs a closer look."""
+        t, r, d = each.t, each.r, each.d
+        if not (t and r and d):
+            return False
+        method, raw, key, by_key, kept = _method_of(t), bytes(d), f"{t}#{r}", self._by_key, self._kept
+        try:
+            check_trusted(raw, self._deepest)
+        except Malformed:
+            return False
+        if (
+            method
+            and key not in by_key
+            and key not in self._tombs
+            and key not in self._refused
+            and t not in self._following
+            and len(by_key) < self._most
+            and kept.used < kept.limit
+        ):
+            a = self._mint()
+            by_key[key] = self._by_backchannel[a] = Serving(a, key, r)
+            self._upward.append(Call(key, method, Json(raw), t, (), False, None, False, True, True))
+        elif method is None:
+            return False
+        else:
+            self._incoming.on_request(Request(t, r, Json(raw)), now)
+        return True
+
+    def send(self, word: hub.Word, now: float) -> None:
+        """Say a word to the peer."""
+        if type(word) is Result:
+            body = word.body
+            if type(body) is Json and not (word.stream or word.attachments or word.extras or self._held):
+                serving = self._by_key.get(word.id)
+                if serving is not None and self._answer(serving, body.raw, now):
+                    return
+        elif type(word) is Accepted:
+            serving, within = self._by_key.get(word.id), self._accept_within
+            if within and serving is not None and serving.state is _RECEIVED:
+                serving.state, serving.accepted = _ACCEPTED, True
+                self._unsaid.append((now + within, serving))
+                self._now = now
+                return
+        self.say(word, now)
+
+    def _answer(self, serving: Serving, body: bytes, now: float) -> bool:
+        """Answer a request; False, and nothing has happened, if that needs a closer look."""
+        if serving.state is _ANSWERED or serving.sender or serving.receiver or serving.topic:
+            return False
+        a, kept = serving.a, self._kept
+        raw = to_json(WholeAnswer(a, serving.r, Raw(body)))
+        size = len(raw)
+        if size > self._longest or (size > SMALL and kept.used + size > kept.limit):
+            return False
+        serving.state, serving.always = _ANSWERED, raw
+        serving.expires_at = now + self._common.options.answer_ttl
+        kept.used += size
+        self._answered[a] = serving
+        if serving.place == OUT:
+            self._line.queue.append(serving)
+        serving.place = QUEUED
+        self._now = now
+        return True
+
+    @abstractmethod
+    def hear(self, packet: Packet, now: float, past: int = 0) -> Sequence[hub.Word]:
+        """Take one packet the long way, but for so many of its messages, which have been heard."""
+
+    @abstractmethod
+    def say(self, word: hub.Word, now: float) -> None:
+        """Say a word the long way."""
