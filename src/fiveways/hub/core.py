@@ -189,7 +189,7 @@ class Hub:
 
     def kept(self, keep: Keep, now: float) -> Deliveries:
         """Know that something has been written down, and say what is done now."""
-        if not isinstance(keep.record, PutRequest):
+        if type(keep.record) is not PutRequest:
             return [*keep.then]
         return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
 

@@ -41,7 +41,7 @@ class Fanout(msgspec.Struct, frozen=True, gc=False):
 
 
 class Keep(msgspec.Struct, frozen=True, gc=False):
-    """Have something written down; `then` is done when it is safe, and not before."""
+    """Have something written down; `then`, if there is anything, is done when it is safe, and not before."""
 
     record: Record
     then: list[Delivery]

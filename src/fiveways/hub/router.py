@@ -54,7 +54,8 @@ class Router:
 
     def call(self, caller: Session, word: Call, now: float) -> Deliveries:
         """Pass a call on to somebody who offers the method."""
-        method = None if word.callback else self._find(word.method)
+        find = self._find
+        method = None if word.callback else find(word.method)
         if method is None:
             return self._call_other(caller, word, now)
         if caller.access.call is not None:

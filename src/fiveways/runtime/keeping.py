@@ -48,11 +48,11 @@ class Keeping:
             self._failed(keep, error)
 
     def _written(self, keep: Keep, error: StoreError | None) -> None:
-        if error is None:
+        if error is not None:
+            self._failed(keep, error)
+        elif keep.then:
             now = self._loop.time()
             self._perform(self._hub.kept(keep, now), now)
-        else:
-            self._failed(keep, error)
 
     def _failed(self, keep: Keep, error: StoreError) -> None:
         now = self._loop.time()

@@ -75,12 +75,14 @@ class Pump(Party):
     def received(self, packet: Packet) -> None:
         """Let the peer's words be heard; what it wants is done before this returns."""
         exchange = self._exchange
-        now = exchange.now()
+        # Python finds a function of an instance more quickly if it is not called in the same breath.
+        clock, handle = exchange.now, self._handle
+        now = clock()
         talk = self._talk
         if talk is None:
             talk = self._begin(packet, now)
         for word in talk.receive(packet, now):
-            deliveries = self._handle(self.peer, word, now)
+            deliveries = handle(self.peer, word, now)
             if len(deliveries) == 1 and type(delivery := deliveries[0]) is Delivery:
                 party = self._parties.get(delivery.to)
                 if party is not None:
@@ -159,11 +161,11 @@ class Pump(Party):
 
     def say(self, delivery: Delivery, now: float) -> None:
         """Say a word; one that cannot be said is handed back to the hub."""
-        word = delivery.word
+        word, send = delivery.word, self._send
         if type(word) is Attachment:
             word = self._put_away(word)
         try:
-            self._send(word, now)
+            send(word, now)
         except LocalProtocolError as error:
             self._cannot_say(delivery, error, now)
         if self.alikes:

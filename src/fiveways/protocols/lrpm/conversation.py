@@ -82,7 +82,8 @@ class LrpmConversation(Incoming):
             return
         timeout, stream, progress, codec = word.timeout, word.stream, word.progress, self._codec
         wait = 0 if timeout is None else bridge.wait_of(timeout)
-        packet = codec.write_call(number, uri, word.body, wait, stream, progress)
+        write = codec.write_call
+        packet = write(number, uri, word.body, wait, stream, progress)
         self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
         self._next_id = number + 1
         is_plain = not (stream or progress)
@@ -350,8 +351,8 @@ class JsonConversation(LrpmConversation):
 
     def _hear_call(self, payload: bytes) -> Words | None:
         found, asked, limits = read_call(payload), self._asked, self._limits
-        number, uri, meta = found.number, found.uri, found.meta
-        hub_id, aim = str(number), self._target(uri)
+        number, uri, meta, target = found.number, found.uri, found.meta, self._target
+        hub_id, aim = str(number), target(uri)
         if aim.builtin or hub_id in asked or len(asked) >= limits.max_pending:
             return None
         timeout = None

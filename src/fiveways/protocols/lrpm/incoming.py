@@ -228,7 +228,8 @@ class Incoming(LrpmLink):
         known, body = self._asked.get(word.id), word.body
         if type(known) is int and not word.stream and not word.attachments and body is not None:
             codec = self._codec
-            packet = codec.write_result(known, body)
+            write = codec.write_result
+            packet = write(known, body)
             self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
             del self._asked[word.id]
             return
