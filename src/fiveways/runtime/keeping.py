@@ -34,18 +34,16 @@ class Keeping:
 
     def keep(self, keep: Keep, now: float) -> None:
         """Write it down, after all that came before."""
-        if self.store is None:
+        store = self.store
+        if store is None:
             self._perform(self._hub.kept(keep, now), now)
         elif self._trouble is not None:
             self._failed(keep, self._trouble)
         else:
-            self._write(self.store, keep)
-
-    def _write(self, store: Store, keep: Keep) -> None:
-        try:
-            store.write(keep.record, partial(self._written, keep))
-        except StoreError as error:
-            self._failed(keep, error)
+            try:
+                store.write(keep.record, partial(self._written, keep))
+            except StoreError as error:
+                self._failed(keep, error)
 
     def _written(self, keep: Keep, error: StoreError | None) -> None:
         if error is not None:
@@ -74,5 +72,6 @@ class Keeping:
         behind, self._behind = self._behind, deque()
         if self.store is not None:
             self.store.resume()
+            now = self._loop.time()
             for keep in behind:
-                self._write(self.store, keep)
+                self.keep(keep, now)

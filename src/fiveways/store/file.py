@@ -14,6 +14,7 @@ _MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _LEAST: Final = 512
 """Bytes of the smallest database; SQLite takes a file with less for an empty one, and would write over it."""
+_STATEMENTS: Final = 8 * schema.MOST_ROWS
 _WAL_SIZE: Final = 1 << 26
 """What a checkpoint leaves of a WAL that was larger. One comes after 1000 pages, as usual; more were not faster."""
 
@@ -26,7 +27,9 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = None
     try:
         _create(path)
-        connection = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=0.0, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        )
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
         is_new = _check(path, connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -37,6 +40,7 @@ def connect(path: Path) -> sqlite3.Connection:
         if is_new:
             _make_tables(connection)
         connection.execute("COMMIT")
+        connection.execute(schema.TRIGGER)
     except (sqlite3.Error, OSError, StoreError) as exc:
         if connection is not None:
             connection.close()

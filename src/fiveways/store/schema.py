@@ -7,7 +7,7 @@ key that has a row among the requests is not over, whatever the log says of it.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -49,36 +49,35 @@ CREATE TABLE retained (
 );
 """
 
-_SIZES: Final = (64, 32, 16, 8, 4, 2, 1)
-"""Rows that one execution takes. Python's lock is given away once for each, and a busy loop is slow to give it back."""
+TRIGGER: Final = """
+CREATE TEMP TRIGGER over AFTER INSERT ON main.tomb WHEN NEW.key IS NOT NULL BEGIN
+    DELETE FROM request WHERE peer = NEW.peer AND key = NEW.key;
+END
+"""
+"""Made anew for each connection: a key that is over has no row among the requests."""
+MOST_ROWS: Final = 64
+"""Rows that one execution takes at most.
+
+Python's lock is given away with each, and a busy loop is slow to give it back; so there is a text for each number.
+"""
 
 
 class Statement:
     """SQL with a list of rows in it, each as wide as the record."""
 
-    __slots__ = ("_sizes", "_width")
+    __slots__ = ("_texts", "_width")
 
-    def __init__(self, head: str, row: str, tail: str = "", sizes: Sequence[int] = _SIZES) -> None:
-        self._sizes = [(size, head + ",".join([row] * size) + tail) for size in sizes]
+    def __init__(self, head: str, row: str, tail: str = "", most: int = MOST_ROWS) -> None:
+        self._texts = [head + ",".join([row] * size) + tail for size in range(1, most + 1)]
         self._width = row.count("?")
 
     def run(self, connection: sqlite3.Connection, values: list[Any]) -> None:
         """Have it done for all rows, whose values stand one behind the other."""
-        width, start = self._width, 0
-        for size, sql in self._sizes:
-            step = size * width
-            while start + step <= len(values):
-                connection.execute(sql, values[start : start + step])
-                start += step
-
-
-def _put_word(state: int) -> Statement:
-    return Statement(
-        "INSERT INTO request (peer, key, word, expires_at, state) VALUES ",
-        f"(?,?,?,?,{state})",
-        " ON CONFLICT (peer, key) DO UPDATE SET"
-        " word = excluded.word, expires_at = excluded.expires_at, state = excluded.state",
-    )
+        width, texts = self._width, self._texts
+        step = width * len(texts)
+        for start in range(0, len(values), step):
+            some = values[start : start + step]
+            connection.execute(texts[len(some) // width - 1], some)
 
 
 def _drop_pair(table: str, one: str, other: str, row: str) -> Statement:
@@ -97,12 +96,15 @@ _STATEMENTS: Final[dict[type[Record], tuple[Statement, ...]]] = {
         Statement("DELETE FROM request WHERE peer IN (", "?", ")"),
         Statement("INSERT INTO tomb (peer, key, until) VALUES ", "(?, NULL, 0)"),
     ),
-    PutRequest: (_put_word(REQUEST),),
-    PutAnswer: (_put_word(ANSWER),),
-    Forget: (
-        _drop_pair("request", "peer", "key", "(?,?,?)"),
-        Statement("INSERT INTO tomb (peer, key, until) VALUES ", "(?,?,?)"),
+    PutRequest: (
+        Statement(
+            "INSERT INTO request (peer, key, word, expires_at, state) VALUES ",
+            "(?,?,?,?,?)",
+            " ON CONFLICT (peer, key) DO UPDATE SET"
+            " word = excluded.word, expires_at = excluded.expires_at, state = excluded.state",
+        ),
     ),
+    Forget: (Statement("INSERT INTO tomb (peer, key, until) VALUES ", "(?,?,?)"),),
     PutItem: (
         Statement(
             "INSERT INTO item (queue, number, word, tries) VALUES ",
@@ -111,7 +113,7 @@ _STATEMENTS: Final[dict[type[Record], tuple[Statement, ...]]] = {
             " word = excluded.word, tries = excluded.tries, why = NULL, at = NULL",
         ),
     ),
-    BuryItem: (Statement("", "UPDATE item SET why = ?3, at = ?4 WHERE queue = ?1 AND number = ?2", sizes=(1,)),),
+    BuryItem: (Statement("", "UPDATE item SET why = ?3, at = ?4 WHERE queue = ?1 AND number = ?2", most=1),),
     DropItem: (_drop_pair("item", "queue", "number", "(?,?)"),),
     PutRetained: (
         Statement(
@@ -126,15 +128,16 @@ _STATEMENTS: Final[dict[type[Record], tuple[Statement, ...]]] = {
 
 _PLACES: Final[dict[type[Record], tuple[int, int]]] = {
     PutRequest: (0, 2),
-    PutAnswer: (1, 2),
-    Forget: (2, 2),
-    PutItem: (3, 2),
-    BuryItem: (4, 2),
-    DropItem: (5, 2),
-    PutRetained: (6, 1),
-    DropRetained: (7, 1),
+    Forget: (1, 2),
+    PutItem: (2, 2),
+    BuryItem: (3, 2),
+    DropItem: (4, 2),
+    PutRetained: (5, 1),
+    DropRetained: (6, 1),
 }
 """Where a record usually stands among those of the same key, and how many of its fields are that key."""
+_STATES: Final[dict[type[Record], int]] = {PutRequest: REQUEST, PutAnswer: ANSWER}
+"""What share a row, and what tells them apart in it."""
 
 
 def apply(connection: sqlite3.Connection, records: Iterable[Record]) -> None:
@@ -154,6 +157,8 @@ def _bundles(records: Iterable[Record]) -> Iterator[dict[type[Record], list[Any]
     reached: dict[tuple[Any, ...], int] = {}
     for record in records:
         kind, values = type(record), astuple(record)
+        if kind in _STATES:
+            kind, values = PutRequest, (*values, _STATES[kind])
         if kind not in _PLACES:  # it is about all that belongs to a peer
             yield bundle
             yield {kind: list(values)}

@@ -46,6 +46,7 @@ def kept(batches: Iterable[list[Record]]) -> object:
     connection = sqlite3.connect(":memory:")
     try:
         connection.executescript(schema.TABLES)
+        connection.execute(schema.TRIGGER)
         for batch in batches:
             schema.apply(connection, batch)
         return loaded.load(connection, NOW)
