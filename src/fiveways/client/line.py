@@ -14,7 +14,7 @@ from fiveways.protocols.base import ProtocolSpec, Role, Setup
 from fiveways.transports.base import Link
 from fiveways.wire.packet import Packet
 
-CORK: Final = 32
+CORK: Final = 24
 """So many words are written at once, even before the pass is over."""
 _SILENCES: Final = 2
 _log = logging.getLogger("fiveways.client")

@@ -22,6 +22,8 @@ _log = logging.getLogger("fiveways.peer")
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
 _LATE = 1 << 12
 """An attachment smaller than this costs more on disk than in memory."""
+MOST_WORDS = 24
+"""So many are written at once, even before the pass is over: who gets them can begin with them."""
 _LINGER = 2.0
 """Seconds for a peer to read what was said to it before the end."""
 
@@ -68,6 +70,8 @@ class Pump(Party):
         self._missed: dict[str, int] = {}
         self._held_back: list[Party] = []
         self._holds = 0
+        self._unwritten = 0
+        """Words that were said since something was written, or a few more."""
         self._timer: asyncio.TimerHandle | None = None
 
     # What the link tells.
@@ -172,6 +176,14 @@ class Pump(Party):
             self._apart()
         if not self.marked:
             self._exchange.mark(self)
+        self._unwritten += 1
+        if self._unwritten >= MOST_WORDS:
+            self._write_some()
+
+    def _write_some(self) -> None:
+        self._unwritten = 0
+        if self._talk is not None and not self._ended and (packets := self._talk.outgoing()):
+            self.outbox.send(packets)
 
     def _put_away(self, word: Attachment) -> Attachment:
         """Let an attachment wait on disk that has to wait: for those before it, or for a slow reader."""
