@@ -36,6 +36,8 @@ class Line(ABC):
         """The hub reads more slowly than we write: `await room()` before saying more."""
         self._writable = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When that is: uvloop's own handle does not tell where the time has come."""
         self._watch: asyncio.TimerHandle | None = None
         self._silences = 0
         self._why: ConnectionLost | None = None
@@ -175,9 +177,10 @@ class Line(ABC):
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= deadline:
+            if self._timer_at <= deadline:
                 return
             self._timer.cancel()
+        self._timer_at = deadline
         self._timer = self._loop.call_at(deadline, self._wake)
 
     def _wake(self) -> None:

@@ -73,6 +73,8 @@ class Pump(Party):
         self._unwritten = 0
         """Words that were said since something was written, or a few more."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When that is: uvloop's own handle does not tell where the time has come."""
 
     # What the link tells.
 
@@ -349,6 +351,7 @@ class Pump(Party):
             self.link.close(_PROTOCOL_ERROR if talk.error is not None else _NORMAL, str(talk.error or ""))
         elif not self._is_parting:
             self._is_parting = True
+            self._timer_at = 0.0  # nothing is worth waking for any more
             self._timer = asyncio.get_running_loop().call_later(_LINGER, self.link.abort)
 
     def cut_off(self) -> None:
@@ -359,9 +362,10 @@ class Pump(Party):
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= deadline:
+            if self._timer_at <= deadline:
                 return
             self._timer.cancel()
+        self._timer_at = deadline
         self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
 
     def _wake(self) -> None:

@@ -44,6 +44,8 @@ class Standing(Party):
         """What did not fit into the last answer."""
         self._missed: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When that is: uvloop's own handle does not tell where the time has come."""
         self._is_gone = False
         self.is_over = False
         """The hub has sent it away."""
@@ -221,9 +223,10 @@ class Standing(Party):
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= deadline:
+            if self._timer_at <= deadline:
                 return
             self._timer.cancel()
+        self._timer_at = deadline
         self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
 
     def _wake(self) -> None:
