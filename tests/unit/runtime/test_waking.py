@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from random import Random
+from unittest.mock import MagicMock
 
 import pytest
 import uvloop
 
+from fiveways.client.keeper import Keeper
+from fiveways.client.session import Session
+from fiveways.client.settings import Settings
+from fiveways.client.urls import parse
 from fiveways.hub.core import Hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role, Setup
@@ -25,13 +31,19 @@ def standing() -> Standing:
     return Standing(talk, Exchange(Hub(Random(1), LIMITS)), Limits())
 
 
+def session() -> Session:
+    settings = Settings(parse("umq+ws://hub"))
+    return Session(registry.load("umq"), settings, Keeper(settings, MagicMock()), count(1))
+
+
 MAKERS: list[Callable[[], object]] = [
     standing,
     lambda: peer("one", Exchange(Hub(Random(1), LIMITS)))[0],
+    session,
 ]
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=["standing", "pump"])
+@pytest.mark.parametrize("make", MAKERS, ids=["standing", "pump", "client"])
 def test_who_is_due_at_once_may_be_due_again(make: Callable[[], object]) -> None:
     async def run() -> list[float]:
         who = make()
