@@ -23,7 +23,7 @@ _NORMAL, _PROTOCOL_ERROR = 1000, 1002
 _LATE = 1 << 12
 """An attachment smaller than this costs more on disk than in memory."""
 MOST_WORDS = 24
-"""So many are written at once, even before the pass is over: who gets them can begin with them."""
+"""So many are handed to the link at once, before the pass is over; 8, 16 or all of them let fewer calls through."""
 _LINGER = 2.0
 """Seconds for a peer to read what was said to it before the end."""
 
