@@ -2,10 +2,11 @@
 
     python -m benchmarks.store [--quick] [--folder /on/the/disk/to/measure]
 
-A request is three changes: it is put down, its answer takes its place, it is forgotten. Each of them is begun when the
-one before it has reached the disk. Beside the store runs a bare loop without threads that writes the same rows to the
-same tables, with one commit for each step of all that are in flight. Round after round both are measured in turn.
-Tables show medians; ratios are taken within a round, and spread is the distance between the quartiles.
+A request is three changes: it is put down, it is answered, it is over. Each of them is begun when the one before it has
+reached the disk. Beside the store runs a bare loop without threads that writes the same rows to the same table, and
+takes out what is no use any more, with one commit for each step of all that are in flight. Round after
+round both are measured in turn. Tables show medians; ratios are taken within a round, and spread is the distance
+between the quartiles.
 """
 
 import argparse

@@ -10,22 +10,12 @@ WORD: Final = b"x" * 100
 FAR: Final = 1e11
 """A time that does not come while this runs."""
 PEERS: Final = 8
-_TABLES: Final = """
-CREATE TABLE request (
-    id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT NOT NULL,
-    word BLOB NOT NULL, expires_at REAL NOT NULL, state INTEGER NOT NULL,
-    UNIQUE (peer, key)
-);
-CREATE TABLE tomb (id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT, until REAL NOT NULL);
-"""
-_PUT: Final = (
-    "INSERT INTO request (peer, key, word, expires_at, state) VALUES (?,?,?,?,{}) ON CONFLICT (peer, key) DO UPDATE"
-    " SET word = excluded.word, expires_at = excluded.expires_at, state = excluded.state"
+_TABLE: Final = (
+    "CREATE TABLE log (line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT,"
+    " until REAL NOT NULL, word BLOB)"
 )
-_REQUEST: Final = _PUT.format(0)
-_ANSWER: Final = _PUT.format(1)
-_DROP: Final = "DELETE FROM request WHERE peer = ? AND key = ?"
-_TOMB: Final = "INSERT INTO tomb (peer, key, until) VALUES (?,?,?)"
+_LINE: Final = "INSERT INTO log (line, state, peer, key, until, word) VALUES (?,?,?,?,?,?)"
+_USELESS: Final = "DELETE FROM log WHERE line = ?"
 Names = list[tuple[str, str]]
 
 
@@ -44,23 +34,25 @@ def measure(path: Path, in_flight: int, seconds: float) -> float:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.executescript(_TABLES)
+        connection.execute(_TABLE)
         source, finished, start = names(), 0, perf_counter()
         while (passed := perf_counter() - start) < seconds:
-            _round(connection, [next(source) for _ in range(in_flight)])
+            _round(connection, [next(source) for _ in range(in_flight)], 3 * finished)
             finished += in_flight
         return finished / passed
     finally:
         connection.close()
 
 
-def _round(connection: sqlite3.Connection, names: Names) -> None:
-    words = [(peer, key, WORD, FAR) for peer, key in names]
-    for sql in (_REQUEST, _ANSWER):
+def _round(connection: sqlite3.Connection, names: Names, line: int) -> None:
+    """Put requests down, then their answers, then that they are over; what is no use any more goes with that."""
+    size = len(names)
+    for state, word in enumerate((WORD, WORD, None)):
+        first = line + 1 + state * size
         connection.execute("BEGIN")
-        connection.executemany(sql, words)
+        connection.executemany(
+            _LINE, [(number, state, peer, key, FAR, word) for number, (peer, key) in enumerate(names, first)]
+        )
+        if word is None:
+            connection.executemany(_USELESS, [(number,) for number in range(line + 1, first)])
         connection.execute("COMMIT")
-    connection.execute("BEGIN")
-    connection.executemany(_DROP, names)
-    connection.executemany(_TOMB, [(peer, key, FAR) for peer, key in names])
-    connection.execute("COMMIT")

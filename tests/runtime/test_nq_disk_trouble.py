@@ -11,6 +11,7 @@ from fiveways.runtime.clock import wall_clock
 from fiveways.settings.sections import StoreSettings
 from fiveways.store import writer
 from fiveways.store.loaded import Loaded
+from fiveways.store.statement import Step
 from fiveways.store.store import Store
 from tests.runtime.nqwire import ask, posters, served
 from tests.runtime.test_nq_http import SOON, error_of, waiting
@@ -31,10 +32,10 @@ class Disk:
         assert store is not None
         store._writer._commit = self._commit
 
-    def _commit(self, connection: sqlite3.Connection) -> None:
+    def _commit(self, connection: sqlite3.Connection, last: Step) -> None:
         if self.is_full:
             raise sqlite3.OperationalError("database or disk is full")
-        writer.commit(connection)
+        writer.commit(connection, last)
 
     def content(self) -> Loaded:
         """What a hub would find that starts now, after the last one was killed."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from fiveways.app import App
 from fiveways.settings.sections import StoreSettings
 from fiveways.store import writer
+from fiveways.store.statement import Step
 from tests.runtime.nqwire import ask, posters
 from tests.runtime.test_nq_http import QUIET, SOON, waiting
 from tests.runtime.wire import hub, settings
@@ -23,9 +24,9 @@ async def test_no_acceptance_and_no_answer_leaves_before_its_commit(tmp_path: Pa
         await go_on.wait()
         return n * 2
 
-    def held_back(connection: sqlite3.Connection) -> None:
+    def held_back(connection: sqlite3.Connection, last: Step) -> None:
         gate.wait()
-        writer.commit(connection)
+        writer.commit(connection, last)
 
     given = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
     async with hub(given, app) as place, posters(place.port) as (peer,):

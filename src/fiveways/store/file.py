@@ -9,12 +9,13 @@ from typing import Final
 
 from fiveways.store import errors, schema
 from fiveways.store.errors import StoreError
+from fiveways.store.statement import TEXTS
 
 _MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _LEAST: Final = 512
 """Bytes of the smallest database; SQLite takes a file with less for an empty one, and would write over it."""
-_STATEMENTS: Final = 8 * schema.MOST_ROWS
+_STATEMENTS: Final = 8 * TEXTS
 _WAL_SIZE: Final = 1 << 26
 """What a checkpoint leaves of a WAL that was larger. One comes after 1000 pages, as usual; more were not faster."""
 
@@ -31,16 +32,14 @@ def connect(path: Path) -> sqlite3.Connection:
             path, timeout=0.0, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
-        is_new = _check(path, connection)
+        version = _check(path, connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}").fetchone()
         # Only a transaction that writes takes the lock for certain.
         connection.execute("BEGIN EXCLUSIVE")
-        if is_new:
-            _make_tables(connection)
+        _make_tables(connection, version)
         connection.execute("COMMIT")
-        connection.execute(schema.TRIGGER)
     except (sqlite3.Error, OSError, StoreError) as exc:
         if connection is not None:
             connection.close()
@@ -78,15 +77,15 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _check(path: Path, connection: sqlite3.Connection) -> bool:
-    """Return whether the file is an empty one; StoreError if it is not ours to write to."""
+def _check(path: Path, connection: sqlite3.Connection) -> int:
+    """Return the version of a store, 0 of an empty file; StoreError if it is not ours to write to."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not (application or version or tables):
         if 0 < path.stat().st_size < _LEAST:
             raise StoreError(errors.NO_STORE.format(path=path))
-        return True
+        return 0
     if application != schema.APPLICATION:
         raise StoreError(f"{path} belongs to another program: name another file, or move this one away")
     if version > schema.VERSION:
@@ -94,11 +93,14 @@ def _check(path: Path, connection: sqlite3.Connection) -> bool:
             f"{path} was written by a newer Fiveways (version {version} of the store, this one knows "
             f"{schema.VERSION}): run the newer one, or name another file"
         )
-    return False
+    return int(version)
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
-    for table in schema.TABLES.split(";"):
-        connection.execute(table)
+def _make_tables(connection: sqlite3.Connection, version: int) -> None:
+    """Make the tables of an empty file, or of those in a store of an older version what they are now."""
+    scripts = [schema.UPGRADES[older] for older in range(version, schema.VERSION)] if version else [schema.TABLES]
+    for script in scripts:
+        for statement in script.split(";"):
+            connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
     connection.execute(f"PRAGMA user_version = {schema.VERSION}")

@@ -11,7 +11,8 @@ from fiveways.model.records import Record
 from fiveways.store import errors, file, loaded, writer
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
-from fiveways.store.writer import Done, Told, Writer
+from fiveways.store.log import Log
+from fiveways.store.writer import Commit, Done, Told, Writer
 
 MAX_WAITING: Final = 100_000
 
@@ -27,7 +28,7 @@ class Store:
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
         max_waiting: int,
-        commit: Callable[[sqlite3.Connection], None],
+        commit: Commit,
     ) -> None:
         self.path = path
         self.waiting = 0
@@ -38,7 +39,9 @@ class Store:
         self._connection: sqlite3.Connection | None = connection
         """Ours until the first change; then the writer's."""
         self._told: deque[list[Told]] = deque()
-        self._writer = Writer(path, connection, self._hear, now, commit)
+        self._log = Log(connection)
+        self._is_read = False
+        self._writer = Writer(path, connection, self._log, self._hear, now, commit)
         self._put = self._writer.put
         self._is_closed = False
 
@@ -50,7 +53,7 @@ class Store:
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop | None = None,
         max_waiting: int = MAX_WAITING,
-        commit: Callable[[sqlite3.Connection], None] = writer.commit,
+        commit: Commit = writer.commit,
     ) -> Self:
         """Open the store, or make it; StoreError says why that cannot be. `loop` is the running one."""
         loop = loop or asyncio.get_running_loop()
@@ -62,9 +65,11 @@ class Store:
         if self._connection is None:
             raise StoreError(f"{self.path} is read before the first change, not later")
         try:
-            return loaded.load(self._connection, self._now())
+            found = loaded.load(self._connection, self._log, self._now())
         except sqlite3.Error as exc:
             raise errors.opening(self.path, exc) from exc
+        self._is_read = True
+        return found
 
     def write(self, record: Record, done: Done) -> None:
         """Let a change be written; `done` is called when it has reached the disk, or with why it has not.
@@ -101,6 +106,8 @@ class Store:
         if self.waiting >= self._max_waiting:
             why = f"{self.waiting} changes wait to be written"
             raise StoreError(f"{why} to {self.path}", why)
+        if not self._is_read:  # what is written depends on what is there
+            self.load()
         self._connection = None
         self._writer.start()
 

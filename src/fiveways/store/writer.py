@@ -11,6 +11,8 @@ from typing import Final
 from fiveways.model.records import PutRequest, Record
 from fiveways.store import errors, schema
 from fiveways.store.errors import StoreError
+from fiveways.store.log import Log
+from fiveways.store.statement import Step
 
 Done = Callable[[StoreError | None], None]
 Change = tuple[Record, Done]
@@ -20,13 +22,18 @@ RESUME: Final[Change] = (Record(), lambda _: None)
 """What lets a writer go on that has stopped."""
 _MOST: Final = 4096
 """Changes in one transaction."""
+_BEGIN: Final[Step] = ("BEGIN", [])
+_COMMIT: Final[Step] = ("COMMIT", [])
 _PURGE_EVERY: Final = 1.0
 _PURGE_MOST: Final = 100_000
 
 
-def commit(connection: sqlite3.Connection) -> None:
-    """Make the open transaction last; when this returns, a power cut does not undo it."""
-    connection.execute("COMMIT")
+Commit = Callable[[sqlite3.Connection, Step], None]
+
+
+def commit(connection: sqlite3.Connection, last: Step) -> None:
+    """Execute the last step of a batch; when this returns, a power cut does not undo any of it."""
+    connection.execute(*last)
 
 
 class Writer:
@@ -36,12 +43,14 @@ class Writer:
         self,
         path: Path,
         connection: sqlite3.Connection,
+        log: Log,
         tell: Callable[[list[Told]], None],
         now: Callable[[], float],
-        commit: Callable[[sqlite3.Connection], None],
+        commit: Commit,
     ) -> None:
         self._path = path
         self._connection = connection
+        self._log = log
         self._tell = tell
         self._now = now
         self._commit = commit
@@ -69,7 +78,7 @@ class Writer:
             self._tell(self._write(batch))
             if after is RESUME:
                 self._stopped = None
-            self._purge()
+            self._tidy()
         # The last one who closes a database moves the WAL into it. Where there is no room for that, the WAL stays.
         with suppress(sqlite3.Error):
             self._connection.close()
@@ -111,22 +120,28 @@ class Writer:
     def _try(self, batch: list[Change]) -> Exception | None:
         """Write changes in one transaction; if that fails, nothing of it is left, and the file is as it was."""
         connection = self._connection
+        records = [record for record, _ in batch]
         try:
-            connection.execute("BEGIN")
-            schema.apply(connection, [record for record, _ in batch])
-            self._commit(connection)
+            steps = [*self._log.steps(records), *schema.steps(records)]
+            if len(steps) > 1:  # one alone is a transaction
+                steps = [_BEGIN, *steps, _COMMIT]
+            last = steps.pop()
+            for step in steps:
+                connection.execute(*step)
+            self._commit(connection, last)
         except Exception as exc:  # noqa: BLE001  whatever it is: those who wait are told, and the thread goes on
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
             return exc
+        self._log.written(records)
         return None
 
-    def _purge(self) -> None:
-        """Now and then, let go of keys whose time is over; where that cannot be written, it is done later."""
+    def _tidy(self) -> None:
+        """Let go of what says nothing any more; where that cannot be written, it is done later."""
         now = self._now()
-        if now < self._purge_at:
-            return
-        self._purge_at = now + _PURGE_EVERY
         with suppress(sqlite3.Error):
-            schema.purge(self._connection, now, _PURGE_MOST)
+            self._log.sweep()
+            if now >= self._purge_at:
+                self._purge_at = now + _PURGE_EVERY
+                self._log.purge(now, _PURGE_MOST)

@@ -110,6 +110,7 @@ class Model:
                     for pair in [each for each in pairs if each[0] == peer]:
                         del pairs[pair]
             case PutRequest(peer=peer, key=key) | PutAnswer(peer=peer, key=key):
+                self.words.pop((peer, key), None)  # the last one put down is the last one
                 self.words[peer, key] = record
                 self.tombs.pop((peer, key), None)
             case Forget(peer=peer, key=key, until=until):

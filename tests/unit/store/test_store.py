@@ -25,6 +25,7 @@ from fiveways.model.records import (
 from fiveways.store import writer
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
+from fiveways.store.statement import Step
 from fiveways.store.store import Store
 from tests.unit.store.kit import LATER, NOW, Model, content, in_loop, keep, opened, written
 
@@ -88,7 +89,7 @@ async def test_lists_have_an_order(tmp_path: Path) -> None:
     await keep(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
     found = content(tmp_path / "s")
     assert found.requests == [*requests[:3], *requests[6:]]
-    assert found.answers == answers
+    assert found.answers == answers[::-1]
     assert [item.number for item in found.items] == [-1, 9, 10, 2**63 - 1]
     assert [tomb.until for tomb in found.tombs] == [1001, 1002, 1003]
 
@@ -114,7 +115,7 @@ async def test_keys_that_are_over_do_not_pile_up(tmp_path: Path) -> None:
         await written(store, *(Forget("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
     store.close()
     with sqlite3.connect(tmp_path / "s") as connection:
-        assert connection.execute("SELECT count(*) FROM tomb").fetchone() == (200,)
+        assert connection.execute("SELECT count(*) FROM log").fetchone() == (200,)
     connection.close()
     assert len(content(tmp_path / "s", clock[0]).tombs) == 200
 
@@ -126,9 +127,9 @@ class Gate:
         self.open = Event()
         self.commits = 0
 
-    def __call__(self, connection: sqlite3.Connection) -> None:
+    def __call__(self, connection: sqlite3.Connection, last: Step) -> None:
         assert self.open.wait(10)
-        writer.commit(connection)
+        writer.commit(connection, last)
         self.commits += 1
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from fiveways.model.records import Forget, PutAnswer, PutItem, PutRequest, Record
 from fiveways.store import writer
+from fiveways.store.statement import Step
 from fiveways.store.store import Store
 from tests.unit.store.child import change
 from tests.unit.store.kit import LATER, NOW, Model, child, content, in_loop, opened, written
@@ -20,7 +21,7 @@ SMALL = PutRequest("p", "small", b"", LATER)
 UNWRITABLE: list[tuple[Record, str]] = [
     (PutItem("q", 1 << 70, b"", 0), "larger than a store can hold"),
     (PutRequest("p", "\ud800", b"", LATER), "surrogates not allowed"),
-    (PutRequest("p", "k", b"", float("nan")), "NOT NULL constraint failed: request.expires_at"),
+    (PutRequest("p", "k", b"", float("nan")), "NOT NULL constraint failed: log.until"),
     (PutRequest("p", "k", bytes(20_000), LATER), "larger than a store can hold"),
     (Record(), "Record"),
 ]
@@ -48,10 +49,10 @@ async def test_only_the_bad_one_fails(tmp_path: Path, bad: Record, why: str, pla
 async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
     broken = False
 
-    def commit(connection: sqlite3.Connection) -> None:
+    def commit(connection: sqlite3.Connection, last: Step) -> None:
         if broken:
             raise sqlite3.OperationalError("disk I/O error")
-        writer.commit(connection)
+        writer.commit(connection, last)
 
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
     kept = [PutRequest("p", str(number), b"word", LATER) for number in range(10)]
@@ -70,10 +71,13 @@ async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
 async def test_after_what_cannot_be_written_now_nothing_is_until_it_is_tried_again(tmp_path: Path) -> None:
     room = 10
 
-    def commit(connection: sqlite3.Connection) -> None:
+    def commit(connection: sqlite3.Connection, last: Step) -> None:
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
+            connection.execute(*last)
         if connection.execute("SELECT count(*) FROM item").fetchone()[0] > room:
             raise sqlite3.OperationalError("disk I/O error")
-        writer.commit(connection)
+        connection.execute("COMMIT")
 
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
     items = [PutItem("q", number, b"", 0) for number in range(20)]

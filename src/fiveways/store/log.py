@@ -1,0 +1,188 @@
+"""What became of each request, line after line: asked, answered, over.
+
+Lines are only ever appended, so that a batch of them is a single statement, which reaches the disk by itself. The last
+line for a key holds. That it is over with the time 0 takes back all that was said of the key, and without a key all
+that was said of the peer. What was asked or answered, and does not hold any more, is taken out some hundred lines at a
+time. What is over goes from the front, when its time has come, and after all that it has ended: an older line must not
+hold again because a newer one is gone.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from fiveways.model.records import DropPeer, Forget, PutAnswer, PutRequest, Record
+from fiveways.store.statement import Statement, Step
+
+TABLE: Final = (
+    "CREATE TABLE log (line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT,"
+    " until REAL NOT NULL, word BLOB)"
+)
+APPEND: Final = Statement("INSERT INTO log (line, state, peer, key, until, word) VALUES ", "(?,?,?,?,?,?)")
+_ASKED: Final = 0
+_ANSWERED: Final = 1
+OVER: Final = 2
+_SWEEP: Final = 512
+"""Lines that are taken out at once."""
+_HEAVY: Final = 1 << 22
+"""Bytes after which they are taken out even if they are fewer."""
+_TAKE_OUT: Final = f"DELETE FROM log WHERE line IN ({','.join('?' * _SWEEP)})"  # noqa: S608
+_NO_LINE: Final = 0
+ALONE: Final[frozenset[type[Record]]] = frozenset({PutRequest, PutAnswer, Forget})
+"""What is nowhere else."""
+
+
+class Log:
+    """Knows which lines hold."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._next = _NO_LINE + 1
+        self._open: dict[str, dict[str, int]] = {}
+        """The line that holds for each key that is not over, by peer."""
+        self._useless: list[int] = []
+        """Lines that can be taken out, in their order as far as that matters."""
+        self._bytes = 0
+        """Written since lines were taken out."""
+        self._front = _NO_LINE
+        """Up to here no line is about what is over."""
+
+    # Writing.
+
+    def steps(self, records: Iterable[Record]) -> Iterator[Step]:
+        """Return what is to be executed for the records that are lines. When that is done, `written` is to be told."""
+        values: list[Any] = []
+        line = self._next
+        for record in records:
+            if type(record) is PutRequest:
+                values += (line, _ASKED, record.peer, record.key, record.expires_at, record.word)
+            elif type(record) is PutAnswer:
+                values += (line, _ANSWERED, record.peer, record.key, record.expires_at, record.word)
+            elif type(record) is Forget:
+                values += (line, OVER, record.peer, record.key, record.until, None)
+            elif type(record) is DropPeer:
+                values += (line, OVER, record.peer, None, 0, None)
+            else:
+                continue
+            line += 1
+        if values:
+            yield from APPEND.steps(values)
+
+    def written(self, records: Iterable[Record]) -> None:
+        """Know that these records are there."""
+        line, useless = self._next, self._useless
+        for record in records:
+            if type(record) is PutRequest or type(record) is PutAnswer:
+                keys = self._open.get(record.peer)
+                if keys is None:
+                    keys = self._open[record.peer] = {}
+                elif record.key in keys:
+                    useless.append(keys[record.key])
+                keys[record.key] = line
+                self._bytes += len(record.word)
+            elif type(record) is Forget:
+                keys = self._open.get(record.peer)
+                if keys is not None and record.key in keys:
+                    useless.append(keys.pop(record.key))
+                    if not keys:
+                        del self._open[record.peer]
+            elif type(record) is DropPeer:
+                useless += self._open.pop(record.peer, {}).values()
+            else:
+                continue
+            line += 1
+        self._next = line
+
+    def sweep(self) -> None:
+        """Take out lines that say nothing any more, if there are many, or large ones."""
+        while len(self._useless) >= _SWEEP or (self._bytes >= _HEAVY and self._useless):
+            self._take_out()
+
+    def purge(self, now: float, most: int) -> None:
+        """Take away what is over from the front, as far as its time has come; before that, what it has ended."""
+        while self._useless:
+            self._take_out()
+        (first,) = self._connection.execute("SELECT min(line) FROM log WHERE line > ?", (self._front,)).fetchone()
+        if first is None:
+            return
+        end = min(first + most, self._next)
+        query = "SELECT line FROM log WHERE line >= ? AND line < ? AND state = ? AND until > ? ORDER BY line LIMIT 1"
+        alive = self._connection.execute(query, (first, end, OVER, now)).fetchone()
+        if alive:
+            (end,) = alive
+        self._connection.execute("DELETE FROM log WHERE line >= ? AND line < ? AND state = ?", (first, end, OVER))
+        self._front = end - 1
+
+    def _take_out(self) -> None:
+        some = self._useless[:_SWEEP]
+        self._connection.execute(_TAKE_OUT, some + [_NO_LINE] * (_SWEEP - len(some)))
+        del self._useless[:_SWEEP]
+        self._bytes = 0
+
+    # Reading.
+
+    def load(self, now: float) -> tuple[list[PutRequest], list[PutAnswer], list[Forget], int]:
+        """Return what holds, and how much of it held until its time came; that goes, if it can be written."""
+        last = self._last()
+        expired = 0
+        tombs: list[tuple[float, int, Forget]] = []
+        for peer, keys in last.items():
+            for key, (line, state, until) in keys.items():
+                if until <= now:
+                    expired += state != OVER or until > 0
+                    self._useless.append(line)
+                elif state == OVER:
+                    tombs.append((until, line, Forget(peer, key, until)))
+                else:
+                    self._open.setdefault(peer, {})[key] = line
+        self._useless.sort()
+        with suppress(sqlite3.Error):
+            self._clean()
+        requests, answers = self._words()
+        return requests, answers, [tomb for _, _, tomb in sorted(tombs)], expired
+
+    def _last(self) -> dict[str, dict[str, tuple[int, int, float]]]:
+        """Return the last line for each key, by peer, with its state and its time."""
+        last: dict[str, dict[str, tuple[int, int, float]]] = {}
+        line = _NO_LINE
+        rows = self._connection.execute("SELECT line, state, peer, key, until FROM log ORDER BY line")
+        for line, state, peer, key, until in rows:
+            if key is None:
+                self._useless.append(line)
+                self._useless += (before for before, _, _ in last.pop(peer, {}).values())
+                continue
+            keys = last.setdefault(peer, {})
+            if key in keys:
+                self._useless.append(keys[key][0])
+            keys[key] = line, state, until
+        self._next = line + 1
+        return last
+
+    def _words(self) -> tuple[list[PutRequest], list[PutAnswer]]:
+        requests: list[PutRequest] = []
+        answers: list[PutAnswer] = []
+        rows = self._connection.execute(
+            "SELECT line, state, peer, key, word, until FROM log WHERE state != ? ORDER BY line", (OVER,)
+        )
+        for line, state, peer, key, word, until in rows:
+            if self._open.get(peer, {}).get(key) != line:
+                continue
+            if state == _ASKED:
+                requests.append(PutRequest(peer, key, word, until))
+            else:
+                answers.append(PutAnswer(peer, key, word, until))
+        return requests, answers
+
+    def _clean(self) -> None:
+        """Take out all lines that say nothing."""
+        if not self._useless:
+            return
+        self._connection.execute("BEGIN")
+        try:
+            self._connection.executemany("DELETE FROM log WHERE line = ?", ((line,) for line in self._useless))
+            self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        self._useless.clear()
