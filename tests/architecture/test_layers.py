@@ -23,12 +23,14 @@ LAYERS = {
     "journal": CORE,
     "transports": CORE,
     "app": CORE,
+    "schemas": CORE,
     "settings": CORE | {"hub"},
-    "client": CORE | {"protocols", "transports", "app"},
-    "runtime": CORE | {"protocols", "hub", "store", "journal", "transports", "app", "settings"},
+    "client": CORE | {"protocols", "transports", "app", "schemas"},
+    "runtime": CORE | {"protocols", "hub", "store", "journal", "transports", "app", "schemas", "settings"},
     "pipeline": CORE | {"protocols", "journal"},
     ".": CORE | {"app", "client"},
-    "cli": CORE | {".", "app", "client", "hub", "journal", "pipeline", "protocols", "runtime", "settings", "store"},
+    "cli": CORE
+    | {".", "app", "client", "hub", "journal", "pipeline", "protocols", "runtime", "schemas", "settings", "store"},
     "__main__": {"cli"},
 }
 
@@ -86,6 +88,7 @@ EXTRAS = {
         "incoming.py": "the answering half: what the peer asks",
         "line.py": "what is said again until the peer has reacted",
         "options.py": "waits, windows and bounds, all configurable",
+        "asked.py": "the asking half: the table of our requests, and a peer that begins anew",
         "outbox.py": "the asking half: what we ask the peer",
         "plain.py": "the short way of plain requests, acknowledgements and answers",
         "requests.py": "the requests that are open, and what is kept for each",

@@ -9,7 +9,7 @@ import pytest
 from fiveways.client.connect import connect
 from fiveways.client.peer import Peer
 from fiveways.client.states import State
-from fiveways.errors import CallError, CallFailed, NotExecuted, Wording
+from fiveways.errors import CallError, CallFailed, CallLost, NotExecuted, Wording
 from fiveways.hub.kept import read_answer, write_failure
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
@@ -114,6 +114,41 @@ async def test_a_hub_that_begins_anew_under_the_same_name_is_told_all_again() ->
         following.drop()
         request = await asyncio.wait_for(registered(raw), LONGEST)
         assert request["d"]["name"] == "one"
+
+
+@waiting
+async def test_a_hub_that_begins_anew_in_the_middle_of_a_stream_is_told_that_it_is_not_wanted() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+        parts = peer.stream("tail")
+        first = asyncio.ensure_future(anext(parts))
+        r = (await session.request())["r"]
+        session.say({"a": "run1-1", "i": r, "d": "a", "n": 1})
+        assert await first == "a"
+        raw.run = "run2"
+        session.drop()
+        following = await raw.next()
+        following.say({"a": "run2-1", "i": r, "d": "z", "n": 1})
+        with pytest.raises(CallLost, match="1 part of it had come"):
+            await anext(parts)
+        error = {"type": "local", "fatal": True, "err": "cancelled"}
+        while {"i": "run2-1", "e": error} not in await following.heard():
+            pass
+
+
+@waiting
+async def test_a_call_that_is_answered_in_parts_hears_those_of_one_run_alone() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+        call = asyncio.create_task(peer.call("tail"))
+        r = (await session.request())["r"]
+        session.say({"a": "run1-1", "i": r, "d": "a", "n": 1})
+        assert await session.heard() == [{"i": "run1-1", "o": 2}]
+        raw.run = "run2"
+        session.drop()
+        following = await raw.next()
+        following.say({"a": "run2-1", "i": r, "d": "y", "n": 1}, {"a": "run2-1", "i": r, "d": "z", "n": 2, "f": 0})
+        assert await call == ["y", "z"]
 
 
 async def registered(raw: RawHub) -> Message:

@@ -62,6 +62,7 @@ class Lasting(Session):
         if not isinstance(self._talk, NqConversation):
             raise TypeError(f"{spec.name} has no conversation that goes on over another link")
         self._nq = self._talk
+        self._nq.forgets(self._forget_parts)
         self._is_linked = False
         self._is_final = False
         """There will be no other link."""
@@ -315,6 +316,14 @@ class Lasting(Session):
             return
         if word.last:
             self._on_result(Result(word.id, Value(pending.pieces or [])))
+
+    def _forget_parts(self, name: str) -> bool:
+        """Let go of what was put together so far; who is given parts as they come cannot forget them."""
+        pending = self._requests.get(name)
+        if pending is None or (pending.extras is not None and pending.extras.parts is not None):
+            return False
+        pending.pieces, pending.size = None, 0
+        return True
 
     def _gather(self, pending: Pending, part: Result) -> None:
         if part.body is None:

@@ -198,7 +198,8 @@ class Peer:
         """Call a method and give the parts of its answer as they come: `async for part in peer.stream("log.tail"):`.
 
         Where the answer comes as one array, be it since the protocol knows no parts, its elements are given; any other
-        answer is the only part. If over `max_waiting` parts wait to be taken, the call is cancelled.
+        answer is the only part. If over `max_waiting` parts wait to be taken, the call is cancelled. In nq, it
+        ends by `CallLost` after its last part if the hub has begun anew in the middle of it.
         """
         session, left = await self._keeper.ready(self._timeout if timeout is None else timeout)
         parts = Parts(max_waiting)

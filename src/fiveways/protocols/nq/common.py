@@ -1,5 +1,6 @@
 """What both halves of a conversation share: identifiers, bounds in bytes, the line to the peer, subscriptions."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -84,6 +85,11 @@ class Published:
         return self.grants.get(name) == grant and self.grants.pop(name) == grant
 
 
+def _never(_hub_id: str) -> bool:
+    """Nobody can forget what was given on, unless somebody says so."""
+    return False
+
+
 class Common:
     """What both halves of a conversation, the asking and the answering one, have in common."""
 
@@ -111,6 +117,9 @@ class Common:
         self.following: dict[str, Following] = {}
         """Our subscriptions, by the target of their events."""
         self.published = Published(limits)
+        self.run = ""
+        """What the ids of the peer begin with, where it told: a peer that has begun anew mints others."""
+        self.forget: Callable[[str], bool] = _never
 
     def mint(self) -> str:
         """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
@@ -140,6 +149,14 @@ class Common:
             return prefix == self.prefix and 0 < int(digits, 16) <= self.minted
         except ValueError:
             return False
+
+    def is_of_run(self, identifier: str) -> bool:
+        """Whether the peer has minted it since it last told who it is."""
+        return self.run != "" and identifier.rpartition("-")[0] == self.run
+
+    def is_unheard_of(self, identifier: str) -> bool:
+        """Whether a peer that tells who it is has minted it before that, or without having told yet."""
+        return self.run != "" and not self.is_of_run(identifier)
 
     def fitting(self, raw: bytes) -> bytes:
         """Return a message that fits into a packet; TooLarge if it does not."""

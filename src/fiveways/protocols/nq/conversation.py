@@ -201,6 +201,13 @@ class NqConversation(PlainNq):
         made._go_on(now)
         return made
 
+    def forgets(self, forget: Callable[[str], bool]) -> None:
+        """Know whom to ask, by the id of a call, whether the parts of its answer that were given on can be forgotten.
+
+        Who says so hears the answer from its beginning. It matters when a hub has begun anew in the middle of one.
+        """
+        self._common.forget = forget
+
     def take_over(self, key: str) -> None:
         """Owe the answer to a request that was accepted by an earlier hub, which is all that is known of it."""
         self._incoming.requests.take_over(key, bridge.request_id_of(key))
@@ -227,13 +234,14 @@ class NqConversation(PlainNq):
         common.thanks.clear()
         common.heard.clear()
 
-    def announce(self, *more: str) -> None:
-        """Tell the peer first by which id it may come back."""
-        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=(self.peer, *more)))))
+    def announce(self, *, run: bool = True) -> None:
+        """Tell the peer first by which id it may come back, and what those that we mint begin with."""
+        args = (self.peer, self._common.prefix) if run else (self.peer,)
+        self._line.begin(write(nq.SystemNote(Err("sys", False, note="peer", args=args))))
 
     def _announce(self) -> None:
         if self._common.options.announce:
-            self.announce()
+            self.announce(run=False)
 
     # Words with attachments.
 
@@ -308,13 +316,15 @@ class NqConversation(PlainNq):
         match message.e:
             case Err(type="sys", note="peer", args=(named, *run)):
                 self.named = named
-                self.run = run[0] if run else self.run
+                if run:
+                    self.run = run[0]
+                    self._outgoing.told_run(self.run)
             case Err(type="sys", note="hello") if self.role is Role.SERVER:
                 self._greet()
 
     def _greet(self) -> None:
         """Tell the peer who it is and who we are; what it may have missed as well, unless that is under way."""
-        self.announce(self._common.prefix)
+        self.announce()
         if not self._is_renewed:
             self._renew()
 

@@ -1,12 +1,10 @@
 """The asking half of a conversation: requests of ours, and what the peer says to them."""
 
-from collections import OrderedDict, deque
-from typing import Any
-
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
+from fiveways.protocols.nq.asked import OpenRequests
 from fiveways.protocols.nq.bridge import Following
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.frames import Free
@@ -18,7 +16,6 @@ from fiveways.protocols.nq.messages import (
     Bad,
     CancelRequest,
     ErrorAnswer,
-    Ids,
     Missing,
     Next,
     Note,
@@ -33,26 +30,12 @@ from fiveways.protocols.nq.writing import write
 from fiveways.wire.payload import NULL
 
 
-class Outgoing:
+class Outgoing(OpenRequests):
     """What we ask of the peer, and what it answers."""
 
     def __init__(self, common: Common, waiting: Waiting) -> None:
-        self._common = common
+        super().__init__(common)
         self._waiting = waiting
-        self._line = common.line
-        self._words = common.words
-        self._asking: dict[str, Asking] = {}
-        self._ages: OrderedDict[str, Asking] = OrderedDict()
-        """By r, in the order in which they expire; the cancelled ones are not among them."""
-        self._by_id: dict[str, Asking] = {}
-        self._cancelled: deque[Asking] = deque()
-        self._events = 0
-
-    def __len__(self) -> int:
-        return len(self._asking)
-
-    def __contains__(self, hub_id: str | None) -> bool:
-        return hub_id in self._by_id
 
     # What the hub says.
 
@@ -158,6 +141,7 @@ class Outgoing:
             asking = self._asking.get(r)
             if asking is None:
                 continue
+            self._begun_anew(asking, message.a, now)
             asking.a = asking.a or message.a
             if asking.advance(Step.ACCEPT):
                 self._line.rest(asking, now)
@@ -175,6 +159,8 @@ class Outgoing:
             asking = self._asking.get(r)
             if asking is None:
                 continue
+            if asking.receiver is not None:
+                self._begun_anew(asking, message.a, now)
             hub_id, word = asking.hub_id, asking.word
             self._finish(asking, Step.END)
             if hub_id is not None:
@@ -186,6 +172,8 @@ class Outgoing:
         """`{a, i, d, n, f}`: given on in order."""
         for r in message.i:
             asking = self._asking.get(r)
+            if asking is not None:
+                self._begun_anew(asking, message.a, now)
             if asking is not None and asking.state is not Asked.CANCELLED:
                 if asking.receiver is None:
                     asking.a = message.a
@@ -193,6 +181,8 @@ class Outgoing:
                 if asking.receiver.i == message.a:
                     self._hear_part(asking, asking.receiver, message, now)
                     continue
+                if self._common.is_unheard_of(message.a):
+                    continue  # who speaks here has not told who it is: it may yet be the one to hear
             # Nobody wants it, or no longer: what is acknowledged is not said again.
             self._line.say(write(Next("", (message.a,), message.n + 1)))
             if asking is not None and message.f == 0 and asking.state is Asked.CANCELLED:
@@ -239,6 +229,7 @@ class Outgoing:
             asking = self._asking.get(r)
             if asking is None:
                 continue
+            self._begun_anew(asking, message.a, now)
             hub_id = asking.hub_id
             self._finish(asking, Step.END)
             self._common.following.pop(asking.topic, None)
@@ -263,13 +254,13 @@ class Outgoing:
 
     def on_poll_reply(self, message: PollReply, now: float) -> None:
         """Send a request again that the peer does not know; all else is patience (NQ-a06)."""
-        if message.e.note != "unknown":
-            return
         for r in message.i:
             asking = self._asking.get(r)
             if asking is None or asking.state is Asked.CANCELLED:
                 continue
-            if asking.sender is None and asking.advance(Step.UNKNOWN):
+            if message.e.note != "unknown":
+                self._begun_anew(asking, message.a, now)
+            elif asking.sender is None and asking.advance(Step.UNKNOWN):
                 asking.a = ""
                 self._line.renew(asking)
             else:
@@ -309,91 +300,3 @@ class Outgoing:
             if asking is not None and asking.state is not Asked.CANCELLED:
                 asking.a = bad.a
                 self._fail(asking, Reason.RAISED, f"the answer cannot be read: {bad.text} [{bad.rule}]", now)
-
-    # The table of requests.
-
-    def _open(self, asking: Asking) -> None:
-        self._asking[asking.r] = asking
-        self._common.asked.used += len(asking.data)
-        if asking.state is Asked.CANCELLED:
-            self._cancelled.append(asking)
-        else:
-            self._ages[asking.r] = asking
-        if asking.hub_id is not None:
-            self._by_id[asking.hub_id] = asking
-        self._events += asking.word is hub.Event
-
-    def _finish(self, asking: Asking, step: Step) -> None:
-        asking.advance(step)
-        asking.close()
-        del self._asking[asking.r]
-        self._ages.pop(asking.r, None)
-        self._events -= asking.word is hub.Event
-        if asking.hub_id is not None:
-            del self._by_id[asking.hub_id]
-
-    def _cancel(self, asking: Asking, now: float) -> None:
-        """Tell the peer so again and again, for a while."""
-        asking.advance(Step.CANCEL)
-        asking.close()
-        self._common.following.pop(asking.topic, None)
-        if asking.hub_id is not None:
-            del self._by_id[asking.hub_id]
-            asking.hub_id = None
-        self._ages.pop(asking.r, None)
-        asking.expires_at = now + self._common.options.longest_wait
-        self._cancelled.append(asking)
-        self._line.renew(asking)
-
-    def _fail(self, asking: Asking, reason: Reason, text: str, now: float) -> None:
-        """Tell the hub that no answer will come, and the peer that none is wanted."""
-        hub_id = asking.hub_id
-        self._cancel(asking, now)
-        if hub_id is not None:
-            self._words.append(hub.Failure(hub_id, reason, text))
-
-    def _nobody(self, ids: Ids) -> None:
-        """Take note, once, of an answer to what was never asked; one that only comes again is none of these."""
-        stray = next((r for r in ids if r not in self._asking and not self._common.is_ours(r)), None)
-        if stray is not None:
-            self._words.append(hub.Stray(stray, "an answer to a request that was never made here"))
-
-    def expire(self, now: float) -> None:
-        """Give up what is too old."""
-        while self._cancelled and (self._cancelled[0].expires_at <= now or self._cancelled[0].state is Asked.DONE):
-            asking = self._cancelled.popleft()
-            if asking.state is not Asked.DONE:
-                self._finish(asking, Step.EXPIRE)
-        while self._ages and (asking := next(iter(self._ages.values()))).expires_at <= now:
-            hub_id = asking.hub_id
-            self._common.following.pop(asking.topic, None)
-            self._finish(asking, Step.EXPIRE)
-            if hub_id is not None:
-                self._words.append(hub.Failure(hub_id, Reason.TIMEOUT, "the peer never answered"))
-
-    def deadline(self) -> float | None:
-        """Return when the oldest request is to be given up."""
-        while self._cancelled and self._cancelled[0].state is Asked.DONE:
-            self._cancelled.popleft()
-        oldest = next(iter(self._ages.values())).expires_at if self._ages else None
-        if not self._cancelled:
-            return oldest
-        return self._cancelled[0].expires_at if oldest is None else min(self._cancelled[0].expires_at, oldest)
-
-    def renew(self) -> None:
-        """Say all of it again, over another link."""
-        for asking in self._asking.values():
-            self._line.renew(asking)
-            if asking.sender is not None and asking.sender.parts:
-                self._line.renew(asking.sender)
-
-    def export(self, now: float) -> list[dict[str, object]]:
-        """Return all that is needed to go on elsewhere."""
-        return [asking.export(now) for asking in self._asking.values()]
-
-    def restore(self, saved: list[dict[str, Any]], now: float) -> None:
-        """Go on where another has stopped."""
-        for each in saved:
-            self._open(Asking.restore(self._common, each, now))
-        self._ages = OrderedDict(sorted(self._ages.items(), key=lambda item: item[1].expires_at))
-        self._cancelled = deque(sorted(self._cancelled, key=lambda asking: asking.expires_at))
