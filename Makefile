@@ -35,9 +35,11 @@ types: $(READY) ## mypy --strict
 	$(RUN) mypy --strict $(TYPED)
 
 unit: $(READY) ## all tests; WORKERS=0 runs them in one process
+	@scripts/programs
 	$(RUN) pytest -n $(WORKERS)
 
 coverage: $(READY) ## all tests, and the lines and branches they missed
+	@scripts/programs
 	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
 
 fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn

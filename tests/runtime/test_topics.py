@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fiveways.app import App
 from fiveways.settings.sections import LimitSettings, Settings, TopicSettings
 from tests.runtime.wire import WirePeer, hub, settings
 
@@ -138,5 +139,21 @@ def test_a_policy_strikes_a_slow_reader(policy: str) -> None:
                 assert answered == sent == 400
                 assert events < 400
                 assert last is None if policy == "close" else '"closed":true' in str(last)
+
+    asyncio.run(run())
+
+
+def test_what_an_application_publishes_by_itself_arrives_without_anybody_else_saying_a_word() -> None:
+    async def run() -> None:
+        async with hub(app=App()) as place:
+            local = place.server._local
+            assert local is not None
+            peers = [await place.lrpm() for _ in range(3)]
+            for peer in peers:
+                peer.text('[63,300,"news",{}]')
+                await peer.heard()
+            for number in range(5):
+                await local.publish("news", number)
+                assert {(await peer.heard())[:4] for peer in peers} == {"[60,"}
 
     asyncio.run(run())

@@ -30,6 +30,7 @@ from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
 from fiveways.model.records import PutItem, PutRequest, PutRetained
+from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
 
 _REQUESTS: Final = frozenset(
@@ -73,20 +74,21 @@ class Hub:
         """When to call `expire`."""
         self._gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
         self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm)
-        self._offers = Offers(random, limits.max_pending)
+        self.offers = Offers(random, limits.max_pending)
+        """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
         self._subscriptions = Subscriptions(limits.max_subscriptions)
         self._queues = Queues(limits, settings, self._calls, epoch, keeps=keeps)
         self._variables = Variables(limits, self._gate)
-        self._discovery = Discovery(limits, self._offers, self._calls, self._counters)
+        self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
         sessions = self._sessions, self._by_name
         self._built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
-        self._owing = Owing(settings, self._calls, self._offers, self._built_ins, self._counters, epoch, keeps=keeps)
+        self._owing = Owing(settings, self._calls, self.offers, self._built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
             limits,
             self._calls,
-            self._offers,
+            self.offers,
             self._callbacks,
             self._attachments,
             self._queues,
@@ -174,6 +176,11 @@ class Hub:
         session.is_kept = True
         self._gate.readmit(session, identity)
 
+    def admit(self, peer: str, traits: Traits, identity: str, now: float, *, is_loopback: bool) -> bool:
+        """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""
+        self.arrive(peer, traits, Credentials(is_loopback), now)
+        return self._gate.admit(self._sessions[peer], identity)
+
     def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
         return self._owing.restore(self._sessions[peer], word, expires_at, now)
@@ -208,7 +215,7 @@ class Hub:
         session = self._sessions.get(peer)
         if session is None:
             return True
-        return not (session.asked or session.serving or self._offers.of(peer) or self._subscriptions.of(peer))
+        return not (session.asked or session.serving or self.offers.of(peer) or self._subscriptions.of(peer))
 
     def identity_of(self, peer: str) -> str:
         """Return as whom a peer was let in."""
@@ -227,7 +234,7 @@ class Hub:
         session.is_here = False
         self._by_name.pop(session.name, None)
         self._gate.leave(session)
-        self._offers.leave(session)
+        self.offers.leave(session)
         self._publishing.leave(session)
         self._callbacks.leave(session)
         self._variables.leave(session)
@@ -292,7 +299,7 @@ class Hub:
         self._gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
-            self._offers.revoke(session)
+            self.offers.revoke(session)
             deliveries += self._publishing.revoke(session)
         return deliveries
 
@@ -310,11 +317,15 @@ class Hub:
         caller = pending.caller
         return Caller(caller.peer, caller.traits.protocol, caller.identity, caller.variables)
 
+    def is_retained(self, topic: Topic, publication: int) -> bool:
+        """Say whether this publication is the value that is kept for its topic."""
+        return self._publishing.is_retained(topic, publication)
+
     def stats(self) -> dict[str, object]:
         """Return what there is, and what has been, in numbers."""
         return {
             "sessions": len(self._sessions),
-            "offers": len(self._offers),
+            "offers": len(self.offers),
             "subscriptions": len(self._subscriptions),
             "retained": self._publishing.retained,
             "callbacks": len(self._callbacks),
@@ -331,13 +342,13 @@ class Hub:
     def _register(self, session: Session, word: words.Register, now: float) -> Deliveries:
         if not session.access.may_offer(word.method, route=word.route):
             raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
-        self._offers.add(session, word, self._settings.max_offers)
+        self.offers.add(session, word, self._settings.max_offers)
         asked = self._discovery.look_below(session, word.method, now) if word.route else []
         owed = self._owing.offered(word.method, is_route=word.route, now=now)
         return [Delivery(session.peer, words.Result(word.id)), *asked, *owed]
 
     def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
-        self._offers.remove(session, word)
+        self.offers.remove(session, word)
         return [Delivery(session.peer, words.Result(word.id))]
 
     def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:

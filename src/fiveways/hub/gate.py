@@ -128,6 +128,16 @@ class Gate:
         access = self._access.get(identity, NO_ACCESS) if identity else self._guest
         self._open(session, access, identity)
 
+    def admit(self, session: Session, name: str) -> bool:
+        """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
+        identity = self._by_name.get(name)
+        if identity is not None:
+            self._open(session, self._access[name], name, identity.token or identity.secret)
+        else:
+            may_be = not name and self._takes_anonymous(session)
+            self._open(session, self._guest if may_be else NO_ACCESS)
+        return session.access is not NO_ACCESS
+
     def identify(self, credentials: Credentials) -> str | None:
         """Return as whom somebody with these credentials would be let in at once; None if not at all."""
         if credentials.bearer:

@@ -1,6 +1,6 @@
 """Methods on offer: by folded name, with those who share one, and routes for all names below another."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from random import Random
 from typing import Final
@@ -24,6 +24,10 @@ _MOST_MISSED: Final = 10_000
 """Names that are remembered after their last callee has gone."""
 _MOST_LISTED: Final = 100_000
 """Names below all routes together of which it is known how their peers write them."""
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -72,6 +76,8 @@ class Offers:
         """Return the method of this very name, or None."""
         self.changes = 0
         """Rises with every offer that comes or goes."""
+        self.changed: Callable[[], None] = _nobody
+        """Who is told of that."""
         self._listed = 0
 
     def __len__(self) -> int:
@@ -110,7 +116,7 @@ class Offers:
         method.offers.append(Offer(session, word.spelling, word.doc))
         self._by_peer.setdefault(session.peer, mine)[key] = method
         self._missed.pop(key, None)
-        self.changes += 1
+        self._count_change()
 
     def remove(self, session: Session, word: Unregister) -> None:
         """Take an offer back; a Refusal if there was none."""
@@ -152,7 +158,7 @@ class Offers:
 
     def _withdraw(self, session: Session, method: Method) -> None:
         self._retract(session, method)
-        self.changes += 1
+        self._count_change()
         if method.offers:
             return
         del (self._routes if method.is_route else self._methods)[method.name]
@@ -165,6 +171,10 @@ class Offers:
             if offer.session is session:
                 self._relist(offer, {})
         method.offers = [offer for offer in method.offers if offer.session is not session]
+
+    def _count_change(self) -> None:
+        self.changes += 1
+        self.changed()
 
     # Finding somebody.
 

@@ -134,6 +134,11 @@ class Publishing:
             self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
             self._last = max(self._last, kept.publication)
 
+    def is_retained(self, topic: Topic, publication: int) -> bool:
+        """Say whether a publication is the value that is kept for its topic."""
+        kept = self._retained.get(topic)
+        return kept is not None and kept.publication == publication
+
     def subscribe(self, session: Session, word: Subscribe, _now: float) -> Deliveries:
         """Take a subscription, and give it the values that were kept."""
         if not session.access.may_subscribe(word.pattern):

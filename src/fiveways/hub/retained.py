@@ -41,7 +41,7 @@ class RetainedValues:
 
     def put(self, value: Retained, most: int, most_bytes: int) -> None:
         """Keep a value in place of the one before; a Refusal if there is no room."""
-        old = self._get(value.topic)
+        old = self.get(value.topic)
         count = self._count + (old is None)
         size = self._bytes + value.size - (old.size if old else 0)
         if count > most or size > most_bytes:
@@ -86,7 +86,8 @@ class RetainedValues:
             if pattern.rest:
                 nodes += node.below.values()
 
-    def _get(self, topic: Topic) -> Retained | None:
+    def get(self, topic: Topic) -> Retained | None:
+        """Return what is kept for a topic."""
         node = self._root
         for segment in topic:
             below = node.below.get(segment)

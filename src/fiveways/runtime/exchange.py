@@ -32,6 +32,8 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._marked: list[Party] = []
+        self._is_flushing = False
+        """What there is to write will be written when this pass of the loop is over."""
         self._groups = KnownGroups(self.parties)
         self._under_way: list[Group] = []
         self._burst = 0
@@ -77,6 +79,7 @@ class Exchange:
             if not group.is_under_way:
                 group.set_out()
                 self._under_way.append(group)
+                self._flush_soon()
             frame = None
             for party, append, subscriber in group.walkers:
                 if party.ride is not None:
@@ -128,14 +131,19 @@ class Exchange:
     def mark(self, party: Party) -> None:
         """Have what a party has to say written when this pass of the loop is over."""
         party.marked = True
-        if not self._marked:
-            self._loop.call_soon(self.flush)
         self._marked.append(party)
+        if not self._is_flushing:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what everybody has to say; after something large, this does not wait for the end of the pass."""
         under_way, self._under_way = self._under_way, []
-        self._burst = 0
+        self._burst, self._is_flushing = 0, False
         for group in under_way:
             data, riders = group.arrive()
             for party in riders:

@@ -17,10 +17,12 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
+from fiveways.runtime import metrics
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.local import LocalPeer
+from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.standing import Leg
@@ -82,6 +84,7 @@ class Server:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._zmq: ZmqPort | None = None
         self._targets: list[Target] = []
+        self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
 
@@ -101,6 +104,9 @@ class Server:
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
+        if self._settings.mqtt.enabled:
+            self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
+            self.urls.append(await self._mqtt.start())
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
 
     async def _open_zmq(self) -> None:
@@ -169,6 +175,8 @@ class Server:
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
         for target in self._targets:
             target.stop()
+        if self._mqtt is not None:
+            await self._mqtt.stop()
         if self._zmq is not None:
             await self._zmq.close()
         if self._context is not None:
@@ -238,12 +246,14 @@ class Server:
             if self._draining:
                 return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
             return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
-        if request.path not in {"/", "/livez", "/readyz"}:
+        if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
             return _no_such_path(request.path)
         if request.method not in {"GET", "HEAD"}:
             return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
         if request.path == "/":
             return Response(200, self._welcome().encode())
+        if request.path == "/metrics":
+            return Response(200, metrics.told(self.exchange.hub.stats()), content_type=metrics.CONTENT_TYPE)
         if request.path == "/readyz" and self._draining:
             return Response(503, b"closing\n")
         return Response(200, b"ok\n")
@@ -285,7 +295,7 @@ def _bearer(request: Request) -> str:
 
 
 def _no_such_path(path: str) -> Response:
-    paths = ", ".join(["/", "/livez", "/readyz", *ENDPOINTS])
+    paths = ", ".join(["/", "/livez", "/readyz", "/metrics", *ENDPOINTS])
     return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
 
 

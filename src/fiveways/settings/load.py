@@ -75,6 +75,7 @@ def read(
     reader.take_file()
     reader.take_variables(env)
     reader.take_flags(flags)
+    reader.take_password()
     sections = {name: section(**reader.values.get(name, {})) for name, section in SECTIONS.items()}
     settings = Settings(**sections, origin=Origin(reader.path, dict(env), dict(flags)))
     _check_exposure(settings, reader.places)
@@ -115,6 +116,14 @@ class _Reader:
                 raise _unknown_section(section, {}, place)
             self._take(section, key, value, place, is_text=isinstance(value, str))
 
+    def take_password(self) -> None:
+        """Read the password for the broker from its file, if it is in one."""
+        values = self.values.get("mqtt", {})
+        place = self.places.get("mqtt.password_file") or self.places.get("mqtt.password")
+        if place is not None:
+            section = Place(place.source, place.text, place.key[:1])
+            values["password"] = self._secret(values, "password", "mqtt.password", "[mqtt]", section)
+
     def _take(self, section: str, key: str, value: object, place: Place, *, is_text: bool = False) -> None:
         kinds = _kinds(SECTIONS[section])
         name = f"{section}.{key}"
@@ -151,21 +160,21 @@ class _Reader:
             key: convert(value, kinds[key], place.below(key), f"auth.identity.{key}") for key, value in table.items()
         }
         for key in ("token", "secret"):
-            values[key] = self._secret(values, key, place)
+            values[key] = self._secret(values, key, f"auth.identity.{key}", repr(values["name"]), place)
         if not values["token"] and not values["secret"]:
             text = f"{values['name']!r} needs one of token, token_file, secret, secret_file"
             raise place.error(text, "auth.identity")
         return IdentitySettings(**values)
 
-    def _secret(self, values: Mapping[str, Any], key: str, place: Place) -> Secret:
+    def _secret(self, values: Mapping[str, Any], key: str, written: str, owner: str, place: Place) -> Secret:
         """Return the secret itself, wherever it is."""
-        name, written = f"{key}_file", f"auth.identity.{key}"
+        name = f"{key}_file"
         if key in values and values.get(name):
-            raise place.below(name).error(f"{values['name']!r} has both {key} and {name}", written)
+            raise place.below(name).error(f"{owner} has both {key} and {name}", written)
         if not values.get(name):
             given: Secret = values.get(key, NO_SECRET)
             if given and self.path is not None and place.text:
-                self._warn_if_open(self.path, f"holds the {key} of {values['name']!r}")
+                self._warn_if_open(self.path, f"holds the {key} of {owner}")
             return given
         path = (self.path.parent if self.path is not None else Path()) / str(values[name])
         try:
@@ -175,7 +184,7 @@ class _Reader:
             raise place.below(name).error(f"{path} cannot be read: {reason}", f"{written}_file") from exc
         if not text:
             raise place.below(name).error(f"{path} is empty", f"{written}_file")
-        self._warn_if_open(path, f"holds the {key} of {values['name']!r}")
+        self._warn_if_open(path, f"holds the {key} of {owner}")
         return Secret(text)
 
     def _warn_if_open(self, path: Path, what: str) -> None:

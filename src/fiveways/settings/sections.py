@@ -21,6 +21,9 @@ Anonymous: TypeAlias = Literal["loopback", "always", "never"]
 Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
 
 NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
+Way: TypeAlias = Literal["in", "out", "both"]
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+NO_WAYS: Mapping[str, Way] = MappingProxyType({})
 NO_TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -220,6 +223,49 @@ class ZmqSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """MQTT: RPC with protobuf on the topics of a broker, and topics that are shared with it."""
+
+    enabled: bool = False
+    """Whether the hub has a broker."""
+    url: str = ""
+    """Any broker that speaks MQTT 3.1.1: `mqtt://host:1883`, or with TLS `mqtts://host:8883`.
+
+    Empty starts one for this machine alone (nats-server); it ends with the hub.
+    """
+    user: str = ""
+    """As whom the hub comes to that broker."""
+    password: Secret = NO_SECRET
+    """Belongs to `user`."""
+    password_file: str = ""
+    """A file that holds the password instead."""
+    port: Port = 1883
+    """The port of the broker that the hub starts; 0 takes a free one."""
+    identity: str = ""
+    """The `[[auth.identity]]` whose rights those have who come by way of the broker; empty are the anonymous."""
+    schemas: tuple[str, ...] = ()
+    """Files with descriptor sets, made by `protoc --include_imports --descriptor_set_out=FILE`.
+
+    On the topic of a service that they know, such as `/Greeter`, protobuf is JSON for all others.
+    """
+    services: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+    """Services on the broker that the hub offers to all: a topic and, for its schema, the service's full name.
+
+    `"/Greeter" = "demo.Greeter"` makes `greeter.say_hello` of its `SayHello`.
+    """
+    serve: tuple[str, ...] = ()
+    """Topics on which the hub answers, besides those of the methods that it has: other ways to write them.
+
+    `"/Account"` answers for `account.get_balance`, which is on `/account` in any case.
+    """
+    topics: Mapping[str, Way] = field(default_factory=lambda: NO_WAYS)
+    """MQTT topics that are topics of the hub too: a filter, and `in` (to the hub), `out` or `both`.
+
+    `"sensors/#" = "both"` is what `sensors.*` is in UMQ. Filters must not overlap.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where that is kept which must outlive the hub: accepted requests of NQ, and their answers."""
 
@@ -261,6 +307,7 @@ class Settings:
     umq36: Umq36Settings = Umq36Settings()
     nq: NqSettings = NqSettings()
     zmq: ZmqSettings = field(default_factory=ZmqSettings)
+    mqtt: MqttSettings = field(default_factory=MqttSettings)
     store: StoreSettings = StoreSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)

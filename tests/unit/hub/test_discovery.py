@@ -241,7 +241,7 @@ def test_a_route_is_asked_once_at_a_time_and_the_answer_is_for_the_offer_of_now(
     register(hub)
     hub.handle("lis", Unregister("u", "shop", "Shop:", route=True), 0.0)
     assert hub.handle("lis", Description("3", ("buyNow",)), 0.0) == []
-    assert hub._offers._listed == 0
+    assert hub.offers._listed == 0
 
 
 def test_a_peer_with_too_many_open_calls_is_not_asked() -> None:

@@ -324,7 +324,7 @@ def assert_empty(hub: Hub) -> None:
         assert (queue.given, queue.pulls) == (0, {})
     hub._queues._queues.clear()
     hub._publishing._retained.__init__()  # type: ignore[misc]
-    hub._offers._missed.clear()
+    hub.offers._missed.clear()
     hub._subscriptions._forget()
     hub._discovery._lists.clear()
     hub._counters.failures.clear()

@@ -113,9 +113,9 @@ def test_variables_of_others_are_left_alone() -> None:
 REFUSED = [
     ("[server]\n\nprt = 1\n", 3, "server.prt is no setting; did you mean server.port?"),
     ("[server]\ntimeout = 1\n", 2, "server.timeout is no setting; there is one in [calls]"),
-    ("[log]\nport = 1\n", 2, "log.port is no setting; there is one in [server] and [zmq]"),
+    ("[log]\nport = 1\n", 2, "log.port is no setting; there is one in [server] and [zmq] and [mqtt]"),
     ("[log]\nxyzzy = 1\n", 2, "log.xyzzy is no setting; [log] has level, format"),
-    ("# nothing\nport = 1\n", 2, "port must stand below [server] or [zmq]"),
+    ("# nothing\nport = 1\n", 2, "port must stand below [server] or [zmq] or [mqtt]"),
     ("[sever]\nport = 1\n", 1, "[sever] is no section; did you mean [server]?"),
     (
         "[xyzzy]\n",

@@ -1,0 +1,72 @@
+"""What the settings say about a broker, read and checked before anybody goes there."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fiveways.errors import FivewaysError
+from fiveways.model import names
+from fiveways.model.names import BadName
+from fiveways.protocols.mqtt_rpc.bridge import PLAIN_BYTES, Codec
+from fiveways.runtime.mqtt.topics import Bridge
+from fiveways.schemas import SchemaCodec, Service, load
+from fiveways.settings.sections import MqttSettings
+
+
+class BadPlan(FivewaysError):
+    """Settings of [mqtt] that contradict the schemas, or each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A method of a service behind the broker."""
+
+    method: str
+    spelling: str
+    kind: str
+    doc: str
+
+
+class Plan:
+    """Services, schemas and topics."""
+
+    def __init__(self, settings: MqttSettings, folder: Path = Path()) -> None:
+        """Read it; BadPlan, SchemaError or BadFilters say what is wrong. Files lie in `folder`, if not elsewhere."""
+        known = load([folder / each for each in settings.schemas])
+        self.services = {topic: _service(topic, name, known) for topic, name in settings.services.items()}
+        """Those that are behind the broker, by topic."""
+        self.served = settings.serve
+        """Topics on which the hub answers besides those that it finds itself."""
+        self.codec: Codec = SchemaCodec({**_usual_topics(known), **self.services}, PLAIN_BYTES)
+        self.bridge = Bridge(settings.topics)
+        self.offers = tuple(self._offers())
+        self.streamed = frozenset(offer.method for offer in self.offers if offer.kind in {"client", "both"})
+        """Methods that take a stream."""
+
+    def _offers(self) -> Iterator[Offer]:
+        for topic, service in self.services.items():
+            for method in service.methods.values():
+                spelling = f"{topic}/{method.name}"
+                try:
+                    folded = names.fold_mqtt(topic, method.name)
+                except BadName as exc:
+                    raise BadPlan(f"mqtt.services: {spelling}: {exc}") from exc
+                yield Offer(folded, spelling, method.kind, method.doc)
+
+
+def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
+    if name not in known:
+        there = ", ".join(sorted(known)) or "none: mqtt.schemas names no file"
+        raise BadPlan(f"mqtt.services: {topic} is to be {name}, which no schema has; there are {there}")
+    if not topic or any(each in topic for each in "+#\0"):
+        raise BadPlan(f"mqtt.services: {topic!r} is no topic")
+    return known[name]
+
+
+def _usual_topics(known: Mapping[str, Service]) -> dict[str, Service]:
+    """Return where a service is looked for: under its own name, and under the hub's name for it."""
+    topics: dict[str, Service] = {}
+    for service in known.values():
+        topics.setdefault(f"/{service.name}", service)
+        topics.setdefault(f"/{names.fold(service.name, names.LOCAL)}", service)
+    return topics

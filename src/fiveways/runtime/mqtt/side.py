@@ -1,0 +1,59 @@
+"""The hub's side of MQTT: its broker, if it has one of its own, and everybody behind it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.mqtt.embedded import EmbeddedBroker
+from fiveways.runtime.mqtt.peer import BrokerPeer
+from fiveways.runtime.mqtt.plan import BadPlan, Plan
+from fiveways.settings.sections import Settings
+from fiveways.transports.mqtt_link import Broker
+
+
+class MqttSide:
+    """One broker, from the settings to its end."""
+
+    def __init__(self, settings: Settings, exchange: Exchange, random: Random, new_peer: Callable[[], str]) -> None:
+        self._settings = settings
+        self._exchange = exchange
+        self._random = random
+        self._new_peer = new_peer
+        self._own: EmbeddedBroker | None = None
+        self._peer: BrokerPeer | None = None
+
+    async def start(self) -> tuple[str, str]:
+        """Begin; return what is served where. NoBroker, BadPlan, SchemaError or BadFilters if that is impossible."""
+        settings, given = self._settings.mqtt, self._settings
+        path = given.origin.path if given.origin is not None else None
+        plan = Plan(settings, path.parent if path is not None else Path())
+        if settings.identity and settings.identity not in {each.name for each in given.auth.identity}:
+            raise BadPlan(f"mqtt.identity: there is no [[auth.identity]] {settings.identity!r}")
+        if not settings.url:
+            kept = Path(f"{given.store.path}.broker") if given.store.path else None
+            self._own = EmbeddedBroker(settings.port, kept)
+            await self._own.start()
+        broker = _broker(settings.url or (self._own.url if self._own is not None else ""))
+        if settings.user:
+            broker = replace(broker, user=settings.user, password=settings.password.reveal())
+        self._peer = BrokerPeer(
+            broker, plan, settings.identity, self._exchange, given.limits, self._random, self._new_peer
+        )
+        self._peer.start()
+        return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
+
+    async def stop(self) -> None:
+        """Leave the broker, and end it if it is ours."""
+        if self._peer is not None:
+            await self._peer.stop()
+        if self._own is not None:
+            await self._own.stop()
+
+
+def _broker(url: str) -> Broker:
+    try:
+        return Broker.parse(url)
+    except ValueError as exc:
+        raise BadPlan(f"mqtt.url: {exc}") from exc

@@ -1,0 +1,176 @@
+"""Bodies of known services: protobuf on the wire, JSON for everybody else.
+
+The mapping is protobuf's own. Fields go out under their names from the .proto file, and come in under these or under
+those of JSON; fields without presence always go out. 64-bit integers are strings, bytes are base64, enums their names,
+a Timestamp is RFC 3339 text. NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity"; only in a Value
+there are none. Messages may be nested 128 deep on the way out; on the way in 100 deep, the bound of every parser.
+
+Fields that the schema does not know are lost on the way to JSON, and refused on the way from it. Null is the empty
+message. Bytes are taken for the message itself, if they can be.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError, Message
+
+from fiveways.errors import Malformed, Unrepresentable
+from fiveways.schemas.fields import LIST, MAX_DEPTH, MAX_WIRE_DEPTH, VALUE, Wrong, shown
+from fiveways.schemas.printing import printer_of
+from fiveways.schemas.reading import filler_of, serialized
+from fiveways.schemas.services import Service
+from fiveways.wire import jsontext
+from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value, may_hold_markers
+
+_REQUEST: Final = "request"
+_TAKES_ARRAYS: Final = frozenset({VALUE, LIST})
+_EMPTY_TEXT: Final = Text("")
+
+
+class Codec(Protocol):
+    """How bodies are written on a topic. `kind` is the method as the wire names it, `direction` request or response."""
+
+    def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
+        """Return the bytes of a body; Unrepresentable if there are none for it."""
+
+    def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
+        """Return the body that the bytes are; Malformed if they are none."""
+
+
+class _PlainBytes:
+    """Bodies without a schema: bytes in, bytes out, no bytes for null."""
+
+    def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
+        return body.data if type(body) is Binary else body.binary()
+
+    def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
+        return Binary(data) if data else NULL
+
+
+class MessageCodec:
+    """One type of message: JSON to bytes and back."""
+
+    __slots__ = ("_fill", "_full_name", "_is_request", "_message", "_parse", "_print", "_takes_arrays", "_takes_null")
+
+    def __init__(self, message: type[Message], *, is_request: bool) -> None:
+        # Its type is that of each of two implementations of the library.
+        descriptor: Any = message.DESCRIPTOR
+        self._message = message
+        self._parse = message.FromString
+        self._full_name = descriptor.full_name
+        self._is_request = is_request
+        self._takes_arrays = descriptor.full_name in _TAKES_ARRAYS
+        self._takes_null = descriptor.full_name == VALUE
+        self._print = printer_of(descriptor)
+        self._fill = filler_of(descriptor)
+
+    def to_wire(self, body: Payload) -> bytes:
+        """Return the bytes of a body; Unrepresentable if the message cannot hold it."""
+        value = body.value()
+        if type(value) is not dict:
+            if isinstance(value, bytes):
+                return self._checked(value)
+            # A protocol whose bodies are texts has no other way to say nothing.
+            if not self._takes_null and (value is None or body == _EMPTY_TEXT):
+                return b""
+            if isinstance(value, list | tuple) and not self._takes_arrays:
+                value = self._only_argument(value)
+        message = self._message()
+        try:
+            self._fill(message, value, MAX_WIRE_DEPTH + 1)
+            return serialized(message)
+        except Wrong as wrong:
+            raise Unrepresentable(str(wrong)) from wrong
+        except RecursionError as exc:
+            raise Unrepresentable(f"nested too deep for {self._full_name}") from exc
+
+    def from_wire(self, data: bytes) -> Payload:
+        """Return the JSON of a message; Malformed if the bytes are none, or one that JSON cannot say."""
+        try:
+            value = self._print(self._parse(data), MAX_DEPTH)
+            raw = jsontext.write(value)
+            # A map that looks like a marker of ours must not be taken for one.
+            return Json(Value(value).json() if may_hold_markers(raw) else raw)
+        except DecodeError as exc:
+            raise Malformed(f"{len(data)} bytes that are no {self._full_name}") from exc
+        except (Wrong, Unrepresentable) as exc:
+            raise Malformed(f"a {self._full_name} that JSON cannot say: {exc}") from exc
+        except UnicodeDecodeError as exc:
+            # A key of a map; in proto2 no string need be UTF-8, and any other comes as bytes, which JSON has not.
+            raise Malformed(f"a {self._full_name} with a key that is not UTF-8") from exc
+        except RecursionError as exc:
+            raise Malformed(f"a {self._full_name} that is nested too deep") from exc
+
+    def _checked(self, data: bytes) -> bytes:
+        try:
+            self._parse(data)
+        except DecodeError as exc:
+            raise Unrepresentable(f"{len(data)} bytes that are no {self._full_name}") from exc
+        return data
+
+    def _only_argument(self, value: list[object] | tuple[object, ...]) -> object:
+        """Take the one object of a list of arguments: a message has names for its fields, and no order."""
+        if self._is_request and len(value) == 1 and isinstance(value[0], dict):
+            return value[0]
+        raise Unrepresentable(f"an array, where {self._full_name} takes an object with its fields by name")
+
+
+class SchemaCodec:
+    """Bodies by the services on topics; on other topics as the fallback has it, bytes if there is none."""
+
+    def __init__(self, topics: Mapping[str, Service], fallback: Codec | None = None) -> None:
+        self._topics = dict(topics)
+        self._fallback: Codec = _PlainBytes() if fallback is None else fallback
+        self._codecs = {
+            (topic, method.name): _pair(method.request, method.response)
+            for topic, service in self._topics.items()
+            for method in service.methods.values()
+        }
+
+    def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
+        """Return the bytes of a body; Unrepresentable if the message, or the method, is not in the schema."""
+        pair = self._codecs.get((topic, kind))
+        if pair is None:
+            if topic not in self._topics:
+                return self._fallback.to_wire(topic, kind, body, direction)
+            pair = self._by_folded_name(topic, kind, Unrepresentable)
+        return pair[direction != _REQUEST].to_wire(body)
+
+    def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
+        """Return the body as JSON; Malformed if the bytes, or the method, are not in the schema."""
+        pair = self._codecs.get((topic, kind))
+        if pair is None:
+            if topic not in self._topics:
+                return self._fallback.from_wire(topic, kind, data, direction)
+            pair = self._by_folded_name(topic, kind, Malformed)
+        return pair[direction != _REQUEST].from_wire(data)
+
+    def _by_folded_name(
+        self, topic: str, kind: str, error: type[Malformed | Unrepresentable]
+    ) -> tuple[MessageCodec, MessageCodec]:
+        service = self._topics[topic]
+        method = service.find(kind)
+        if method is None:
+            raise error(f"{service.full_name} has no method {shown(kind)}")
+        return self._codecs[topic, method.name]
+
+
+def _pair(request: type[Message], response: type[Message]) -> tuple[MessageCodec, MessageCodec]:
+    return MessageCodec(request, is_request=True), MessageCodec(response, is_request=False)
+
+
+def kinds(topics: Mapping[str, Service]) -> Callable[[str, str], str | None]:
+    """Return what tells who streams: unary, server, client or both; None for a topic without a service.
+
+    A method that the service lacks is unary, so that its caller gets an answer, which is that there is none.
+    """
+    known = dict(topics)
+
+    def kind_of(topic: str, kind: str) -> str | None:
+        service = known.get(topic)
+        if service is None:
+            return None
+        method = service.find(kind)
+        return "unary" if method is None else method.kind
+
+    return kind_of

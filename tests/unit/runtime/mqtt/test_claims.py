@@ -1,0 +1,103 @@
+"""Of several hubs on one broker, one answers on a topic, whenever each of them hears what."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.runtime.mqtt.claims import FOLDER, Claims
+
+TOPICS = ("/a", "/b", "/c")
+
+
+class Broker:
+    """One order of messages for all; each hub has heard so many of them."""
+
+    def __init__(self, names: str) -> None:
+        self.hubs = {name: Claims(name) for name in names}
+        self.heard = dict.fromkeys(names, 0)
+        self.said: list[tuple[str, bytes]] = []
+
+    def want(self, name: str, topics: frozenset[str]) -> None:
+        news = self.hubs[name].want(topics)
+        if news is not None:
+            self.said.append((f"{FOLDER}/{name}", news))
+
+    def hear(self, name: str, count: int = 1) -> None:
+        for place, payload in self.said[self.heard[name] :][:count]:
+            self.hubs[name].heard(place, payload)
+            self.heard[name] += 1
+
+    def settle(self) -> None:
+        for name in self.hubs:
+            self.hear(name, len(self.said))
+
+
+def test_who_claims_first_holds_and_the_other_follows() -> None:
+    broker = Broker("zx")
+    broker.want("z", frozenset({"/a"}))
+    assert broker.hubs["z"].held == frozenset()
+    broker.settle()
+    broker.want("x", frozenset({"/a", "/b"}))
+    broker.settle()
+    assert [sorted(broker.hubs[name].held) for name in "zx"] == [["/a"], ["/b"]]
+    assert broker.hubs["x"].rivals() == {"/a": "z"}
+    broker.said.append((f"{FOLDER}/z", b""))
+    broker.settle()
+    assert broker.hubs["x"].held == {"/a", "/b"}
+
+
+def test_what_is_not_wanted_any_more_is_let_go_at_once() -> None:
+    broker = Broker("z")
+    broker.want("z", frozenset({"/a", "/b"}))
+    broker.settle()
+    broker.want("z", frozenset({"/b"}))
+    assert broker.hubs["z"].held == {"/b"}
+    assert broker.hubs["z"].want(frozenset({"/b"})) is None
+
+
+def test_what_no_hub_says_changes_nothing() -> None:
+    claims = Claims("x")
+    claims.want(frozenset({"/a"}))
+    for payload in (b"{", b"[]", b'{"/a": "1"}', b"\xff", b"[" * 100_000):
+        assert not claims.heard(f"{FOLDER}/other", payload)
+    assert claims.rivals() == {}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("want"), st.sampled_from("xyz"), st.frozensets(st.sampled_from(TOPICS))),
+        st.tuples(st.just("hear"), st.sampled_from("xyz"), st.integers(1, 3)),
+        st.tuples(st.just("die"), st.sampled_from("xyz"), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_a_request_finds_one_who_answers_at_most(steps: list[tuple[str, str, object]]) -> None:
+    """A request stands at one place in the broker's order: each hub decides by what it has heard up to there."""
+    broker = Broker("xyz")
+    gone: set[str] = set()
+    for what, name, more in steps:
+        if name in gone:
+            continue
+        if what == "want":
+            assert isinstance(more, frozenset)
+            broker.want(name, more)
+        elif what == "hear":
+            assert isinstance(more, int)
+            broker.hear(name, more)
+        else:
+            gone.add(name)
+            broker.said.append((f"{FOLDER}/{name}", b""))
+        at_the_same_place: dict[int, list[Claims]] = {}
+        for each, claims in broker.hubs.items():
+            if each not in gone:
+                at_the_same_place.setdefault(broker.heard[each], []).append(claims)
+        for hubs in at_the_same_place.values():
+            for topic in TOPICS:
+                assert sum(topic in hub.held for hub in hubs) <= 1
+    broker.settle()
+    for topic in TOPICS:
+        wanted = [claims for name, claims in broker.hubs.items() if name not in gone and topic in claims._mine]
+        assert sum(topic in claims.held for claims in wanted) == bool(wanted)

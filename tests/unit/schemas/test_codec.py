@@ -1,0 +1,389 @@
+"""Bodies of known services: what becomes of them on the way to the wire and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fiveways.errors import Malformed, Unrepresentable
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, PLAIN_BYTES, REQUEST, RESPONSE, Codec, Options
+from fiveways.schemas import SchemaCodec, Service, kinds, load
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+from tests.unit.schemas import kit
+
+TOPIC = "/my-greeter"
+pb: Any = kit.greeter().module
+GREETER = Service.of(pb)
+CODEC = SchemaCodec({TOPIC: GREETER})
+
+
+def to_wire(kind: str, body: Payload, direction: str = REQUEST) -> bytes:
+    return CODEC.to_wire(TOPIC, kind, body, direction)
+
+
+def from_wire(kind: str, data: bytes, direction: str = REQUEST) -> Any:  # noqa: ANN401
+    body = CODEC.from_wire(TOPIC, kind, data, direction)
+    assert isinstance(body, Json)
+    return json.loads(body.raw)
+
+
+def refusal(kind: str, value: object, direction: str = REQUEST) -> str:
+    with pytest.raises(Unrepresentable) as caught:
+        to_wire(kind, Value(value), direction)
+    return str(caught.value)
+
+
+def test_a_request_and_its_answer() -> None:
+    wire = to_wire("SayHello", Json(b'{"name":"Bob","times":2,"mood":"MOOD_HAPPY"}'))
+    assert wire == pb.HelloRequest(name="Bob", times=2, mood=1).SerializeToString()
+    assert from_wire("SayHello", wire) == {"name": "Bob", "times": 2, "mood": "MOOD_HAPPY"}
+    reply = pb.HelloReply(text="hi")
+    reply.said_at.FromJsonString("2026-01-02T03:04:05.5Z")
+    answer = {"text": "hi", "said_at": "2026-01-02T03:04:05.500Z"}
+    assert from_wire("SayHello", reply.SerializeToString(), RESPONSE) == answer
+    assert to_wire("SayHello", Value(answer), RESPONSE) == reply.SerializeToString()
+
+
+def test_the_services_of_a_set_work_as_generated_ones() -> None:
+    codec = SchemaCodec({TOPIC: load([kit.greeter().path])["demo.Greeter"]})
+    wire = codec.to_wire(TOPIC, "Count", Json(b'{"up_to": "9007199254740993"}'), REQUEST)
+    assert wire == pb.CountRequest(up_to=9007199254740993).SerializeToString()
+    assert codec.from_wire(TOPIC, "Count", wire, REQUEST) == Json(b'{"up_to":"9007199254740993"}')
+
+
+def test_fields_without_presence_always_go_out() -> None:
+    assert from_wire("SayHello", b"") == {"name": "", "times": 0, "mood": "MOOD_UNSPECIFIED"}
+    assert from_wire("SayHello", b"", RESPONSE) == {"text": ""}
+    assert from_wire("Chat", b"") == {"from": ""}
+
+
+@pytest.mark.parametrize("body", [NULL, Json(b"null"), Json(b"{}"), Text(""), Text("null"), Binary(b""), Cbor(b"\xf6")])
+@pytest.mark.parametrize("direction", [REQUEST, RESPONSE])
+def test_null_and_nothing_are_the_empty_message(body: Payload, direction: str) -> None:
+    assert to_wire("SayHello", body, direction) == b""
+
+
+def test_both_names_of_a_field_are_read() -> None:
+    wire = pb.CountRequest(up_to=3).SerializeToString()
+    assert to_wire("Count", Value({"up_to": 3})) == to_wire("Count", Value({"upTo": "3"})) == wire
+    assert to_wire("Echo", Value({"otherName": "x"})) == to_wire("Echo", Value({"renamed": "x"}))
+    assert refusal("Count", {"up_to": 3, "upTo": 3}) == "up_to: up_to and upTo are one field, given twice"
+
+
+def test_all_encodings_are_read() -> None:
+    wire = pb.HelloRequest(name="Bob").SerializeToString()
+    assert to_wire("SayHello", Text('{"name": "Bob"}')) == wire
+    assert to_wire("SayHello", Cbor(b"\xa1\x64name\x63Bob")) == wire
+    assert to_wire("SayHello", Value({"name": "Bob"})) == wire
+
+
+def test_bytes_are_taken_for_the_message_if_they_are_one() -> None:
+    wire = pb.HelloRequest(name="Bob").SerializeToString()
+    assert to_wire("SayHello", Binary(wire)) == wire
+    with pytest.raises(Unrepresentable, match=r"^3 bytes that are no demo\.HelloRequest$"):
+        to_wire("SayHello", Binary(b"\xff\xff\xff"))
+
+
+def test_bytes_in_a_field_are_base64_or_bytes() -> None:
+    wire = pb.SumReply(digest=b"\xfb\xff").SerializeToString()
+    for given in ("+/8=", "-_8", "-_8=", "+/8", b"\xfb\xff"):
+        assert to_wire("Sum", Value({"digest": given}), RESPONSE) == wire
+    assert to_wire("Sum", Json(b'{"digest": {"$base64": "+/8="}}'), RESPONSE) == wire
+    assert from_wire("Sum", wire, RESPONSE) == {"total": "0", "digest": "+/8="}
+
+
+def test_one_object_in_an_array_is_an_argument() -> None:
+    assert to_wire("SayHello", Value([{"name": "Bob"}])) == to_wire("SayHello", Value({"name": "Bob"}))
+    several: list[list[object]] = [[], ["Bob"], [{}, {}], [[{}]], [None]]
+    for arguments in several:
+        assert refusal("SayHello", arguments) == (
+            "an array, where demo.HelloRequest takes an object with its fields by name"
+        )
+    assert "an array, where demo.HelloReply" in refusal("SayHello", [{}], RESPONSE)
+
+
+def test_types_that_are_no_objects_in_json() -> None:
+    assert from_wire("EchoList", to_wire("EchoList", Value([1, "a", [None]]))) == [1, "a", [None]]
+    assert from_wire("EchoNumber", to_wire("EchoNumber", Value("7"))) == "7"
+    assert to_wire("EchoNumber", NULL) == b""
+    assert to_wire("EchoValue", NULL) == b"\x08\x00"
+    assert from_wire("EchoValue", to_wire("EchoValue", Text(""))) == ""
+    values: list[object] = [None, True, 1.5, "a", [{}], {"a": {"b": []}}, [], ""]
+    for value in values:
+        assert from_wire("EchoValue", to_wire("EchoValue", Value(value))) == value
+
+
+@pytest.mark.parametrize("kind", ["say_hello", "sayHello", "say-hello"])
+def test_folded_names_find_the_method(kind: str) -> None:
+    wire = pb.HelloRequest(name="Bob").SerializeToString()
+    assert to_wire(kind, Value({"name": "Bob"})) == wire
+    assert from_wire(kind, wire)["name"] == "Bob"
+
+
+@pytest.mark.parametrize("kind", ["SayHi", "", "a+b", "x" * 5000])
+def test_a_method_that_is_not_there(kind: str) -> None:
+    with pytest.raises(Unrepresentable, match=r"demo\.Greeter has no method") as unsaid:
+        to_wire(kind, NULL)
+    with pytest.raises(Malformed, match=r"demo\.Greeter has no method") as unread:
+        from_wire(kind, b"")
+    assert len(str(unsaid.value)) == len(str(unread.value)) < 200
+
+
+def test_other_topics_have_bytes() -> None:
+    plain: Codec = CODEC
+    for body in (NULL, Binary(b"abc"), Json(b"null")):
+        assert plain.to_wire("/other", "SayHello", body, REQUEST) == PLAIN_BYTES.to_wire("", "", body, REQUEST)
+    with pytest.raises(Unrepresentable, match="without a schema"):
+        plain.to_wire("/other", "SayHello", Value(1), REQUEST)
+    assert plain.from_wire("/other", "SayHello", b"abc", REQUEST) == Binary(b"abc")
+    assert plain.from_wire("/other", "SayHello", b"", REQUEST) is NULL
+
+
+def test_other_topics_have_the_fallback() -> None:
+    codec = SchemaCodec({TOPIC: GREETER}, JSON_TEXT)
+    assert codec.from_wire("/other", "x", b"[1]", REQUEST) == Json(b"[1]")
+    assert codec.to_wire("/other", "x", Value([1]), REQUEST) == b"[1]"
+
+
+def test_kinds_are_what_a_conversation_asks_for() -> None:
+    serve = Options(serve=kinds({TOPIC: GREETER})).server(default=False)
+    names = ["SayHello", "count", "Sum", "chat", "NotThere", ""]
+    assert [serve(TOPIC, name) for name in names] == ["unary", "server", "client", "both", "unary", "unary"]
+    assert serve("/other", "SayHello") is None
+
+
+REFUSED = [
+    ({"nam": "x"}, "demo.Everything has no field 'nam'"),
+    ({"inner": {"x": 1}}, "inner: demo.Everything.Inner has no field 'x'"),
+    ({"inners": [{}, {"big": "x"}]}, "inners[1].big: 'x' is no int64"),
+    ({"by_number": {"1": {"big": 1.5}}}, "by_number['1'].big: 1.5 is no int64"),
+    ({"an_int32": 1 << 31}, "an_int32: 2147483648 is out of the range of int32"),
+    ({"an_int32": -(1 << 31) - 1}, "an_int32: -2147483649 is out of the range of int32"),
+    ({"a_uint32": -1}, "a_uint32: -1 is out of the range of uint32"),
+    ({"a_fixed32": 1 << 32}, "a_fixed32: 4294967296 is out of the range of uint32"),
+    ({"an_int64": str(1 << 63)}, "an_int64: '9223372036854775808' is out of the range of int64"),
+    ({"a_uint64": 1 << 64}, "a_uint64: 18446744073709551616 is out of the range of uint64"),
+    ({"an_int64": 10**4000}, "an_int64: a very long integer is out of the range of int64"),
+    ({"an_int64": "1e400"}, "an_int64: inf is no int64"),
+    ({"an_int32": True}, "an_int32: True is no int32"),
+    ({"an_int32": "1_0"}, "an_int32: '1_0' is no int32"),
+    ({"an_int32": " 1"}, "an_int32: ' 1' is no int32"),
+    ({"an_int32": "٣"}, "an_int32: '٣' is no int32"),
+    ({"an_int32": "9" * 5000}, "is no int32"),
+    ({"an_int32": [1]}, "an_int32: an array is no int32"),
+    ({"a_double": "nan"}, "a_double: 'nan' is no number"),
+    ({"a_double": True}, "a_double: True is no number"),
+    ({"a_double": 10**400}, "a_double: a very long integer is out of the range of double"),
+    ({"a_double": "1e400"}, "a_double: JSON has no inf"),
+    ({"a_float": 1e39}, "a_float: 1e+39 is out of the range of float"),
+    ({"a_bool": 1}, "a_bool: 1 is neither true nor false"),
+    ({"a_bool": "true"}, "a_bool: 'true' is neither true nor false"),
+    ({"a_string": 1}, "a_string: 1 instead of a string"),
+    ({"a_string": "\ud800"}, "a_string: half of a surrogate pair in a string"),
+    ({"some_bytes": "a*b="}, "some_bytes: 'a*b=' is no base64"),
+    ({"some_bytes": "YW Jj"}, "some_bytes: 'YW Jj' is no base64"),
+    ({"some_bytes": "é"}, "some_bytes: 'é' is no base64"),
+    ({"some_bytes": 1}, "some_bytes: 1 instead of base64"),
+    ({"a_mood": "MOOD_ODD"}, "a_mood: demo.Mood has no 'MOOD_ODD'"),
+    ({"a_mood": 1 << 31}, "a_mood: demo.Mood has no 2147483648"),
+    ({"moods": ["MOOD_SAD", "sad"]}, "moods[1]: demo.Mood has no 'sad'"),
+    ({"inner": 1}, "inner: 1 instead of an object with the fields of demo.Everything.Inner"),
+    ({"inner": []}, "inner: an array instead of an object with the fields of demo.Everything.Inner"),
+    ({"numbers": 1}, "numbers: 1 instead of an array"),
+    ({"numbers": [1, None]}, "numbers[1]: null is no int64"),
+    ({"inners": [None]}, "inners[0]: null, which is no element"),
+    ({"labels": [1]}, "labels: an array instead of an object"),
+    ({"labels": {"a": None}}, "labels['a']: null, which is no element"),
+    ({"by_number": {"x": {}}}, "by_number['x']: 'x' is no int64"),
+    ({"by_number": {"1": {}, "01": {}}}, "by_number['01']: the key is there twice"),
+    ({"by_truth": {"yes": 1}}, "by_truth['yes']: a key that is neither 'true' nor 'false'"),
+    ({"by_truth": {True: 1}}, "by_truth[True]: a key that is neither 'true' nor 'false'"),
+    ({"labels": {1: "x"}}, "labels[1]: 1 instead of a string"),
+    ({1: 1}, "demo.Everything has no field 1"),
+    ({"chosen_text": "a", "chosen_number": 1}, "chosen_number: of chosen_text and chosen_number there may be only one"),
+    ({"at": "yesterday"}, "at: 'yesterday' is no google.protobuf.Timestamp: "),
+    ({"at": 5}, "at: 5 instead of a string for google.protobuf.Timestamp"),
+    ({"took": "5"}, "took: '5' is no google.protobuf.Duration: "),
+    ({"extra": []}, "extra: an array instead of an object"),
+    ({"extra": {"a": [b"x"]}}, "extra['a'][0]: b'x', which JSON does not have, in a Value"),
+    ({"extra": {1: 1}}, "extra[1]: 1 instead of a string"),
+    ({"value": float("nan")}, "value: JSON has no nan"),
+    ({"list": {}}, "list: an object instead of an array"),
+    ({"wrapped_number": "x"}, "wrapped_number: 'x' is no int64"),
+    ({"any": {"value": 1}}, "any: an Any without '@type'"),
+    ({"any": 1}, "any: 1 instead of an object with '@type'"),
+    ({"any": {"@type": "x/demo.Gone"}}, "any: an Any of the type 'x/demo.Gone', which the schema does not have"),
+    ({"any": {"@type": "x/demo.CountReply", "n": 1}}, "any: demo.CountReply has no field 'n'"),
+    (
+        {"any": {"@type": "x/google.protobuf.Duration"}},
+        "any: an Any of google.protobuf.Duration has '@type' and 'value'",
+    ),
+    ("text", "'text' instead of an object with the fields of demo.Everything"),
+    (5, "5 instead of an object with the fields of demo.Everything"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), REFUSED)
+def test_what_a_message_cannot_hold_is_refused_with_its_place(value: object, text: str) -> None:
+    said = refusal("Echo", value)
+    assert text in said
+    assert len(said) < 300
+
+
+TAKEN = [
+    ({"an_int32": "5"}, {"an_int32": 5}),
+    ({"an_int32": 5.0}, {"an_int32": 5}),
+    ({"an_int64": "1e3"}, {"an_int64": 1000}),
+    ({"an_int64": "-9223372036854775808"}, {"an_int64": -(1 << 63)}),
+    ({"a_uint64": (1 << 64) - 1}, {"a_uint64": (1 << 64) - 1}),
+    ({"a_double": 5}, {"a_double": 5.0}),
+    ({"a_double": "2.5e1"}, {"a_double": 25.0}),
+    ({"a_double": "-Infinity"}, {"a_double": float("-inf")}),
+    ({"a_double": float("inf")}, {"a_double": float("inf")}),
+    ({"a_float": "Infinity"}, {"a_float": float("inf")}),
+    ({"a_mood": 2}, {"a_mood": 2}),
+    ({"a_mood": 99}, {"a_mood": 99}),
+    ({"maybe": None, "inner": None, "numbers": None, "labels": None, "at": None}, {}),
+    ({"chosen_text": None, "chosen_number": "4"}, {"chosen_number": 4}),
+    ({"numbers": (1, "2")}, {"numbers": [1, 2]}),
+    ({"chosen_null": None}, {"chosen_null": 0}),
+    ({"nulls": [None, "NULL_VALUE", 0]}, {"nulls": [0, 0, 0]}),
+    ({"by_number": {"-1": {"word": "a"}}}, {"by_number": {-1: {"word": "a"}}}),
+    ({"inner": {}}, {"inner": {}}),
+    ({"any": {}}, {"any": {}}),
+]
+
+
+@pytest.mark.parametrize(("value", "fields"), TAKEN)
+def test_what_the_mapping_allows_is_taken(value: object, fields: dict[str, Any]) -> None:
+    message = pb.Everything.FromString(to_wire("Echo", Value(value)))
+    assert message == pb.Everything(**fields)
+
+
+def test_unusual_numbers_are_strings() -> None:
+    wire = pb.Everything(
+        a_double=float("nan"), a_float=float("-inf"), by_truth={True: float("inf")}
+    ).SerializeToString()
+    printed = from_wire("Echo", wire)
+    assert (printed["a_double"], printed["a_float"]) == ("NaN", "-Infinity")
+    assert printed["by_truth"] == {"true": "Infinity"}
+
+
+def test_packed_messages_go_out_with_their_type() -> None:
+    duration = {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "1.500s"}
+    count = {"@type": "x/demo.CountReply", "number": "5"}
+    for packed in (duration, count):
+        assert from_wire("Echo", to_wire("Echo", Value({"any": packed})))["any"] == packed
+
+
+def test_numbers_of_four_bytes_go_out_short() -> None:
+    for number in (0.1, 1 / 3, 0.15000000596046448, 8.589973e9, 1.00000012, 3.4028234663852886e38, 1e-45, 16777216.0):
+        wire = pb.Everything(a_float=number).SerializeToString()
+        body = CODEC.from_wire(TOPIC, "Echo", wire, REQUEST)
+        assert to_wire("Echo", body) == wire
+    assert from_wire("Echo", pb.Everything(a_float=0.1).SerializeToString())["a_float"] == 0.1
+
+
+def test_a_map_that_looks_like_a_marker_is_not_taken_for_one() -> None:
+    message = pb.Everything(labels={"$base64": "AAAA"})
+    message.extra.update({"a": {"$number": "NaN"}})
+    body = CODEC.from_wire(TOPIC, "Echo", message.SerializeToString(), REQUEST)
+    value: Any = body.value()
+    assert (value["labels"], value["extra"]) == ({"$base64": "AAAA"}, {"a": {"$number": "NaN"}})
+    assert to_wire("Echo", body) == message.SerializeToString()
+
+
+def _bad_any(url: str, value: bytes) -> bytes:
+    message = pb.Node()
+    message.any.type_url, message.any.value = url, value
+    return bytes(pb.Everything(any=message.any).SerializeToString())
+
+
+def _late() -> bytes:
+    message = pb.Everything()
+    message.at.seconds = 1 << 62
+    return bytes(message.SerializeToString())
+
+
+def _odd_value() -> bytes:
+    message = pb.Everything()
+    message.value.number_value = float("inf")
+    return bytes(message.SerializeToString())
+
+
+def _odd_map_value() -> bytes:
+    message = pb.Everything()
+    message.by_value["a"].number_value = float("inf")
+    return bytes(message.SerializeToString())
+
+
+UNREADABLE = [
+    (b"\xff\xff\xff", "3 bytes that are no demo.Everything"),
+    (b"\x72\x01\xff", "3 bytes that are no demo.Everything"),
+    (pb.Everything(a_string="abc").SerializeToString()[:-1], "bytes that are no demo.Everything"),
+    (_bad_any("x/demo.Gone", b""), "any: an Any of the type 'x/demo.Gone', which the schema does not have"),
+    (_bad_any("", b"x"), "any: an Any of the type '', which the schema does not have"),
+    (_bad_any("x/demo.CountReply", b"\xff"), "any: an Any that does not hold a 'demo.CountReply'"),
+    (_late(), "at: "),
+    (_odd_value(), "value: JSON has no inf"),
+    (_odd_map_value(), "by_value['a']: JSON has no inf"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), UNREADABLE)
+def test_bytes_that_json_cannot_say_are_malformed(data: bytes, text: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        from_wire("Echo", data)
+    assert text in str(caught.value)
+
+
+def test_fields_that_the_schema_does_not_know_are_lost() -> None:
+    assert from_wire("Count", pb.SumReply(total=5, digest=b"x").SerializeToString()) == {"up_to": "5"}
+
+
+PROTO2 = """
+syntax = "proto2"; package two;
+enum Closed { ONE = 1; TWO = 2; }
+message M {
+  required string name = 1; optional Closed closed = 2; extensions 100 to 200;
+  optional group Part = 3 { optional int64 n = 1; }
+}
+extend M { optional int64 more = 100; }
+message Plain { required string name = 1; optional Closed closed = 2 [default = TWO]; optional M inner = 3; }
+service S { rpc Ext(M) returns (M); rpc Do(Plain) returns (Plain); }
+"""
+
+
+def test_messages_of_proto2(tmp_path: Path) -> None:
+    codec = SchemaCodec({"/two": load([kit.compiled(tmp_path, PROTO2)])["two.S"]})
+    bodies = {
+        "Ext": b'{"name":"a","closed":"ONE","part":{"n":"4"},"[two.more]":"5"}',
+        "Do": b'{"name":"","inner":{"name":"a","[two.more]":"5"}}',
+    }
+    for kind, body in bodies.items():
+        wire = codec.to_wire("/two", kind, Json(body), REQUEST)
+        assert codec.from_wire("/two", kind, wire, REQUEST) == Json(body)
+    refused = [
+        ("Do", b"{}", "required"),
+        ("Ext", b"{}", "required"),
+        ("Do", b'{"name":"","closed":3}', "two.Closed has no 3"),
+    ]
+    refused += [
+        ("Ext", b'{"name":"","closed":3}', "closed"),
+        ("Do", b'{"inner":[]}', "an array instead"),
+        ("Ext", b"5", "5"),
+    ]
+    for kind, body, text in refused:
+        with pytest.raises(Unrepresentable, match=text):
+            codec.to_wire("/two", kind, Json(body), REQUEST)
+
+
+def test_strings_of_proto2_that_are_not_utf8_are_malformed(tmp_path: Path) -> None:
+    text = PROTO2.replace("optional M inner = 3;", "map<string, string> inner = 3; repeated string more_names = 4;")
+    codec = SchemaCodec({"/two": load([kit.compiled(tmp_path, text)])["two.S"]})
+    for data in (b"\x0a\x01\xff", b"\x1a\x06\x0a\x01\xff\x12\x01a", b"\x1a\x06\x0a\x01a\x12\x01\xff", b"\x22\x01\xff"):
+        with pytest.raises(
+            Malformed, match=r"a two\.Plain (that JSON cannot say: JSON has no bytes|with a key that is not UTF-8)"
+        ):
+            codec.from_wire("/two", "Do", data, REQUEST)

@@ -1,0 +1,179 @@
+"""Services from generated code and from descriptor sets."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from fiveways.schemas import Method, SchemaError, Service, load
+from tests.unit.schemas import kit
+
+KINDS = {"SayHello": "unary", "Count": "server", "Sum": "client", "Chat": "both"}
+SIMPLE = 'syntax = "proto3"; package p; message M {} service S { rpc Do(M) returns (M); }'
+IMPORTING = """
+syntax = "proto3"; package q; import "a.proto";
+service T { rpc Do(p.M) returns (p.M); }
+"""
+
+
+def generated() -> Service:
+    return Service.of(kit.greeter().module.DESCRIPTOR.services_by_name["Greeter"])
+
+
+def test_generated_code_gives_its_own_classes() -> None:
+    module = kit.greeter().module
+    service = generated()
+    assert (service.name, service.full_name, service.doc) == ("Greeter", "demo.Greeter", "")
+    assert service.methods["SayHello"] == Method("SayHello", "unary", module.HelloRequest, module.HelloReply)
+    assert {name: service.methods[name].kind for name in KINDS} == KINDS
+
+
+def test_a_service_is_given_in_many_ways() -> None:
+    module, service = kit.greeter().module, generated()
+    descriptor = module.DESCRIPTOR.services_by_name["Greeter"]
+    assert Service.of(service) is service
+    for given in (descriptor, SimpleNamespace(DESCRIPTOR=descriptor), module, module.DESCRIPTOR):
+        assert Service.of(given) == service
+
+
+@pytest.mark.parametrize("given", [None, "demo.Greeter", 7, FileDescriptorProto, "x" * 1000])
+def test_what_is_no_service_is_refused(given: object) -> None:
+    with pytest.raises(SchemaError, match="is no service") as caught:
+        Service.of(given)
+    assert len(str(caught.value)) < 250
+
+
+def test_a_file_without_a_service_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"google/protobuf/descriptor\.proto has not one service but none"):
+        Service.of(FileDescriptorProto.DESCRIPTOR.file)
+
+
+@pytest.mark.parametrize("name", ["SayHello", "say_hello", "sayHello", "say-hello", "SAY_HELLO"])
+def test_names_that_fold_alike_find_the_method(name: str) -> None:
+    method = generated().find(name)
+    assert method is not None
+    assert method.name == "SayHello"
+
+
+@pytest.mark.parametrize("name", ["", "SayHi", "sayhello", "a+b", "x" * 10_000, "demo.SayHello", "\ud800"])
+def test_other_names_find_nothing(name: str) -> None:
+    assert generated().find(name) is None
+
+
+def test_methods_that_fold_alike_are_refused(tmp_path: Path) -> None:
+    text = SIMPLE.replace("rpc Do", "rpc SayIt(M) returns (M); rpc say_it")
+    with pytest.raises(SchemaError, match=r"some\.binpb: p\.S has SayIt and say_it, which the hub cannot tell apart"):
+        load([kit.compiled(tmp_path, text)])
+
+
+def test_a_method_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"p\.S has a method that cannot be called: the name is too long"):
+        load([kit.compiled(tmp_path, SIMPLE.replace("rpc Do", f"rpc {'x' * 300}"))])
+
+
+def test_methods_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        generated().methods["X"] = generated().methods["SayHello"]  # type: ignore[index]
+
+
+def test_a_set_gives_services_with_their_comments() -> None:
+    services = load([str(kit.greeter().path)])
+    assert list(services) == ["demo.Greeter"]
+    service = services["demo.Greeter"]
+    assert service.name == "Greeter"
+    assert service.doc == "Says hello, and counts."
+    docs = {method.name: method.doc for method in service.methods.values()}
+    assert docs["SayHello"] == "Says hello to somebody.\n\nTwice, if asked to."
+    assert (docs["Count"], docs["Sum"], docs["Chat"]) == ("Counts up to a number.", "Adds numbers up.", "")
+    assert {name: service.methods[name].kind for name in KINDS} == KINDS
+
+
+def test_a_set_has_a_pool_of_its_own() -> None:
+    request = load([kit.greeter().path])["demo.Greeter"].methods["SayHello"].request
+    assert request is not kit.greeter().module.HelloRequest
+    assert request.DESCRIPTOR.full_name == "demo.HelloRequest"
+
+
+def test_a_set_without_comments_has_no_docs(tmp_path: Path) -> None:
+    service = load([kit.compiled(tmp_path, SIMPLE)])["p.S"]
+    assert (service.doc, service.methods["Do"].doc) == ("", "")
+
+
+def test_sets_may_share_an_import(tmp_path: Path) -> None:
+    first = kit.compiled(tmp_path, SIMPLE, "--include_imports", "--include_source_info", name="a")
+    second = kit.compiled(tmp_path, IMPORTING, name="b")
+    assert set(load([first, second])) == {"p.S", "q.T"}
+
+
+def test_two_different_services_of_one_name_are_refused(tmp_path: Path) -> None:
+    first = kit.compiled(tmp_path, SIMPLE, name="a")
+    second = kit.compiled(tmp_path, SIMPLE.replace("Do(", "Done("), name="c")
+    with pytest.raises(SchemaError, match=r"a\.binpb and .*c\.binpb have different services p\.S"):
+        load([first, second])
+
+
+def test_missing_imports_are_named_with_the_way_to_have_them(tmp_path: Path) -> None:
+    kit.compiled(tmp_path, SIMPLE, name="a")
+    path = kit.compiled(tmp_path, IMPORTING, "--include_source_info", name="b")
+    with pytest.raises(SchemaError) as caught:
+        load([path])
+    text = str(caught.value)
+    assert "b.binpb lacks a.proto, which b.proto imports" in text
+    assert f"protoc --include_imports --descriptor_set_out={path}" in text
+
+
+def test_the_order_of_files_in_a_set_does_not_matter(tmp_path: Path) -> None:
+    files = FileDescriptorSet.FromString(kit.greeter().path.read_bytes()).file
+    path = tmp_path / "turned.binpb"
+    path.write_bytes(FileDescriptorSet(file=reversed(files)).SerializeToString())
+    assert set(load([path])) == {"demo.Greeter"}
+
+
+def _cyclic() -> bytes:
+    files = [FileDescriptorProto(name="a", dependency=["b"]), FileDescriptorProto(name="b", dependency=["a"])]
+    return FileDescriptorSet(file=files).SerializeToString()
+
+
+def _broken() -> bytes:
+    file = FileDescriptorProto(name="a", syntax="proto3")
+    file.message_type.add(name="M").field.add(name="f", number=1, type_name=".Gone", type=11, label=1)
+    return FileDescriptorSet(file=[file]).SerializeToString()
+
+
+BAD_FILES = [
+    (b"", "is no descriptor set"),
+    (b"\xff\xff\xff", "is no descriptor set"),
+    (SIMPLE.encode(), "is no descriptor set; protoc --include_imports --descriptor_set_out="),
+    (b"\x0a\x00", "is no descriptor set"),
+    (FileDescriptorSet(file=[FileDescriptorProto(name="a")]).SerializeToString(), "describes no service"),
+    (FileDescriptorSet(file=[FileDescriptorProto(name="a")] * 2).SerializeToString(), "has one file twice"),
+    (_cyclic(), "has files that import each other"),
+    (_broken(), "a is no schema that can be used"),
+]
+
+
+@pytest.mark.parametrize(("content", "text"), BAD_FILES)
+def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: bytes, text: str) -> None:
+    path = tmp_path / "bad.binpb"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError) as caught:
+        load([path])
+    assert str(caught.value).startswith(str(path))
+    assert text in str(caught.value)
+
+
+def test_every_cut_of_a_set_is_read_or_refused(tmp_path: Path) -> None:
+    whole = kit.compiled(tmp_path, SIMPLE).read_bytes()
+    path = tmp_path / "cut.binpb"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(SchemaError):
+            load([path])
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"gone\.binpb cannot be read: No such file"):
+        load([tmp_path / "gone.binpb"])
+    with pytest.raises(SchemaError, match="cannot be read: Is a directory"):
+        load([tmp_path])

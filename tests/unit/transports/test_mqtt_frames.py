@@ -1,0 +1,232 @@
+"""MQTT 3.1.1 as bytes: in any pieces, with any garbage."""
+
+import itertools
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.transports import mqtt_frames as frames
+from fiveways.transports.mqtt_frames import Answer, Delivered, Hello, Reader, Will
+
+Packet = Delivered | Answer
+
+TOPICS = st.text(st.characters(exclude_characters="\0#+", exclude_categories=["Cs"]), min_size=1, max_size=300)
+IDS = st.integers(1, frames.MOST_IDS)
+ACKNOWLEDGEMENTS = [frames.PUBACK, frames.PUBREC, frames.PUBREL, frames.PUBCOMP, frames.UNSUBACK]
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[Packet, bytes]:
+    """A message, and its bytes."""
+    qos = draw(st.integers(0, 2))
+    topic, payload, retain = draw(TOPICS), draw(st.binary(max_size=300)), draw(st.booleans())
+    packet_id = draw(IDS) if qos else 0
+    duplicate = bool(qos) and draw(st.booleans())
+    name = frames.topic_field(topic)
+    written = (
+        frames.publish_safely(name, packet_id, payload, retain, qos) if qos else frames.publish(name, payload, retain)
+    )
+    written = bytes((written[0] | duplicate << 3,)) + written[1:]
+    return Delivered(topic, payload, retain, duplicate, qos, packet_id), written
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[Packet, bytes]:
+    """Anything else, and its bytes."""
+    packet_id = draw(IDS)
+    codes = draw(st.binary(min_size=1, max_size=200))
+    body = packet_id.to_bytes(2) + codes
+    digits = [len(body)] if len(body) < 128 else [len(body) & 127 | 128, len(body) >> 7]
+    written: list[tuple[Packet, bytes]] = [
+        (Answer(frames.PINGRESP), b"\xd0\x00"),
+        (Answer(frames.CONNACK, 0, codes[:1]), b"\x20\x02\x01" + codes[:1]),
+        (Answer(frames.SUBACK, packet_id, codes), bytes((frames.SUBACK, *digits)) + body),
+        *((Answer(kind, packet_id), frames.acknowledge(kind, packet_id)) for kind in ACKNOWLEDGEMENTS),
+    ]
+    return draw(st.sampled_from(written))
+
+
+PACKETS = st.lists(messages() | answers(), max_size=8)
+
+
+def read(pieces: Iterable[bytes], max_packet: int = frames.LONGEST_PACKET) -> list[Packet]:
+    found, is_faulty = outcome(pieces, max_packet)
+    assert not is_faulty
+    return found
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    marks = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(marks)]
+
+
+@given(PACKETS, st.lists(st.integers(0), max_size=12))
+def test_packets_are_the_same_in_whatever_pieces_they_come(
+    written: list[tuple[Packet, bytes]], places: list[int]
+) -> None:
+    data = b"".join(part for _, part in written)
+    expected = [packet for packet, _ in written]
+    assert read([data]) == expected
+    assert read(cut(data, places)) == expected
+    assert read(data[at : at + 1] for at in range(len(data))) == expected
+
+
+@given(messages() | answers())
+def test_no_beginning_of_a_packet_is_a_packet(written: tuple[Packet, bytes]) -> None:
+    packet, data = written
+    for end in range(len(data)):
+        reader = Reader()
+        assert list(reader.feed(data[:end])) == []
+        assert reader.held() == end
+        assert list(reader.feed(data[end:])) == [packet]
+        assert reader.held() == 0
+
+
+def outcome(pieces: Iterable[bytes], most: int) -> tuple[list[Packet], bool]:
+    """The packets before the first fault, and whether there is one; nothing is ever raised."""
+    reader = Reader(most)
+    found = [packet for piece in pieces for packet in reader.feed(piece)]
+    return found, reader.fault is not None
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0), max_size=8), st.integers(0, 300))
+def test_garbage_is_malformed_and_nothing_else(data: bytes, places: list[int], most: int) -> None:
+    assert outcome([data], most) == outcome(cut(data, places), most)
+
+
+@given(PACKETS, st.integers(0), st.integers(0, 255), st.lists(st.integers(0), max_size=8))
+def test_one_wrong_byte_is_malformed_or_something_else_that_is_whole(
+    written: list[tuple[Packet, bytes]], place: int, byte: int, places: list[int]
+) -> None:
+    data = bytearray(b"".join(part for _, part in written) or b"\xd0\x00")
+    data[place % len(data)] = byte
+    assert outcome([bytes(data)], 1 << 16) == outcome(cut(bytes(data), places), 1 << 16)
+
+
+WRONG = {
+    "type 0": b"\x00\x00",
+    "type 15": b"\xf0\x00",
+    "a client's CONNECT": b"\x10\x00",
+    "a client's SUBSCRIBE": b"\x82\x05\x00\x01\x00\x01a",
+    "a client's PINGREQ": b"\xc0\x00",
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\n",
+    "QoS 3": b"\x36\x05\x00\x01a\x00\x01",
+    "a repeated QoS 0": b"\x38\x03\x00\x01a",
+    "PUBACK with flags": b"\x41\x02\x00\x01",
+    "PUBREL without its flag": b"\x60\x02\x00\x01",
+    "short PUBACK": b"\x40\x01\x00\x00",
+    "long PUBACK": b"\x40\x03\x00\x01\x00",
+    "short CONNACK": b"\x20\x01\x00\x00",
+    "long CONNACK": b"\x20\x03\x00\x00\x00",
+    "CONNACK with reserved flags": b"\x20\x02\x02\x00",
+    "long PINGRESP": b"\xd0\x01\x00\x00",
+    "SUBACK without codes": b"\x90\x02\x00\x01",
+    "five digits of length": b"\x30\x80\x80\x80\x80\x01",
+    "no topic's length": b"\x30\x01\x00\x00",
+    "an empty topic": b"\x30\x03\x00\x00x",
+    "a topic longer than its message": b"\x30\x03\x00\x02a",
+    "no room for the id": b"\x32\x05\x00\x02ab\x00",
+    "the id 0": b"\x32\x05\x00\x01a\x00\x00",
+    "no UTF-8": b"\x30\x03\x00\x01\xff",
+    "a surrogate": b"\x30\x05\x00\x03\xed\xa0\x80",
+    "NUL": b"\x30\x03\x00\x01\x00",
+    "a wildcard": b"\x30\x03\x00\x01#",
+    "another wildcard": b"\x30\x05\x00\x03a/+",
+}
+
+
+@pytest.mark.parametrize("data", WRONG.values(), ids=WRONG.keys())
+def test_what_no_broker_may_send_is_malformed(data: bytes) -> None:
+    before = frames.acknowledge(frames.PUBACK, 7)
+    for pieces in ([before + data], [before, *(data[at : at + 1] for at in range(len(data)))]):
+        assert outcome(pieces, 1 << 16) == ([Answer(frames.PUBACK, 7)], True)
+
+
+def test_what_cannot_be_a_packet_is_refused_at_its_first_byte() -> None:
+    assert outcome([b"H"], 1 << 16) == ([], True)
+
+
+def test_what_is_too_long_is_refused_when_its_length_is_there() -> None:
+    name = frames.topic_field("a")
+    fits, too_long = frames.publish(name, b"x" * 997), frames.publish(name, b"x" * 998)
+    assert len(read([fits], 1000)) == 1
+    assert outcome([too_long[:3]], 1000) == ([], True)
+    assert outcome([too_long[:2]], 1000) == ([], False)
+
+
+def test_a_large_message_comes_in_many_pieces() -> None:
+    payload = bytes(range(256)) * 4096
+    data = frames.publish_safely(frames.topic_field("a/b"), 9, payload) * 2
+    found = read(data[at : at + 1000] for at in range(0, len(data), 1000))
+    assert found == [Delivered("a/b", payload, False, False, 1, 9)] * 2
+
+
+def test_more_topics_than_are_kept_are_read_and_forgotten() -> None:
+    topics = [f"t/{number}" for number in range(5000)] + ["long" * 1000]
+    data = b"".join(frames.publish(frames.topic_field(topic), b"") for topic in topics)
+    reader = Reader()
+    assert [packet.topic for packet in reader.feed(data) if isinstance(packet, Delivered)] == topics
+    assert len(reader._topics) <= 1024
+
+
+def test_a_connect_says_who_we_are() -> None:
+    assert frames.connect(Hello("me")) == b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x1e\x00\x02me"
+    will = Will("w", b"bye", qos=1, retain=True)
+    whole = frames.connect(Hello("me", 5, "u", "p", will))
+    assert whole == b"\x10\x1c\x00\x04MQTT\x04\xee\x00\x05\x00\x02me\x00\x01w\x00\x03bye\x00\x01u\x00\x01p"
+    assert frames.connect(Hello("me", user="u"))[9] == 0x82
+    assert frames.connect(Hello("me", password="token"))[9] == 0xC2  # noqa: S106
+
+
+def test_a_hello_does_not_show_its_password() -> None:
+    assert "hunter2" not in repr(Hello("me", user="u", password="hunter2"))  # noqa: S106
+
+
+def test_subscriptions_are_written_as_the_standard_says() -> None:
+    assert frames.subscribe(10, ["a/b", "c/d"], 1) == b"\x82\x0e\x00\x0a\x00\x03a/b\x01\x00\x03c/d\x01"
+    assert frames.unsubscribe(10, ["a/b", "c/d"]) == b"\xa2\x0c\x00\x0a\x00\x03a/b\x00\x03c/d"
+
+
+@pytest.mark.parametrize("topic", ["", "#", "a/+/b", "a#", "a\0b", "\ud800", "x" * 65536, "é" * 40000])
+def test_nothing_is_published_to_what_is_no_topic(topic: str) -> None:
+    with pytest.raises(ValueError, match="topic"):
+        frames.topic_field(topic)
+
+
+@pytest.mark.parametrize("written", ["", "a#", "#/a", "a/#/b", "a+", "+a/b", "a\0", "x" * 65536, "\ud800"])
+def test_no_such_filter_is_subscribed_to(written: str) -> None:
+    with pytest.raises(ValueError, match="filter"):
+        frames.filter_field(written)
+
+
+@pytest.mark.parametrize("written", ["#", "+", "/", "a", "/a", "a/#", "+/a/+", "+/#", "$SYS/#", "a b"])
+def test_such_filters_are(written: str) -> None:
+    assert frames.filter_field(written)[2:] == written.encode()
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16383, 16384, 2097151, 2097152])
+def test_a_length_has_as_many_digits_as_it_needs(size: int) -> None:
+    topic = frames.topic_field("a")
+    payload = b"x" * (size - len(topic)) if size > len(topic) else b""
+    written = frames.publish(topic, payload)
+    assert len(written) == 1 + len(frames._size(len(topic) + len(payload))) + len(topic) + len(payload)
+    assert read([written]) == [Delivered("a", payload, False, False, 0)]
+
+
+def test_what_is_longer_than_mqtt_allows_is_not_written() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        frames._size(frames.LONGEST_PACKET + 1)
+    with pytest.raises(ValueError, match="will"):
+        frames.connect(Hello("me", will=Will("w", b"x" * 65536)))
+    with pytest.raises(ValueError, match="client id"):
+        frames.connect(Hello("m\0e"))
+
+
+@pytest.mark.parametrize("qos", [-1, 3])
+def test_there_are_three_qualities_of_service(qos: int) -> None:
+    with pytest.raises(ValueError, match="QoS"):
+        frames.subscribe(1, ["a"], qos)
+    with pytest.raises(ValueError, match="QoS"):
+        frames.connect(Hello("me", will=Will("w", b"", qos)))
