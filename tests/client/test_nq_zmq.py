@@ -114,7 +114,7 @@ async def test_another_hub_in_the_same_place_is_told_all_again() -> None:
 
 @waiting
 async def test_a_silent_client_gives_signs_of_life() -> None:
-    async with a_hub() as place, at(place, keepalive=0.02) as peer:
+    async with a_hub() as place, at(place, keepalive=0.1) as peer:
         (link,) = place.server._zmq._links.values()  # type: ignore[union-attr]
         before = link.heard_at
         async with asyncio.timeout(PATIENCE):
@@ -122,6 +122,33 @@ async def test_a_silent_client_gives_signs_of_life() -> None:
                 await asyncio.sleep(0.01)
         assert peer.state is State.CONNECTED
         assert isinstance(lasting(peer)._link, ZmqLink)
+
+
+@waiting
+async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    port = router.bind_to_random_port("tcp://127.0.0.1")
+    heard: list[bytes] = []
+
+    def answer(times: int) -> None:
+        """Answer so many greetings, and nothing else."""
+        while len(heard) < times and router.poll(round(1000 * LONGEST)):
+            routing_id, text = router.recv_multipart()
+            if b"hello" in text:
+                heard.append(text)
+                router.send_multipart([routing_id, b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["me"]}}'])
+
+    try:
+        answering = asyncio.create_task(asyncio.to_thread(answer, 3))
+        async with connect(f"nq+zmq://127.0.0.1:{port}", keepalive=0.1) as peer:
+            await answering  # those after the first were asked for as nothing else came
+            async for status in peer.states():
+                if status.state is State.RECONNECTING:
+                    break
+            assert "no sign of life" in status.text
+    finally:
+        context.destroy(linger=0)
 
 
 @waiting

@@ -251,9 +251,9 @@ class Lasting(Session):
             self._rest_timer.cancel()
 
     def _look(self) -> None:
-        """Give a sign of life where the hub cannot see the link itself."""
+        """Give a sign of life where the hub cannot see the link itself, and ask for one if there was none."""
         if self._link.transport == "zmq":
-            self._writer.write([_IDLE])
+            self._writer.write([_IDLE if self._link.is_alive else _HELLO])
         super()._look()
 
     # What we say.

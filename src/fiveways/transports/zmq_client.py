@@ -10,7 +10,7 @@ from zmq.utils.monitor import parse_monitor_message
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Receiver, Spools
 from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, bound
-from fiveways.transports.zmq_watch import Context, Socket, Watch
+from fiveways.transports.zmq_watch import Context, Socket, Watch, milliseconds
 from fiveways.wire.limits import Limits
 
 _NOW: Final = zmq.NOBLOCK
@@ -21,6 +21,7 @@ _ENDS: Final[dict[int, str]] = {
     zmq.EVENT_DISCONNECTED: "the connection is gone",
 }
 _EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_ENDS)
+_NEVER: Final = -1
 _LONGEST_ROUTING_ID: Final = 255
 _PEER: Final = "NQ-Peer"
 
@@ -39,6 +40,7 @@ class _Dealer:
         self._reconnects = reconnects
         self._socket = socket
         self._is_open = True
+        self._is_connected = False
         self._monitor = socket.get_monitor_socket(_EVENTS)
         self._monitor_watch = Watch(self._monitor, self._hear)
         self._watch = Watch(socket, self._read, self.link.flush)
@@ -46,8 +48,8 @@ class _Dealer:
     def _hear(self) -> None:
         """Know of a connection, or of its end."""
         event = parse_monitor_message(self._monitor.recv_multipart(_NOW))["event"]
-        self.link.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-        if self.link.is_connected:
+        self._is_connected = self.link.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        if self._is_connected:
             if not self.connected.done():
                 self.connected.set_result(None)
         elif not self._reconnects:
@@ -87,8 +89,12 @@ class _Dealer:
         """Go on."""
         self._watch.resume()
 
-    def leave(self, _link: ZmqLink) -> None:
-        """Close the sockets; ZeroMQ still sends what it has taken, for a moment."""
+    def leave(self, link: ZmqLink) -> None:
+        """Close the sockets. After a close ZeroMQ still sends what it has taken, for a moment.
+
+        After any other end nothing may be left: a socket that still tries to say something has our routing id, and
+        takes the place of the next one at the port.
+        """
         if self._is_open:
             self._is_open = False
             self._give_up("the link was closed")
@@ -96,7 +102,8 @@ class _Dealer:
             self._watch.close()
             self._socket.disable_monitor()
             self._monitor.close(0)
-            self._socket.close()
+            lingers = link.is_closing and (self._is_connected or self._reconnects)
+            self._socket.close(milliseconds(self._limits.linger) if lingers else 0)
 
 
 async def open_zmq(
@@ -128,6 +135,8 @@ async def open_zmq(
     socket.setsockopt(zmq.IPV6, int("[" in endpoint))
     if routing_id:
         socket.setsockopt(zmq.ROUTING_ID, routing_id)
+    if not reconnects:
+        socket.setsockopt(zmq.RECONNECT_IVL, _NEVER)
     dealer = _Dealer(socket, endpoint, limits, routing_id, reconnects=reconnects)
     link = dealer.link
     link.attach(receive(link))

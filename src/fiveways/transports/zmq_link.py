@@ -44,10 +44,8 @@ class ZmqLimits:
     """Messages for, and from, each peer that ZeroMQ holds besides."""
     idle: float = 300.0
     """A peer that has said nothing for so long is gone."""
-    heartbeat: float = 10.0
-    """Between two signs of life of ZeroMQ's own, which find dead connections; 0 is none."""
     linger: float = 0.5
-    """For ZeroMQ to send what it holds, after the end."""
+    """For ZeroMQ to send what it holds, after a close."""
 
 
 class Owner(Protocol):
@@ -86,6 +84,8 @@ class ZmqLink:
         self.is_alive = True
         self.is_connected = True
         """Whether there is a connection just now; a port cannot know, and says so until the link is lost."""
+        self.is_watched = False
+        """The owner knows the silent, so that nobody else has to ask for signs of life."""
         self.is_lockstep = False
         """The peer is a REQ socket: it takes one message for each that it sent, and throws others away."""
         self.heard_at = 0.0
@@ -155,8 +155,8 @@ class ZmqLink:
                 self._loop.call_soon(self._hand_over)
 
     def ping(self) -> None:
-        """Say that the peer is alive while it is connected: ZeroMQ asks by itself, and the port knows the silent."""
-        self.is_alive = self.is_alive or (self.is_connected and not self._is_gone)
+        """Say that the peer is alive where the owner knows better; else it must be asked in its protocol's words."""
+        self.is_alive = self.is_alive or (self.is_watched and not self._is_gone)
 
     def close(self, code: int = 1000, text: str = "") -> None:
         """Forget the peer when the socket has taken what was written. If it speaks again, it is a new link."""
@@ -183,6 +183,11 @@ class ZmqLink:
     def is_gone(self) -> bool:
         """Whether the link is over."""
         return self._is_gone
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it ends in good order, or has: what was written is still to go out."""
+        return self._is_closing
 
     def take(self, payload: bytes) -> None:
         """Know that a message has come."""
@@ -274,11 +279,13 @@ def is_generated(routing_id: bytes) -> bool:
 
 
 def bound(socket: Socket, limits: ZmqLimits) -> None:
-    """Set the bounds that the sockets of both ends have in common."""
+    """Set the bounds that the sockets of both ends have in common.
+
+    ZeroMQ's heartbeats are not among them: if one is due where a connection has ended before all that came by it could
+    be handed over, libzmq aborts the process (its issue 4364). At a port that is the case, for one, when a peer goes
+    whose routing id somebody else has taken. Both ends are on one machine, where the system tells of every end.
+    """
     socket.setsockopt(zmq.MAXMSGSIZE, limits.max_frame)
     socket.setsockopt(zmq.SNDHWM, limits.queue)
     socket.setsockopt(zmq.RCVHWM, limits.queue)
     socket.setsockopt(zmq.LINGER, milliseconds(limits.linger))
-    if limits.heartbeat:
-        socket.setsockopt(zmq.HEARTBEAT_IVL, milliseconds(limits.heartbeat))
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, milliseconds(3 * limits.heartbeat))

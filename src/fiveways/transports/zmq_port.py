@@ -132,6 +132,7 @@ class ZmqPort:
     def _admit(self, routing_id: bytes, frame: zmq.Frame, is_lockstep: bool) -> ZmqLink | None:
         link = ZmqLink(self, routing_id, _remote(routing_id, frame), self._limits, is_loopback=self._is_loopback)
         link.is_lockstep = is_lockstep
+        link.is_watched = True
         if len(self._links) >= self._limits.max_links:
             self.refused += 1
             if self._refusal:

@@ -57,7 +57,7 @@ class Processors:
         max_pending: int = 4096,
         max_pending_bytes: int = 1 << 26,
         max_answer: int = 1 << 20,
-        heartbeat: float = 10.0,
+        idle: int = 10,
         context: Context | None = None,
     ) -> None:
         """Make it, without any processor yet.
@@ -68,7 +68,8 @@ class Processors:
             max_pending: How much may wait for an answer; `Busy` above.
             max_pending_bytes: The same, in bytes.
             max_answer: Bytes of an answer; a longer one is none.
-            heartbeat: Seconds between two signs of life, which find dead connections; 0 is none.
+            idle: Seconds of silence after which the system asks whether a connection is dead. ZeroMQ's own heartbeats
+                may abort the process (see `zmq_link.bound`).
             context: Where the socket belongs; without one it is the process's own.
         """
         self.repeated = 0
@@ -97,7 +98,10 @@ class Processors:
             (zmq.MAXMSGSIZE, 4 * max_answer + 1024),
             (zmq.RECONNECT_IVL, milliseconds(_RECONNECT)),
             (zmq.RECONNECT_IVL_MAX, milliseconds(_LONGEST_RECONNECT)),
-            (zmq.HEARTBEAT_IVL, milliseconds(heartbeat)),
+            (zmq.TCP_KEEPALIVE, 1),
+            (zmq.TCP_KEEPALIVE_IDLE, idle),
+            (zmq.TCP_KEEPALIVE_INTVL, idle),
+            (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             socket.setsockopt(option, value)
         self._watch = Watch(socket, self._read, self._write)
