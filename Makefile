@@ -13,7 +13,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-nq bench-store docs proto lock clean
+.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-mqtt bench-nq bench-store docs proto lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ bench-hub: $(READY) ## the hub beside a bare relay, nats-server and Crossbar, ab
 
 bench-nq: $(READY) ## requests in NQ with the store and without it, beside plain calls; FLAGS='--quick'
 	$(RUN) benchmarks.nq $(FLAGS)
+
+bench-mqtt: $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
+	@scripts/programs
+	$(RUN) benchmarks.mqtt $(FLAGS)
 
 bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
 	$(RUN) benchmarks.store $(FLAGS)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fiveways.app import App, AttachmentError, Context, Event, Fail, Reply
     from fiveways.client.connect import connect
+    from fiveways.client.mqtt.peer import MqttPeer, connect_mqtt
+    from fiveways.client.mqtt.retry import Retry
     from fiveways.client.ongoing import Note, Ongoing
     from fiveways.client.peer import Peer
     from fiveways.client.sync import connect_sync
@@ -38,6 +40,7 @@ _HOMES = {
     "Event": "app",
     "Fail": "app",
     "FivewaysError": "errors",
+    "MqttPeer": "client.mqtt.peer",
     "NotExecuted": "errors",
     "Note": "client.ongoing",
     "Ongoing": "client.ongoing",
@@ -45,7 +48,9 @@ _HOMES = {
     "Reason": "model.failures",
     "Refused": "errors",
     "Reply": "app",
+    "Retry": "client.mqtt.retry",
     "connect": "client.connect",
+    "connect_mqtt": "client.mqtt.peer",
     "connect_sync": "client.sync",
 }
 __all__ = [
@@ -61,6 +66,7 @@ __all__ = [
     "Event",
     "Fail",
     "FivewaysError",
+    "MqttPeer",
     "NotExecuted",
     "Note",
     "Ongoing",
@@ -68,7 +74,9 @@ __all__ = [
     "Reason",
     "Refused",
     "Reply",
+    "Retry",
     "connect",
+    "connect_mqtt",
     "connect_sync",
 ]
 

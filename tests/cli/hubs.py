@@ -60,7 +60,7 @@ class Hub:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.greeting = "".join(_until_blank(process.stdout))
-        found = re.findall(r"^  (\w+) +(\S+)$", self.greeting, re.MULTILINE)
+        found = re.findall(r"^  ([\w-]+) +(\S+)$", self.greeting, re.MULTILINE)
         self.urls = dict(found)
         # One protocol may be served over several transports.
         self.urls.update({url.partition("://")[0]: url for _, url in found})

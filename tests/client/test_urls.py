@@ -2,7 +2,7 @@
 
 import pytest
 
-from fiveways.client.urls import SCHEMES, Address, BadUrl, parse
+from fiveways.client.urls import SCHEMES, Address, BadUrl, parse, parse_mqtt
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,35 @@ def test_an_unusual_path_is_in_doubt() -> None:
     assert parse("umq+ws://h/lrpm").doubt == "; a hub serves umq under /umq, and the URL says /lrpm"
 
 
-@pytest.mark.parametrize("given", ["mqtt-rpc+mqtt://h", "mqtt-rpc+mqtts://h"])
-def test_protocols_that_come_later_are_told_from_wrong_ones(given: str) -> None:
-    with pytest.raises(BadUrl, match="not spoken by this client yet"):
+@pytest.mark.parametrize(
+    ("given", "broker", "service"),
+    [
+        ("mqtt-rpc+mqtt://h", "mqtt://h:1883", ""),
+        ("mqtt-rpc+mqtts://h/", "mqtts://h:8883", ""),
+        ("mqtt-rpc+mqtt://[::1]:99/Greeter", "mqtt://[::1]:99", "Greeter"),
+        ("mqtt-rpc+mqtt://h/my/cool%20service", "mqtt://h:1883", "my/cool service"),
+    ],
+)
+def test_a_broker_and_the_service_behind_it(given: str, broker: str, service: str) -> None:
+    found, named = parse_mqtt(given)
+    assert (str(found), named) == (broker, service)
+    with pytest.raises(BadUrl, match="leads to a broker"):
         parse(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("mqtt-rpc+ws://h", "is no way to a broker"),
+        ("mqtt-rpc+mqtt://", "names no host"),
+        ("mqtt-rpc+mqtt://h:99999", "port"),
+        ("mqtt-rpc+mqtt://ann:s3cret@h", "no names or secrets"),
+    ],
+)
+def test_mistakes_on_the_way_to_a_broker(given: str, sentence: str) -> None:
+    with pytest.raises(BadUrl, match=sentence) as caught:
+        parse_mqtt(given)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every example, and every Python block of README and docs, runs."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,8 +12,10 @@ import pytest
 
 from fiveways.protocols import registry
 from tests.cli import hubs
+from tests.unit.schemas.kit import greeter
 
 ROOT = Path(__file__).parents[2]
+BROKER = "localhost:1883"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
@@ -30,7 +33,12 @@ COMMANDS = [
 
 def run(*arguments: str) -> str:
     done = subprocess.run(  # noqa: S603  our own programs
-        [sys.executable, *arguments], cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={"PYTHONPATH": f"src{os.pathsep}{greeter().path.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -41,6 +49,20 @@ def place() -> Iterator[str]:
     """A hub with the example application, and where it is."""
     with hubs.serving("--app", "examples.app:app") as hub:
         yield hub.urls["lrpm"].removeprefix("lrpm+ws://").removesuffix("/lrpm")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    """A broker that a hub has started for itself, and where it is."""
+    with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0") as hub:
+        yield hub.urls["mqtt-rpc"].removeprefix("mqtt-rpc+mqtt://")
+
+
+def placed(text: str, place: str, request: pytest.FixtureRequest) -> str:
+    """Return a text of the docs with the places of this test."""
+    if BROKER in text:
+        text = text.replace(BROKER, request.getfixturevalue("broker"))
+    return text.replace("localhost:7500", place)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -55,13 +77,17 @@ def test_the_call_is_answered_in_every_protocol() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_of_the_docs_prints_what_its_comments_say(block: str, place: str) -> None:
+def test_a_block_of_the_docs_prints_what_its_comments_say(
+    block: str, place: str, request: pytest.FixtureRequest
+) -> None:
     promised = re.findall(r"# prints (.*)", block)
-    assert run("-c", block.replace("localhost:7500", place)).splitlines() == promised
+    assert run("-c", placed(block, place, request)).splitlines() == promised
 
 
 @pytest.mark.parametrize(("command", "printed"), COMMANDS)
-def test_a_command_of_the_docs_prints_what_stands_below_it(command: str, printed: str, place: str) -> None:
-    program, *arguments = shlex.split(command.replace("localhost:7500", place))
+def test_a_command_of_the_docs_prints_what_stands_below_it(
+    command: str, printed: str, place: str, request: pytest.FixtureRequest
+) -> None:
+    program, *arguments = shlex.split(placed(command, place, request))
     assert program in {"fiveways", ".venv/bin/fiveways"}
     assert run("-m", "fiveways", *arguments).strip() == printed.strip()

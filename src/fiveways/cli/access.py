@@ -1,19 +1,22 @@
 """A connection to a hub, as the options of a command describe it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fiveways.cli.endings import UsageError
 from fiveways.cli.jsonio import read_file
 from fiveways.client.connect import connect
 from fiveways.client.handshake import BadLogin
 from fiveways.client.peer import Peer
-from fiveways.client.urls import BadUrl
+from fiveways.client.urls import BadUrl, is_mqtt, parse_mqtt
 from fiveways.errors import CallTimeout
+
+if TYPE_CHECKING:
+    from fiveways.client.mqtt.peer import MqttPeer
 
 T = TypeVar("T")
 
@@ -26,6 +29,33 @@ class Access:
     token: str = field(default="", repr=False)
     identity: str = ""
     secret: str = field(default="", repr=False)
+    schema: tuple[Path, ...] = ()
+    """Descriptor sets, for services behind a broker."""
+
+    @property
+    def is_mqtt(self) -> bool:
+        """Whether a broker is asked, not a hub."""
+        return is_mqtt(self.url)
+
+    @asynccontextmanager
+    async def broker(self, patience: float, *, reconnect: bool = False) -> "AsyncIterator[MqttPeer]":
+        """Open a connection to a broker whose requests wait `patience` seconds; UsageError as `peer`."""
+        from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
+        from fiveways.schemas import SchemaError  # noqa: PLC0415
+
+        try:
+            broker, service = parse_mqtt(self.url)
+            opening = connect_mqtt(
+                replace(broker, user=self.identity, password=self.secret),
+                service=service,
+                schema=self.schema,
+                timeout=patience,
+                reconnect=reconnect,
+            )
+        except (BadUrl, SchemaError) as exc:
+            raise UsageError(str(exc)) from exc
+        async with opening as peer:
+            yield peer
 
     @asynccontextmanager
     async def peer(self, patience: float, *, reconnect: bool = False) -> AsyncIterator[Peer]:
@@ -34,6 +64,8 @@ class Access:
         Raises:
             UsageError: no connection could be opened to what was given.
         """
+        if self.is_mqtt:
+            raise UsageError("a broker is only called, published to and subscribed to: ask a hub for anything else")
         token, identity, secret = self.token, self.identity, self.secret
         try:
             opening = connect(
@@ -62,7 +94,12 @@ class Access:
 
 
 def access(
-    url: str, token: str = "", token_file: Path | None = None, identity: str = "", secret_file: Path | None = None
+    url: str,
+    token: str = "",
+    token_file: Path | None = None,
+    identity: str = "",
+    secret_file: Path | None = None,
+    schema: Sequence[Path] | None = None,
 ) -> Access:
     """Return what the options say, with the files read.
 
@@ -73,7 +110,8 @@ def access(
     if bool(identity) != bool(secret):
         raise UsageError("--identity and --secret-file belong together")
     # A file is named for one command, the variable perhaps for all.
-    return Access(url, _secret(token_file) if token_file is not None else token, identity, secret)
+    shown = _secret(token_file) if token_file is not None else token
+    return Access(url, shown, identity, secret, tuple(schema or ()))
 
 
 def _secret(path: Path) -> str:

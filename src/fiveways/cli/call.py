@@ -1,5 +1,6 @@
 """`fiveways call`: one call, one answer, or its parts."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from fiveways.cli.jsonio import read_json, readable, show
 from fiveways.cli.meter import Meter
 from fiveways.cli.notes import Lines, Teller
 from fiveways.client.peer import Peer
+from fiveways.errors import CallTimeout
 
 _TELLING: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
 """Protocols in which something is told on the way to an answer."""
@@ -33,6 +35,12 @@ class Wish:
 
 def call(gate: Access, wish: Wish) -> None:
     """Call, and print what comes."""
+    if gate.is_mqtt:
+        _check_mqtt(wish)
+        run(_call_mqtt(gate, wish, read_json(wish.body)))
+        return
+    if gate.schema:
+        raise UsageError("--schema is for services behind a broker: mqtt-rpc+mqtt://...")
     if wish.stream and (wish.attach or wish.save is not None):
         raise UsageError("--stream goes without attachments")
     if wish.stream and wish.verbose:
@@ -57,6 +65,28 @@ async def _call(gate: Access, wish: Wish, body: object, attachments: list[Path])
     elif reply.attachments:
         tell(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
     show(reply.value, raw=wish.raw)
+
+
+def _check_mqtt(wish: Wish) -> None:
+    if wish.attach or wish.save is not None:
+        raise UsageError("RPC over MQTT has no attachments")
+    if wish.verbose:
+        raise UsageError("in RPC over MQTT nothing is told on the way: leave --verbose out")
+
+
+async def _call_mqtt(gate: Access, wish: Wish, body: object) -> None:
+    """Call a service behind a broker."""
+    try:
+        async with asyncio.timeout(wish.timeout) as limit, gate.broker(wish.timeout) as peer:
+            if wish.stream:
+                async for part in peer.stream(wish.method, body, timeout=wish.timeout):
+                    show(part, raw=wish.raw)
+            else:
+                show(await peer.call(wish.method, body, timeout=wish.timeout), raw=wish.raw)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise CallTimeout(f"no answer within {wish.timeout:g} s") from None
 
 
 def _teller(peer: Peer, wish: Wish) -> Teller:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", "umq36", "nq"))
-OTHERS = ("nq+http://localhost:7500", "nq+https://", "nq+zmq://localhost:7555")
+OTHERS = ("nq+http://localhost:7500", "nq+https://", "nq+zmq://localhost:7555", "mqtt-rpc+mqtt://localhost:1883")
 
 
 def urls() -> list[str]:
@@ -33,7 +33,7 @@ Url: TypeAlias = Annotated[
     typer.Argument(
         metavar="URL",
         help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://..., "
-        "nq+ws://..., nq+http://..., nq+zmq://...",
+        "nq+ws://..., nq+http://..., nq+zmq://...; or a broker: mqtt-rpc+mqtt://host:1883/Service",
         autocompletion=urls,
     ),
 ]
@@ -49,6 +49,11 @@ Raw: TypeAlias = Annotated[
 ]
 Attach: TypeAlias = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="A file to attach; repeatable.", exists=False)
+]
+
+Schema: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="A descriptor set of services behind a broker; repeatable.", exists=False),
 ]
 
 _WHO = "Who you are"
@@ -69,7 +74,7 @@ Identity: TypeAlias = Annotated[
     typer.Option(
         envvar="FIVEWAYS_IDENTITY",
         metavar="NAME",
-        help="Your name, if you have a secret (lrpm alone).",
+        help="Your name, if you have a secret (lrpm), or a password (brokers).",
         rich_help_panel=_WHO,
     ),
 ]

@@ -22,13 +22,19 @@ class Wish:
 
 def publish(gate: Access, wish: Wish) -> None:
     """Publish; it returns when the hub has it."""
+    if gate.is_mqtt and wish.attach:
+        raise UsageError("a message of a broker has no attachments")
     try:
-        topics.parse(wish.topic, topics.UMQ)
+        topics.parse(wish.topic, topics.MQTT if gate.is_mqtt else topics.UMQ)
     except topics.BadTopic as exc:
         raise UsageError(str(exc)) from exc
     run(_publish(gate, wish, read_json(wish.body), [readable(path) for path in wish.attach]))
 
 
 async def _publish(gate: Access, wish: Wish, data: object, attachments: list[Path]) -> None:
+    if gate.is_mqtt:
+        async with gate.broker(wish.timeout) as broker:
+            await broker.publish(wish.topic, data, retain=wish.retain)
+        return
     async with gate.within(wish.timeout) as peer:
         await peer.publish(wish.topic, data, retain=wish.retain, attachments=attachments)

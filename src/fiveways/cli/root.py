@@ -150,6 +150,7 @@ def call(  # noqa: PLR0913  as many as the user has
         bool, typer.Option("--verbose", help="Say on stderr whatever is told on the way, for debugging as well (nq).")
     ] = False,
     raw: options.Raw = False,
+    schema: options.Schema = None,
     token: options.Token = "",
     token_file: options.TokenFile = None,
     identity: options.Identity = "",
@@ -166,11 +167,12 @@ def call(  # noqa: PLR0913  as many as the user has
       fiveways call umq+ws://localhost:7500 math.add '\[2, 3]'
       echo '{"a": 2, "b": 3}' | fiveways call umq36+ws://hub:7500 math.add -
       fiveways call umq+ws://hub:7500 image.resize @size.json --attach a.png
+      fiveways call mqtt-rpc+mqtt://localhost/Greeter SayHello '{"name": "Bob"}' --schema greeter.binpb
     """
     from fiveways.cli import call as verb  # noqa: PLC0415
     from fiveways.cli.access import access  # noqa: PLC0415
 
-    gate = access(url, token, token_file, identity, secret_file)
+    gate = access(url, token, token_file, identity, secret_file, schema)
     verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
 
 

@@ -1,10 +1,14 @@
 """The door: from a URL to a `Peer`."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import cast
 
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
+from fiveways.client.handshake import BadLogin
 from fiveways.client.keeper import OpenLink
 from fiveways.client.lasting import PROTOCOLS
 from fiveways.client.peer import Peer
@@ -59,6 +63,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     keepalive: float = 20.0,
     idle_close: float | None = None,
     app: App | None = None,
+    schema: Iterable[Path | str] = (),
     limits: Limits = Limits(),
 ) -> Connecting:
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
@@ -66,9 +71,10 @@ def connect(  # noqa: PLR0913  all but the first have a default
     Args:
         url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://`, `nq+http://` or `nq+zmq://`, then
             host and port; with TLS `+wss://` or `+https://`. Without a port it is 7500 (443 with TLS, 7555 for
-            ZeroMQ), without a path where a hub serves that protocol.
+            ZeroMQ), without a path where a hub serves that protocol. `mqtt-rpc+mqtt://` leads to a broker instead, and
+            gives an `MqttPeer`; `connect_mqtt` is the same with the right type.
         token: who we are, for a hub that wants to know; not over ZeroMQ.
-        identity: the same with a `secret`, which is never sent; lrpm only.
+        identity: the same with a `secret`, which is never sent; lrpm, and as user and password brokers.
         secret: belongs to `identity`.
         timeout: seconds for every call that names none itself.
         reconnect: open a new connection when one is lost, and register, subscribe and set there what was before. In nq
@@ -77,7 +83,8 @@ def connect(  # noqa: PLR0913  all but the first have a default
         keepalive: seconds of silence after which the hub is asked for a sign of life.
         idle_close: seconds after which a link is closed on which nothing is said or expected, until it is needed;
             nq only. Without it, nq+http closes its connections after 5 seconds, and all others keep theirs.
-        app: an application to serve from the start.
+        app: an application to serve from the start; not by way of a broker.
+        schema: descriptor set files of the services behind a broker.
         limits: what this side bears.
 
     Raises:
@@ -86,6 +93,22 @@ def connect(  # noqa: PLR0913  all but the first have a default
         Refused: the hub does not let us in.
         ConnectionLost: it cannot be reached.
     """
+    if urls.is_mqtt(url):
+        if token or app is not None or idle_close is not None:
+            raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app` or `idle_close`")
+        from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
+
+        broker, service = urls.parse_mqtt(url)
+        opening = connect_mqtt(
+            replace(broker, user=identity, password=secret),
+            service=service,
+            schema=schema,
+            timeout=timeout,
+            reconnect=reconnect,
+            keepalive=keepalive,
+            limits=limits,
+        )
+        return cast(Connecting, opening)  # whoever wants it typed asks for it by `connect_mqtt`
     first_wait, longest_wait = backoff
     settings = Settings(
         urls.parse(url),

@@ -19,6 +19,7 @@ from fiveways.client.ongoing import MAX_WAITING, Ongoing
 from fiveways.client.peer import Listing, Peer
 from fiveways.client.settings import HUB_TIMEOUT
 from fiveways.client.states import State, Status
+from fiveways.client.urls import BadUrl, is_mqtt
 from fiveways.wire.limits import Limits
 
 
@@ -264,6 +265,8 @@ def connect_sync(  # noqa: PLR0913  as `connect`
 
     The arguments, and what it raises, are those of `connect`.
     """
+    if is_mqtt(url):
+        raise BadUrl("a broker has no blocking client: `fiveways.connect` goes there")
     connecting = connect(
         url,
         token=token,

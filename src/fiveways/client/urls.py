@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from fiveways.errors import FivewaysError
+from fiveways.transports.mqtt_broker import Broker
 
 DEFAULT_PORT: Final = 7500
 """Where a hub listens unless it was told otherwise."""
@@ -34,11 +35,10 @@ _SCHEMES: Final = {
     "lrpm": _Scheme("/lrpm", {"json": ("lrpm-json", "lrpm.json"), "cbor": ("lrpm-cbor", "lrpm.cbor")}),
     "nq": _Scheme("/nq", {"": ("nq", "nq.1")}, tuple(_PORTS)),
 }
-_LATER: Final = ("mqtt-rpc+mqtt", "mqtt-rpc+mqtts")
-"""Schemes of protocols that this client does not speak yet."""
-
-SCHEMES: Final = tuple(
-    f"{protocol}+{transport}://" for protocol, scheme in _SCHEMES.items() for transport in scheme.transports
+_BROKERS: Final = ("mqtt-rpc+mqtt://", "mqtt-rpc+mqtts://")
+SCHEMES: Final = (
+    *(f"{protocol}+{transport}://" for protocol, scheme in _SCHEMES.items() for transport in scheme.transports),
+    *_BROKERS,
 )
 
 
@@ -80,14 +80,14 @@ def parse(url: str) -> Address:
     Raises:
         BadUrl: nothing can be reached under it.
     """
+    if is_mqtt(url):
+        raise BadUrl("the URL leads to a broker, not to a hub: `fiveways.connect` and `connect_mqtt` go there")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as exc:
         raise BadUrl(f"{url!r} is no URL: {exc}") from exc
-    if parts.username is not None or parts.password is not None:
-        # Not shown: URLs get into logs, and so would the secret in this one.
-        raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
+    _check_no_secret(parts)
     scheme, transport = _scheme(parts.scheme, url)
     if not parts.hostname:
         raise BadUrl(f"{url!r} names no host; a URL looks like {parts.scheme}://localhost:{DEFAULT_PORT}")
@@ -102,14 +102,40 @@ def parse(url: str) -> Address:
     return Address(protocol, urlunsplit((transport, place, path, query, "")), subprotocol, url)
 
 
+def is_mqtt(url: str) -> bool:
+    """Say whether a URL leads to a broker."""
+    return url.startswith("mqtt-rpc+")
+
+
+def parse_mqtt(url: str) -> tuple[Broker, str]:
+    """Read the URL of a broker, such as `mqtt-rpc+mqtt://localhost:1883/Greeter`; return it and the service.
+
+    Raises:
+        BadUrl: nothing can be reached under it.
+    """
+    if not url.startswith(_BROKERS):
+        written = url.partition("://")[0]
+        raise BadUrl(f"{written}:// is no way to a broker; use one of {', '.join(_BROKERS)}")
+    try:
+        parts = urlsplit(url.removeprefix("mqtt-rpc+"))
+        _check_no_secret(parts)
+        return Broker.parse(f"{parts.scheme}://{parts.netloc}"), unquote(parts.path).strip("/")
+    except ValueError as exc:
+        raise BadUrl(str(exc)) from exc
+
+
+def _check_no_secret(parts: SplitResult) -> None:
+    if parts.username is not None or parts.password is not None:
+        # Not shown: URLs get into logs, and so would the secret in this one.
+        raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
+
+
 def transports_of(*protocols: str) -> list[str]:
     """Return what goes before `://` for these protocols."""
     return [f"{protocol}+{transport}" for protocol in protocols for transport in _SCHEMES[protocol].transports]
 
 
 def _scheme(written: str, url: str) -> tuple[_Scheme, str]:
-    if written in _LATER:
-        raise BadUrl(f"{written}:// is not spoken by this client yet; it speaks {', '.join(SCHEMES)}")
     protocol, _, transport = written.partition("+")
     if protocol in _SCHEMES and transport in _SCHEMES[protocol].transports:
         return _SCHEMES[protocol], transport
@@ -135,6 +161,8 @@ def _forms(protocols: Iterable[str], transports: Collection[str], rest: str) -> 
         for transport in _SCHEMES[protocol].transports
         if transport in transports
     ]
+    if protocols is _SCHEMES and transports is _PORTS:
+        schemes += _BROKERS
     return f"use one of {', '.join(schemes)}, such as {schemes[0]}{rest or 'localhost'}"
 
 

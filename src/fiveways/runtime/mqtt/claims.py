@@ -53,6 +53,11 @@ class Claims:
         before, self.held = self.held, frozenset(filter(self._is_ours, self._mine))
         return self.held != before
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the broker has sent back what we claim."""
+        return self._hubs.get(self._name) == self._mine
+
     def rivals(self) -> dict[str, str]:
         """Return who holds what we want too, by topic."""
         return {topic: self._holder(topic) for topic in self._mine if topic not in self.held and self._holder(topic)}

@@ -86,6 +86,8 @@ class BrokerPeer(Party):
         self._is_lost = asyncio.Event()
         self._is_stale = asyncio.Event()
         """What we offer, or may answer, has changed."""
+        self.is_ready = asyncio.Event()
+        """The hub has been at the broker, and answered there what was its to answer."""
         self._own: dict[str, str] = {}
         """What we asked the hub for ourselves, for people, by id."""
         self._ids = count(1)
@@ -184,6 +186,8 @@ class BrokerPeer(Party):
                     await link.unsubscribe(sorted(gone))
                 if new := held - self._listened:
                     await self._listen(link, sorted(new))
+                if self._claims.is_told:
+                    self.is_ready.set()
             except ConnectionLost:
                 return
 

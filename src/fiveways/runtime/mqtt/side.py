@@ -1,9 +1,12 @@
 """The hub's side of MQTT: its broker, if it has one of its own, and everybody behind it."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.mqtt.embedded import EmbeddedBroker
@@ -11,6 +14,9 @@ from fiveways.runtime.mqtt.peer import BrokerPeer
 from fiveways.runtime.mqtt.plan import BadPlan, Plan
 from fiveways.settings.sections import Settings
 from fiveways.transports.mqtt_link import Broker
+
+_READY_WITHIN: Final = 2.0
+"""Seconds for which the hub's start waits for its broker."""
 
 
 class MqttSide:
@@ -42,6 +48,8 @@ class MqttSide:
             broker, plan, settings.identity, self._exchange, given.limits, self._random, self._new_peer
         )
         self._peer.start()
+        with contextlib.suppress(TimeoutError):  # it goes on trying, and says so
+            await asyncio.wait_for(self._peer.is_ready.wait(), _READY_WITHIN)
         return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
 
     async def stop(self) -> None:

@@ -1,0 +1,64 @@
+"""Hubs with a broker, and what a test says to them by way of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import ParamSpec
+
+from fiveways.app import App
+from fiveways.client.mqtt.peer import ConnectingMqtt, connect_mqtt
+from fiveways.settings.sections import MqttSettings, Settings, Way
+from tests.brokers.running import RunningBroker
+from tests.runtime.wire import PATIENCE, Place, hub, settings
+from tests.unit.schemas.kit import greeter
+
+P = ParamSpec("P")
+
+
+def bounded(test: Callable[P, object]) -> Callable[P, None]:
+    """Run a test in a loop, and end it if it waits for what never comes."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 3 * PATIENCE))  # type: ignore[arg-type]
+
+    return run
+
+
+def given(
+    broker: RunningBroker, *, services: Mapping[str, str] | None = None, topics: Mapping[str, Way] | None = None
+) -> Settings:
+    """Settings for a hub at a broker that knows the schema of the tests."""
+    mqtt = MqttSettings(
+        enabled=True, url=broker.url, schemas=(str(greeter().path),), services=services or {}, topics=topics or {}
+    )
+    return replace(settings(), mqtt=mqtt)
+
+
+@asynccontextmanager
+async def at(broker: RunningBroker, app: App | None = None, **more: Mapping[str, str]) -> AsyncIterator[Place]:
+    """A hub that is linked to a broker, and answers there."""
+    async with hub(given(broker, **more), app) as place:  # type: ignore[arg-type]
+        await until(lambda: is_linked(place))
+        yield place
+
+
+def is_linked(place: Place) -> bool:
+    """Whether a hub has said all that it has to say to its broker."""
+    peer = place.server._mqtt._peer if place.server._mqtt is not None else None
+    if peer is None or peer._link is None:
+        return False
+    return peer._claims.is_told and peer._listened == peer._claims.held
+
+
+def linked_to(broker: RunningBroker) -> ConnectingMqtt:
+    """A client of the broker that knows the schema of the tests."""
+    return connect_mqtt(broker.url, schema=[greeter().path], timeout=PATIENCE)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells of; the test has a bound."""
+    while not is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

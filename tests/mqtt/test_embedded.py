@@ -1,0 +1,101 @@
+"""The broker that a hub starts for itself: there before the hub says so, and gone with it, however it goes."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from fiveways.client.mqtt.peer import connect_mqtt
+from fiveways.runtime.mqtt import embedded
+from fiveways.runtime.mqtt.embedded import EmbeddedBroker, NoBroker
+from tests.cli import hubs
+from tests.mqtt.hubs import bounded, until
+from tests.runtime.wire import PATIENCE
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until_gone(pid: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while is_there(pid):
+        assert time.monotonic() < until, "the broker is still there"
+        time.sleep(0.02)
+
+
+def broker_of(pid: int) -> int:
+    """The child of a hub."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_goes_with_its_hub(number: signal.Signals) -> None:
+    with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0") as hub:
+        code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", '{"a": 1}')
+        assert (code, out.strip(), err) == (0, '{"a":1}', "")
+        broker = broker_of(hub.process.pid)
+        assert is_there(broker)
+        hub.signal(number)
+        hub.process.wait(PATIENCE)
+        wait_until_gone(broker)
+
+
+@bounded
+async def test_it_is_started_anew_if_it_dies(caplog: pytest.LogCaptureFixture) -> None:
+    broker = EmbeddedBroker(0, None)
+    await broker.start()
+    try:
+        assert broker._process is not None
+        first = broker._process.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: broker._process is not None and broker._process.pid != first)
+        await until(lambda: not embedded._is_free(broker.port))
+        async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
+            await peer.publish("a", 1)
+        assert "is started anew" in caplog.text
+    finally:
+        await broker.stop()
+
+
+@bounded
+async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
+    for turn in range(2):
+        broker = EmbeddedBroker(0, tmp_path / "kept")
+        await broker.start()
+        try:
+            async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
+                if not turn:
+                    await peer.publish("kept/a", "value", retain=True)
+                async with peer.subscribe("kept/#") as events:
+                    assert (await anext(aiter(events))).data == "value"
+        finally:
+            await broker.stop()
+
+
+@bounded
+async def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NoBroker, match=f"port {port} is taken, maybe by a broker: name that as mqtt.url"):
+            await EmbeddedBroker(port, None).start()
+
+
+def test_what_cannot_be_is_said_before_anything_starts() -> None:
+    for assignment, sentence in (
+        ("mqtt.url=http://h", "mqtt.url: 'http' is no scheme of a broker"),
+        ("mqtt.schemas=no-such.binpb", "no-such.binpb"),
+        ("mqtt.identity=nobody", "mqtt.identity: there is no [[auth.identity]] 'nobody'"),
+    ):
+        code, out, err = hubs.run("serve", "--port", "0", "--set", "mqtt.enabled=true", "--set", assignment)
+        assert (code, out) == (1, ""), err
+        assert sentence in err
+        assert "Traceback" not in err
