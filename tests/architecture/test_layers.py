@@ -77,6 +77,7 @@ EXTRAS = {
         "rpc.proto": "the messages are defined in protobuf",
         "rpc_pb2.py": "generated from it",
         "rpc_pb2.pyi": "its types",
+        "echoes.py": "our own messages, which a broker sends back",
         "streams.py": "requests and answers in parts",
     },
     "nq": {

@@ -178,3 +178,15 @@ async def test_an_answer_that_nobody_waits_for_is_told_and_counted(
     told = [each.getMessage() for each in caplog.records if "nobody waits" in each.getMessage()]
     assert len(told) == 10
     assert told[0] == "1@/math: nobody waits for this answer [MQRPC-06]"
+
+
+@bounded
+async def test_callers_who_share_a_topic_are_no_strangers_to_each_other(broker: RunningBroker) -> None:
+    async with linked_to(broker) as device, device.serve(pb, Greeter()), linked_to(broker) as other:
+        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+            stub = other.stub(pb)
+            for number in range(10):
+                assert (await stub.SayHello(pb.HelloRequest(name=str(number)))).text == f"Hello {number}"
+                assert (await peer.call("greeter.say_hello", {"name": "x"}))["text"] == "Hello x"
+            assert place.server.exchange.hub.stats()["stray"] == 0
+        assert (other.strays, device.strays) == (0, 0)

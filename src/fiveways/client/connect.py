@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
@@ -96,36 +96,21 @@ def connect(  # noqa: PLR0913  all but the first have a default
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None:
             raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app` or `idle_close`")
-        from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
-
-        broker, service = urls.parse_mqtt(url)
-        opening = connect_mqtt(
-            replace(broker, user=identity, password=secret),
-            service=service,
-            schema=schema,
-            timeout=timeout,
-            reconnect=reconnect,
-            keepalive=keepalive,
-            limits=limits,
-        )
-        return cast(Connecting, opening)  # whoever wants it typed asks for it by `connect_mqtt`
-    first_wait, longest_wait = backoff
-    settings = Settings(
-        urls.parse(url),
-        token,
-        identity,
-        secret,
-        timeout,
-        reconnect,
-        first_wait,
-        longest_wait,
-        keepalive=keepalive,
-        limits=limits,
-        idle_close=idle_close,
-    )
+        usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "keepalive": keepalive, "limits": limits}
+        return _to_broker(url, identity, secret, schema, usual)
+    more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "idle_close": idle_close}
+    settings = Settings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
     handshake.check(settings, registry.load(settings.address.protocol))
     _check_idle(settings)
     return Connecting(settings, app, _opener(settings))
+
+
+def _to_broker(url: str, user: str, password: str, schema: Iterable[Path | str], usual: dict[str, Any]) -> Connecting:
+    from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
+
+    broker, service = urls.parse_mqtt(url)
+    opening = connect_mqtt(replace(broker, user=user, password=password), service=service, schema=schema, **usual)
+    return cast(Connecting, opening)  # whoever wants it typed asks for it by `connect_mqtt`
 
 
 def _check_idle(settings: Settings) -> None:

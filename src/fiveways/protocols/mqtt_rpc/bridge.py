@@ -13,9 +13,11 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
 from fiveways.protocols.builtins import Styles
-from fiveways.protocols.mqtt_rpc.messages import ErrorResponse
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, encode
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import TimeoutUnit
 from fiveways.wire import jsontext
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Binary, Json, Payload
 
 # What the configuration may say.
@@ -243,6 +245,14 @@ def failure_from_hub(word: Failure, topic: str, number: int) -> ErrorResponse:
     value = None if word.data is None else _error_body(word.data)
     text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
     return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), retry_after, True)
+
+
+def failed(word: Failure, key: tuple[int, str], limits: Limits) -> Packet:
+    """Write a failure, which has to be heard of: one that is too large goes out shorter, and then whatever its size."""
+    number, topic = key
+    message = failure_from_hub(word, topic, number)
+    packet = encode(message)
+    return packet if len(packet.payload) <= limits.max_text else encode(shortened(message))
 
 
 def shortened(message: ErrorResponse) -> ErrorResponse:

@@ -11,16 +11,17 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, TooLarge, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup, Whole
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of, failed
+from fiveways.protocols.mqtt_rpc.echoes import Echoes
 from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
-from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, encode, read
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
 from fiveways.protocols.mqtt_rpc.states import State
 from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Recent, Requests, Served
 from fiveways.wire.packet import Packet
@@ -54,6 +55,7 @@ class MqttConversation(Whole):
         self._codec: Codec = options.codec
         self._default_timeout = options.default_timeout
         self._outgoing: list[Packet] = []
+        self._echoes = Echoes()
         most = options.max_remembered or 2 * limits.max_pending
         self._requests = Requests(Recent(options.duplicate_window, most))
         self._wake_at = inf
@@ -63,6 +65,11 @@ class MqttConversation(Whole):
         """Take one MQTT message."""
         # MQRPC-a11: what a broker kept for newcomers was meant for others.
         if self.closed or packet.retained:
+            return NOTHING
+        echo = self._echoes.take(packet)
+        if echo is not None:
+            if echo[1] is not None:
+                self._requests.expects(echo[1], now)
             return NOTHING
         try:
             frame = parse_frame(packet, self._limits)
@@ -127,6 +134,7 @@ class MqttConversation(Whole):
             return self._decline(key, Reason.NO_METHOD, str(exc), now) if is_served else NOTHING
         streaming = self._serve(topic, method.kind)
         if streaming is None:
+            requests.recent.note(key, UNWANTED, now)  # it is somebody else's, and so is its answer
             return NOTHING
         if len(method.folded) > self._limits.max_name:
             return self._decline(key, Reason.NO_METHOD, "a name that is too long", now)
@@ -211,7 +219,7 @@ class MqttConversation(Whole):
 
     def _decline(self, key: Key, reason: Reason, text: str, now: float) -> Words:
         """Answer a request without bothering the hub."""
-        self._outgoing.append(self._failed(hub.Failure("", reason, text), key))
+        self._say(failed(hub.Failure("", reason, text), key, self._limits), key)
         self._requests.recent.note(key, 1, now)
         return NOTHING
 
@@ -220,22 +228,12 @@ class MqttConversation(Whole):
         self._send_failure(hub.Failure(served.hub_id, reason, text), now)
         return (hub.Cancel(served.hub_id),)
 
-    def _packed(self, message: Request | Response) -> Packet:
-        """MQRPC-03: what we would not read we do not write."""
-        packet = encode(message)
-        if len(packet.payload) > self._limits.max_text:
-            raise TooLarge(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
-        return packet
-
-    def _failed(self, word: hub.Failure, key: Key) -> Packet:
-        """A failure has to be heard of: one that is too large goes out shorter, and then whatever its size."""
-        number, topic = key
-        message = bridge.failure_from_hub(word, topic, number)
-        packet = encode(message)
-        return packet if len(packet.payload) <= self._limits.max_text else encode(bridge.shortened(message))
+    def _say(self, packet: Packet, answered: Key | None = None) -> None:
+        self._outgoing.append(packet)
+        self._echoes.said(packet, answered)
 
     def _answer(self, served: Served, packet: Packet, last: bool, now: float) -> None:
-        self._outgoing.append(packet)
+        self._say(packet, (served.correlation_id, served.topic))
         served.echoes += 1
         if last:
             self._requests.end_served(served, now)
@@ -256,12 +254,12 @@ class MqttConversation(Whole):
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
         value = served.write(word.body)
-        packet = self._packed(Response(served.topic, served.correlation_id, "", value, last))
+        packet = packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
         self._answer(served, packet, last, now)
 
     def _send_failure(self, word: hub.Failure, now: float) -> None:
         served = self._open_request(word.id)
-        self._answer(served, self._failed(word, (served.correlation_id, served.topic)), True, now)
+        self._answer(served, failed(word, (served.correlation_id, served.topic), self._limits), True, now)
 
     def _send_description(self, word: hub.Description, now: float) -> None:
         served = self._open_request(word.id)
@@ -309,7 +307,7 @@ class MqttConversation(Whole):
             asking.expires_at = now + milliseconds / 1000
         number, kind, value = asking.correlation_id, asking.kind, asking.write(body)
         message = Request(asking.topic, number, kind, value, not asking.more, milliseconds, unit)
-        self._outgoing.append(self._packed(message))
+        self._say(packed(message, self._limits))
         self._requests.ask(asking)
         if unit:
             self._wake_at = min(self._wake_at, asking.expires_at)
@@ -322,7 +320,7 @@ class MqttConversation(Whole):
             raise LocalProtocolError("only the end of a stream may lack a body")
         value = asking.write(word.body)
         kind = "" if value is None else asking.kind
-        self._outgoing.append(self._packed(Request(asking.topic, asking.correlation_id, kind, value, word.last)))
+        self._say(packed(Request(asking.topic, asking.correlation_id, kind, value, word.last), self._limits))
         asking.more = not word.last
 
     def _send_cancel(self, word: hub.Cancel, now: float) -> None:

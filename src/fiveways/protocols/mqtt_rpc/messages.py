@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fiveways.errors import TooLarge
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.protocols.mqtt_rpc.frames import BARE, Frame, parse_frame, serialize_frame
 from fiveways.wire.limits import Limits
@@ -60,6 +61,14 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
 def encode(message: object) -> Packet:
     """Write a message; `eos` always stands there, so that the shape is never in doubt."""
     return _WRITERS[type(message)](message)
+
+
+def packed(message: Request | Response, limits: Limits) -> Packet:
+    """Write a message; TooLarge if we would not read it ourselves (MQRPC-03)."""
+    packet = encode(message)
+    if len(packet.payload) > limits.max_text:
+        raise TooLarge(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
+    return packet
 
 
 def read(frame: Frame, *, pending: bool) -> Message:
