@@ -225,7 +225,8 @@ class MqttLink(asyncio.Protocol):
         finally:
             self._will_flush = will_flush
         if self._out and not will_flush:
-            self._flush_soon()
+            self._will_flush = True
+            self._loop.call_soon(self._flush_soon)  # a task that was woken speaks in the next pass
 
     def pause_writing(self) -> None:
         """Know that the broker reads more slowly than we write."""
