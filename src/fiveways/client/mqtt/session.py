@@ -236,22 +236,19 @@ class MqttSession(Line):
     def received(self, message: Delivered) -> None:
         """Let it be heard."""
         packet = Packet(message.payload, False, message.topic, message.retained)
-        is_news = False
         for word in self.talk.receive(packet, self._loop.time()):
             # Most are calls, and answers in one piece.
             if type(word) is Result and not word.stream:
                 pending = self._requests.close(word.id)
                 if pending is not None:
                     self._end(pending, word)
-                continue
-            is_news = True
-            if type(word) is Call and self.servant is not None:
+            elif type(word) is Call and self.servant is not None:
                 self.servant.called(word)
             else:
                 self._hear(word)
-        if is_news and not self._scheduled:
+        if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._loop.call_soon, self._flush)  # tasks that were begun answer in the next pass
+            self._loop.call_soon(self._loop.call_soon, self._flush)  # a task that was begun or woken speaks before that
 
     def _end(self, pending: Pending, word: Result) -> None:
         future = pending.future
