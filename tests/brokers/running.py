@@ -76,13 +76,13 @@ class RunningBroker:
         self.name = name
         self.port = 0
         self._folder = folder
-        self._wanted = wanted
+        self.wanted = wanted
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where it is, with the user and password that it wants; with TLS the host has the certificate's name."""
-        wanted = self._wanted
+        wanted = self.wanted
         login = f"{wanted.user}:{wanted.password}@" if wanted.user else ""
         return f"mqtts://{login}localhost:{self.port}" if wanted.certificate else f"mqtt://{login}{HOST}:{self.port}"
 
@@ -139,7 +139,7 @@ class RunningBroker:
     def _try(self) -> bool:
         """Start it; return whether it came to life on this port, which somebody else may have taken."""
         file = self._folder / "conf"
-        file.write_text(_CONFIGURATIONS[self.name](self.port, self._folder, self._wanted))
+        file.write_text(_CONFIGURATIONS[self.name](self.port, self._folder, self.wanted))
         file.chmod(0o644)
         command = [_PROGRAMS[self.name](), "-c", str(file)]
         with (self._folder / "log").open("wb") as log:
@@ -153,7 +153,7 @@ class RunningBroker:
 
     def _lets_in(self) -> bool:
         """Whether a CONNECT is answered as it should be; an open port alone says little."""
-        wanted = self._wanted
+        wanted = self.wanted
         hello = mqtt_frames.Hello(f"probe{time.monotonic_ns()}", 30, wanted.user, wanted.password)
         try:
             with socket.create_connection((HOST, self.port), timeout=1.0) as plain:

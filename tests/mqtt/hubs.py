@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from fiveways.app import App
 from fiveways.client.mqtt.peer import ConnectingMqtt, connect_mqtt
-from fiveways.settings.sections import MqttSettings, Settings, Way
+from fiveways.settings.sections import MqttSettings, Secret, Settings, Way
 from tests.brokers.running import RunningBroker
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 from tests.unit.schemas.kit import greeter
@@ -31,8 +31,16 @@ def given(
     broker: RunningBroker, *, services: Mapping[str, str] | None = None, topics: Mapping[str, Way] | None = None
 ) -> Settings:
     """Settings for a hub at a broker that knows the schema of the tests."""
+    wanted = broker.wanted
     mqtt = MqttSettings(
-        enabled=True, url=broker.url, schemas=(str(greeter().path),), services=services or {}, topics=topics or {}
+        enabled=True,
+        url=broker.url.replace(f"{wanted.user}:{wanted.password}@", ""),
+        user=wanted.user,
+        password=Secret(wanted.password),
+        ca_file=str(wanted.certificate.file) if wanted.certificate else "",
+        schemas=(str(greeter().path),),
+        services=services or {},
+        topics=topics or {},
     )
     return replace(settings(), mqtt=mqtt)
 
@@ -55,7 +63,9 @@ def is_linked(place: Place) -> bool:
 
 def linked_to(broker: RunningBroker) -> ConnectingMqtt:
     """A client of the broker that knows the schema of the tests."""
-    return connect_mqtt(broker.url, schema=[greeter().path], timeout=PATIENCE)
+    certificate = broker.wanted.certificate
+    trust = certificate.context() if certificate else None
+    return connect_mqtt(broker.url, schema=[greeter().path], timeout=PATIENCE, ssl_context=trust)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ANN401, SIM117  generated messages have no types of their own; brokers stand outside of what uses them
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import fiveways
 from fiveways.app import App
 from fiveways.client.connect import connect
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import Request
-from tests.brokers.running import BROKERS, RunningBroker, running
-from tests.mqtt.hubs import at, bounded, is_linked, linked_to, until
-from tests.runtime.wire import PATIENCE, Place
+from fiveways.settings.sections import Secret
+from tests.brokers.running import BROKERS, RunningBroker, Wanted, certificate, running
+from tests.mqtt.hubs import at, bounded, given, is_linked, linked_to, until
+from tests.runtime.wire import PATIENCE, Place, hub
 from tests.unit.schemas.kit import greeter
 
 pb: Any = greeter().module
@@ -114,3 +116,23 @@ async def test_what_makes_no_sense_costs_nobody_anything(broker: RunningBroker) 
         await device.publish("/count", b"", retain=True)
         assert place.server.exchange.hub.open_calls() == 0
     assert seen == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("name", BROKERS)
+@bounded
+async def test_a_broker_with_tls_that_wants_to_know_who_comes(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with certificate() as made, running(name, Wanted("hub", "s3cret", made)) as broker:
+        async with at(broker), linked_to(broker) as device:
+            assert await device.call("hub.echo", 1) == 1
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("name", BROKERS)
+@bounded
+async def test_a_broker_that_does_not_let_the_hub_in(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with running(name, Wanted("hub", "s3cret")) as broker:
+        wrong = replace(given(broker).mqtt, password=Secret("wr0ng"))
+        async with hub(replace(given(broker), mqtt=wrong)):
+            await until(lambda: "tried again" in caplog.text)
+    assert "does not let us in" in caplog.text
+    assert "wr0ng" not in caplog.text

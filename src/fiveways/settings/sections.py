@@ -239,6 +239,8 @@ class MqttSettings:
     """Belongs to `user`."""
     password_file: str = ""
     """A file that holds the password instead."""
+    ca_file: str = ""
+    """A file with the certificates by which the broker's is checked; empty takes those of the system."""
     port: Port = 1883
     """The port of the broker that the hub starts; 0 takes a free one."""
     identity: str = ""

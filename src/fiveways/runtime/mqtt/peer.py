@@ -138,7 +138,8 @@ class BrokerPeer(Party):
         """Come to the broker and to the hub, and say what there is."""
         self._claims = claims = Claims(self._new_peer())
         will = Will(claims.place, b"", retain=True)
-        link = await open_mqtt(self._broker, self, client_id=f"fiveways-{self._new_peer()[:12]}", will=will)
+        name = f"fiveways-{self._new_peer()[:12]}"
+        link = await open_mqtt(self._broker, self, client_id=name, will=will, ssl_context=self._plan.trust)
         self._link, self._listened, self.peer = link, frozenset(), self._new_peer()
         options = {"serve": self._kind_of, "codec": self._plan.codec}
         self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, self._limits, options))

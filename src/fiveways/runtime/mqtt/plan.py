@@ -1,5 +1,6 @@
 """What the settings say about a broker, read and checked before anybody goes there."""
 
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ class Offer:
 
 
 class Plan:
-    """Services, schemas and topics."""
+    """Services, schemas, topics, and how the broker is known."""
 
     def __init__(self, settings: MqttSettings, folder: Path = Path()) -> None:
         """Read it; BadPlan, SchemaError or BadFilters say what is wrong. Files lie in `folder`, if not elsewhere."""
@@ -39,6 +40,8 @@ class Plan:
         """Topics on which the hub answers besides those that it finds itself."""
         self.codec: Codec = SchemaCodec({**_usual_topics(known), **self.services}, PLAIN_BYTES)
         self.bridge = Bridge(settings.topics)
+        self.trust = _trust(folder / settings.ca_file) if settings.ca_file else None
+        """How the broker's certificate is checked; None is as the system does."""
         self.offers = tuple(self._offers())
         self.streamed = frozenset(offer.method for offer in self.offers if offer.kind in {"client", "both"})
         """Methods that take a stream."""
@@ -61,6 +64,14 @@ def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
     if not topic or any(each in topic for each in "+#\0"):
         raise BadPlan(f"mqtt.services: {topic!r} is no topic")
     return known[name]
+
+
+def _trust(path: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except (OSError, ssl.SSLError) as exc:
+        reason = exc.strerror if isinstance(exc, FileNotFoundError | PermissionError) else "it holds no certificates"
+        raise BadPlan(f"mqtt.ca_file: {path} cannot be used: {reason}") from exc
 
 
 def _usual_topics(known: Mapping[str, Service]) -> dict[str, Service]:
