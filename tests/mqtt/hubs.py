@@ -56,9 +56,8 @@ async def at(broker: RunningBroker, app: App | None = None, **more: Mapping[str,
 def is_linked(place: Place) -> bool:
     """Whether a hub has said all that it has to say to its broker."""
     peer = place.server._mqtt._peer if place.server._mqtt is not None else None
-    if peer is None or peer._link is None:
-        return False
-    return peer._claims.is_told and peer._listened == peer._claims.held
+    territory = peer._territory if peer is not None else None
+    return territory is not None and territory.claims.is_told and territory.listened == territory.claims.held
 
 
 def linked_to(broker: RunningBroker) -> ConnectingMqtt:

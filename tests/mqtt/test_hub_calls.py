@@ -140,7 +140,7 @@ def listened(place: Place) -> frozenset[str]:
     side = place.server._mqtt
     assert side is not None
     assert side._peer is not None
-    return side._peer._listened
+    return side._peer._territory.listened if side._peer._territory is not None else frozenset()
 
 
 @bounded

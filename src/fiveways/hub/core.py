@@ -32,6 +32,7 @@ from fiveways.model.messages import Word
 from fiveways.model.records import PutItem, PutRequest, PutRetained
 from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Payload
 
 _REQUESTS: Final = frozenset(
     {
@@ -256,6 +257,10 @@ class Hub:
             return self._router.unanswered(session, word.id, delivery.op)
         return []
 
+    def count_undelivered(self) -> None:
+        """Know that an event could not be said to its receiver."""
+        self._counters.undelivered += 1
+
     def unsubscribe(self, peer: str, subscription: str) -> Deliveries:
         """End the subscription of somebody who reads too slowly."""
         return self._publishing.strike(peer, subscription)
@@ -317,9 +322,13 @@ class Hub:
         caller = pending.caller
         return Caller(caller.peer, caller.traits.protocol, caller.identity, caller.variables)
 
-    def is_retained(self, topic: Topic, publication: int) -> bool:
-        """Say whether this publication is the value that is kept for its topic."""
-        return self._publishing.is_retained(topic, publication)
+    def retained(self, topic: Topic) -> tuple[Payload, int] | None:
+        """Return the value that is kept for a topic, and the number of that publication."""
+        return self._publishing.kept(topic)
+
+    def last_publication(self) -> int:
+        """Return the number of the last publication."""
+        return self._publishing.last
 
     def stats(self) -> dict[str, object]:
         """Return what there is, and what has been, in numbers."""

@@ -32,6 +32,8 @@ _MOST_ATTEMPTS: Final = 10
 """Wrong tokens that a session may try before it is sent away."""
 
 _WHOLE: Final = Access(ALL)
+_SET_UP: Final = b"set up"
+"""In place of what somebody has shown: the operator said who it is."""
 NO_ACCESS: Final = Access(NOTHING)
 
 
@@ -91,8 +93,8 @@ class Gate:
         """Return what the rules give somebody who was let in by earlier ones."""
         if not session.identity:
             return self._guest if self._takes_anonymous(session) else NO_ACCESS
-        holds = session.shown in self._digests.get(session.identity, ())
-        return self._access[session.identity] if holds else NO_ACCESS
+        holds = session.shown in {*self._digests.get(session.identity, ()), _SET_UP}
+        return self._access.get(session.identity, NO_ACCESS) if holds else NO_ACCESS
 
     # Coming in.
 
@@ -132,7 +134,8 @@ class Gate:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
         identity = self._by_name.get(name)
         if identity is not None:
-            self._open(session, self._access[name], name, identity.token or identity.secret)
+            self._open(session, self._access[name], name)
+            session.shown = _SET_UP
         else:
             may_be = not name and self._takes_anonymous(session)
             self._open(session, self._guest if may_be else NO_ACCESS)

@@ -21,7 +21,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
 from fiveways.model.records import DropRetained, PutRetained, Record
 from fiveways.model.topics import Topic
-from fiveways.wire.payload import Json, Value
+from fiveways.wire.payload import Json, Payload, Value
 
 FIRST_PUBLICATION: Final = 256
 """Decoders are in use that take smaller numbers for another type."""
@@ -134,10 +134,15 @@ class Publishing:
             self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
             self._last = max(self._last, kept.publication)
 
-    def is_retained(self, topic: Topic, publication: int) -> bool:
-        """Say whether a publication is the value that is kept for its topic."""
+    def kept(self, topic: Topic) -> tuple[Payload, int] | None:
+        """Return the value that is kept for a topic, and the number of that publication."""
         kept = self._retained.get(topic)
-        return kept is not None and kept.publication == publication
+        return None if kept is None else (kept.body, kept.publication)
+
+    @property
+    def last(self) -> int:
+        """The number of the last publication."""
+        return self._last
 
     def subscribe(self, session: Session, word: Subscribe, _now: float) -> Deliveries:
         """Take a subscription, and give it the values that were kept."""

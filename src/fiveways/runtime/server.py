@@ -152,6 +152,8 @@ class Server:
         """Take new settings; those of the port and the limits need a new start."""
         if settings.server != self._settings.server or settings.limits != self._settings.limits:
             _log.warning("the settings of [server] and [limits] are taken over at the next start only")
+        if settings.mqtt != self._settings.mqtt:
+            _log.warning("the settings of [mqtt] are taken over at the next start only")
         self._settings = settings
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
         _log.info("the settings were taken over")
@@ -161,6 +163,8 @@ class Server:
         self._draining = True
         exchange = self.exchange
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
+        if self._mqtt is not None:
+            self._mqtt.withdraw()
         await self._until(lambda: exchange.hub.open_calls() == 0, self._settings.server.drain_timeout)
         await self._port.close()
         now = exchange.now()

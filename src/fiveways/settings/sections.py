@@ -260,6 +260,10 @@ class MqttSettings:
 
     `"/Account"` answers for `account.get_balance`, which is on `/account` in any case.
     """
+    max_payload: Annotated[int, Meta(ge=1)] = 1_000_000
+    """Bytes of a message that the broker takes. Most that are given more end the link, and nats-server takes 1 MiB."""
+    retry_after: Seconds = 60.0
+    """Seconds after which a service behind the broker gets a request of NQ again that it did not answer."""
     topics: Mapping[str, Way] = field(default_factory=lambda: NO_WAYS)
     """MQTT topics that are topics of the hub too: a filter, and `in` (to the hub), `out` or `both`.
 

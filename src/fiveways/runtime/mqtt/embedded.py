@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import json
 import logging
 import signal
 import socket
@@ -30,7 +31,7 @@ server_name: fiveways
 listen: "{host}:-1"
 max_payload: 8388608
 jetstream {{
-  store_dir: "{folder}"
+  store_dir: {folder}
   limits {{ default_max_consumers: -1 }}
 }}
 mqtt {{
@@ -92,9 +93,14 @@ class EmbeddedBroker:
         assert self._own is not None  # noqa: S101  it is made before
         home = Path(self._own.name)
         folder = (self._kept or home / "kept").absolute()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise NoBroker(f"the broker's folder {folder} cannot be made: {exc.strerror}") from exc
         config, told = home / "nats.conf", home / "nats.log"
-        config.write_text(_CONFIG.format(host=_LOOPBACK, port=self.port, folder=folder), encoding="utf-8")
+        config.write_text(
+            _CONFIG.format(host=_LOOPBACK, port=self.port, folder=json.dumps(str(folder))), encoding="utf-8"
+        )
         with told.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it returns at once
                 [_program(), "-c", str(config)],

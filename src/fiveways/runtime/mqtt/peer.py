@@ -1,19 +1,22 @@
 """Everybody behind a broker: one who takes part in their place, as long as there is a link to it."""
 
 import asyncio
+import contextlib
+import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from random import Random
 from typing import Final
 
 from msgspec.structs import replace
 
-from fiveways.errors import ConnectionLost, FivewaysError, LocalProtocolError, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError, Unrepresentable
 from fiveways.hub.delivery import Delivery, Subscriber
-from fiveways.model import names
+from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
+    Cancel,
     Event,
     Failure,
     Part,
@@ -22,18 +25,20 @@ from fiveways.model.messages import (
     Stray,
     Subscribe,
     TopicClosed,
+    Unregister,
     Welcome,
     Word,
 )
-from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
-from fiveways.runtime.mqtt.claims import FILTER, FOLDER, Claims
-from fiveways.runtime.mqtt.plan import Plan
+from fiveways.runtime.mqtt.claims import FILTER, FOLDER
+from fiveways.runtime.mqtt.plan import Plan, can_listen
+from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.transports.address import is_loopback
@@ -45,12 +50,12 @@ from fiveways.wire.payload import Value
 _log = logging.getLogger("fiveways.mqtt")
 _WAITS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
 """Seconds before the broker is tried again."""
-_MOST_TOPICS: Final = 900
-"""Topics on which the hub answers: nats-server has room for 1,023 subscriptions of one client."""
-_MOST_WARNINGS: Final = 10
-"""Answers that nobody waits for, and that are told one by one, within a minute."""
-_MINUTE: Final = 60.0
-_HUB_TOPICS: Final = frozenset({"/hub", "/callback", f"/{names.HOME}"})
+_SHORT_LIFE: Final = 5.0
+"""Seconds after which a link was not lost for what we said on it first."""
+_SETTLE: Final = 0.3
+"""Seconds for others to say what is theirs."""
+_MOST_WARNINGS, _MINUTE = 10, 60.0
+"""So many answers that nobody waits for are told one by one, within so many seconds."""
 
 
 class BrokerPeer(Party):
@@ -67,7 +72,11 @@ class BrokerPeer(Party):
         limits: Limits,
         random: Random,
         new_peer: Callable[[], str],
+        *,
+        is_wary: bool = False,
     ) -> None:
+        """Make it; with `is_wary`, topics are not said that some brokers do not bear."""
+        self._is_wary = is_wary
         self.peer = ""
         self.outbox = Queue()  # nothing waits in it: what is said is handed to the link
         self._broker = broker
@@ -80,12 +89,8 @@ class BrokerPeer(Party):
         self._traits = traits_of(registry.load("mqtt-rpc"))
         self._link: MqttLink | None = None
         self._talk: MqttConversation | None = None
-        self._claims = Claims("")
-        self._listened: frozenset[str] = frozenset()
-        """Topics on which we answer, and are subscribed."""
+        self._territory: Territory | None = None
         self._is_lost = asyncio.Event()
-        self._is_stale = asyncio.Event()
-        """What we offer, or may answer, has changed."""
         self.is_ready = asyncio.Event()
         """The hub has been at the broker, and answered there what was its to answer."""
         self._own: dict[str, str] = {}
@@ -94,24 +99,39 @@ class BrokerPeer(Party):
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When that is: uvloop's own handle does not tell where the time has come."""
         self._warnings = 0
         self._warned_at = 0.0
+        self._name = new_peer()
+        """By which other hubs know us."""
+        self._patient: dict[str, float] = {}
+        """Calls without a time of their own, and when each is made again: whoever had it may never have been there."""
+        self._left_at = 0
+        """The hub's last publication when the last link was lost."""
+        self._why = ""
 
     def start(self) -> None:
         """Reach for the broker, now and whenever the link to it is lost."""
-        self._exchange.hub.offers.changed = self._is_stale.set
+        self._exchange.hub.offers.changed = self._look_again
         self._task = asyncio.create_task(self._keep_linked(), name="keep the link to the broker")
+
+    def _look_again(self) -> None:
+        if self._territory is not None:
+            self._territory.look_again()
+
+    def withdraw(self) -> None:
+        """Answer nothing new: another hub may."""
+        if self._territory is not None:
+            self._territory.withdraw()
 
     async def stop(self) -> None:
         """Leave it."""
-        if self._link is not None:
-            self._link.publish(self._claims.place, b"", retain=True)
+        if self._link is not None and self._territory is not None:
+            self._territory.leave()
             self._link.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._end("")
+        self._end()
 
     # The link.
 
@@ -119,41 +139,55 @@ class BrokerPeer(Party):
         turn, told = 0, ""
         while True:
             self._is_lost.clear()
+            since = self._exchange.now()
             try:
-                await self._begin()
+                territory = await self._begin()
+                _log.info("linked to the broker at %s", self._broker)
+                told = ""
+                await territory.keep(self.is_ready.set)
+                _log.warning("the link to the broker was lost%s", self._why)
             except FivewaysError as exc:
                 if str(exc) != told:
                     told = str(exc)
                     _log.warning("%s; tried again every second", exc)
-                self._end("")
-                await asyncio.sleep(_WAITS[min(turn, len(_WAITS) - 1)])
-                turn += 1
-                continue
-            _log.info("linked to the broker at %s", self._broker)
-            turn, told = 0, ""
-            await self._keep_current()
-            self._end("the link to the broker was lost")
+            except Exception:  # noqa: BLE001  whatever it is: the broker's side must not be dead for ever
+                _log.exception("the broker's side failed, and begins anew")
+            self._end()
+            if self._exchange.now() - since > _SHORT_LIFE:
+                turn = 0
+            else:
+                self._is_wary = True
+            await asyncio.sleep(_WAITS[min(turn, len(_WAITS) - 1)])
+            turn += 1
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> Territory:
         """Come to the broker and to the hub, and say what there is."""
-        self._claims = claims = Claims(self._new_peer())
-        will = Will(claims.place, b"", retain=True)
         name = f"fiveways-{self._new_peer()[:12]}"
+        will = Will(FOLDER + self._name, b"")
         link = await open_mqtt(self._broker, self, client_id=name, will=will, ssl_context=self._plan.trust)
-        self._link, self._listened, self.peer = link, frozenset(), self._new_peer()
+        self._link, self.peer, self._why = link, self._new_peer(), ""
+        offers = self._exchange.hub.offers
+        self._territory = territory = Territory(self._name, self.peer, self._plan, offers, link)
         options = {"serve": self._kind_of, "codec": self._plan.codec}
-        self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, self._limits, options))
-        exchange, now = self._exchange, self._exchange.now()
+        limits = dataclasses.replace(self._limits, max_text=min(self._limits.max_text, self._plan.max_payload))
+        self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, limits, options))
+        exchange, now, is_near = self._exchange, self._exchange.now(), is_loopback(self._broker.host)
         exchange.parties[self.peer] = self
-        if not exchange.hub.admit(
-            self.peer, self._traits, self._identity, now, is_loopback=is_loopback(self._broker.host)
-        ):
+        if not exchange.hub.admit(self.peer, self._traits, self._identity, now, is_loopback=is_near):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
-        self._plan.bridge.begin()
+        self._plan.bridge.begin(exchange.hub.retained, self._left_at)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
+        territory.announce()
+        await self._settled()
         for word in self._wishes():
-            exchange.handle(self.peer, word, now)
+            exchange.handle(self.peer, word, exchange.now())
         exchange.schedule()
+        return territory
+
+    async def _settled(self) -> None:
+        """Wait until the other hubs have said what is theirs, and the broker what it retains."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_lost.wait(), _SETTLE)
 
     def _wishes(self) -> Iterator[Word]:
         """Return what we want from the hub."""
@@ -168,90 +202,52 @@ class BrokerPeer(Party):
         self._own[name] = what
         return name
 
-    async def _keep_current(self) -> None:
-        """Claim what the hub can answer, and be subscribed to what is ours to answer, until the link is lost."""
-        self._is_stale.set()
-        while not self._is_lost.is_set():
-            await self._is_stale.wait()
-            self._is_stale.clear()
-            link = self._link
-            if link is None or self._is_lost.is_set():
-                return
-            try:
-                news = self._claims.want(self._wanted())
-                if news is not None:
-                    link.publish(self._claims.place, news, retain=True)
-                held = self._claims.held
-                if gone := self._listened - held:
-                    self._listened &= held
-                    await link.unsubscribe(sorted(gone))
-                if new := held - self._listened:
-                    await self._listen(link, sorted(new))
-                if self._claims.is_told:
-                    self.is_ready.set()
-            except ConnectionLost:
-                return
-
-    async def _listen(self, link: MqttLink, topics: list[str]) -> None:
-        try:
-            await link.subscribe(topics)
-        except ConnectionLost:
-            raise
-        except FivewaysError as exc:
-            _log.warning("the hub is not heard on %s: %s", ", ".join(topics), exc)
-        self._listened |= frozenset(topics)
-
-    def _wanted(self) -> frozenset[str]:
-        """Return the topics of all methods whose callee is not behind this very broker."""
-        wanted = set(_HUB_TOPICS)
-        for method in self._exchange.hub.offers:
-            if all(offer.session.peer == self.peer for offer in method.offers):
-                continue
-            wanted.add(f"/{method.name}" if method.is_route else names.spell_mqtt(method.name)[0])
-        wanted.update(self._plan.served)
-        wanted -= self._plan.services.keys()
-        if len(wanted) > _MOST_TOPICS:
-            _log.warning("the methods have %d topics; the hub answers on %d of them", len(wanted), _MOST_TOPICS)
-            wanted = {*sorted(wanted - _HUB_TOPICS)[: _MOST_TOPICS - len(_HUB_TOPICS)], *_HUB_TOPICS}
-        return frozenset(wanted)
-
-    def _end(self, reason: str) -> None:
+    def _end(self) -> None:
         """Leave the hub: what was given to somebody behind the broker is lost."""
-        link, self._link, self._talk = self._link, None, None
+        link, self._link, self._talk, self._territory = self._link, None, None, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._own.clear()
+        self._patient.clear()
+        self._left_at = self._exchange.hub.last_publication()
         self._exchange.leave(self)
         if link is not None:
             link.abort()
-        if reason:
-            _log.warning("%s", reason)
 
     # What the link tells.
 
     def received(self, message: Delivered) -> None:
         """Let what somebody behind the broker says be heard."""
         topic, exchange = message.topic, self._exchange
-        talk, now = self._talk, exchange.now()
-        if talk is None:
+        talk, territory, now = self._talk, self._territory, exchange.now()
+        if talk is None or territory is None:
             return
         if topic.startswith(FOLDER):
-            if self._claims.heard(topic, message.payload):
-                self._is_stale.set()
-        elif topic in self._listened or topic in self._plan.services:
-            packet = Packet(message.payload, False, topic, message.retained)
-            for word in talk.receive(packet, now):
-                if type(word) is Stray:
-                    self._warn(word, now)
-                exchange.handle(self.peer, word, now)
+            territory.heard(topic, message.payload)
+        elif topic in territory.listened or topic in self._plan.services:
+            self._hear(talk.receive(Packet(message.payload, False, topic, message.retained), now), now)
             if not self.marked:
                 exchange.mark(self)
         else:
-            publication = self._plan.bridge.take(topic, message.payload, retained=message.retained, now=now)
+            publication = self._plan.bridge.take(topic, message.payload, retained=message.retained)
             if publication is not None:
                 exchange.handle(self.peer, publication, now)
                 exchange.schedule()
+
+    def _hear(self, words: Sequence[Word], now: float) -> None:
+        for word in words:
+            if isinstance(word, Register | Unregister):
+                # Who is behind a broker offers a method by serving its topic, and may not take away what others offer.
+                self._say(Delivery("", Failure(word.id, Reason.NO_METHOD, "methods are not registered over MQTT")), now)
+                continue
+            if isinstance(word, Stray):
+                self._warn(word, now)
+            elif self._patient and isinstance(word, Result | Failure) and word.id in self._patient:
+                self._patient.pop(word.id)
+                if isinstance(word, Result) and not word.last:
+                    self._patient[word.id] = now + self._plan.retry_after
+            self._exchange.handle(self.peer, word, now)
 
     def _warn(self, word: Stray, now: float) -> None:
         """Tell of an answer that nobody waits for; of many, only that there are many."""
@@ -267,19 +263,13 @@ class BrokerPeer(Party):
 
     def lost(self, reason: str) -> None:
         """Begin anew."""
-        _log.debug("the broker is gone: %s", reason)
+        self._why = f": {reason}" if reason else ""
         self._is_lost.set()
-        self._is_stale.set()
+        if self._territory is not None:
+            self._territory.lost()
 
     def _kind_of(self, topic: str, kind: str) -> str | None:
-        """Say whether it is ours to answer there, and which side streams."""
-        if topic not in self._listened or topic not in self._claims.held:
-            return None
-        try:
-            method = self._exchange.hub.offers.find(names.fold_mqtt(topic, kind))
-        except BadName:
-            return "unary"
-        return "unary" if method is None else method.kind
+        return None if self._territory is None else self._territory.kind_of(topic, kind)
 
     # What the exchange tells.
 
@@ -289,20 +279,28 @@ class BrokerPeer(Party):
         if talk is None or isinstance(word, Welcome | TopicClosed):
             return
         if isinstance(word, Event):
-            self._give(word, now)
+            self._give(word)
         elif isinstance(word, Result | Failure) and word.id in self._own:
             what = self._own.pop(word.id)
             if isinstance(word, Failure):
                 _log.warning("the broker's side may not %s: %s", what, word.text or word.reason.value)
         else:
-            try:
-                self._check_room()
-                for each in self._in_parts(word) if isinstance(word, Call) else (word,):
-                    talk.send(each, now)
-            except LocalProtocolError as error:
-                self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
-            if not self.marked:
-                self._exchange.mark(self)
+            self._say(delivery, now)
+
+    def _say(self, delivery: Delivery, now: float) -> None:
+        word, talk = delivery.word, self._talk
+        if talk is None:
+            return
+        try:
+            self._check_room()
+            for each in self._in_parts(word) if isinstance(word, Call) else (word,):
+                talk.send(each, now)
+            if isinstance(word, Call) and word.timeout is None:
+                self._patient[word.id] = now + self._plan.retry_after
+        except LocalProtocolError as error:
+            self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
+        if not self.marked:
+            self._exchange.mark(self)
 
     def _in_parts(self, call: Call) -> Iterator[Word]:
         """Return a call as it is, but to a service that takes a stream: an array is its elements there."""
@@ -313,6 +311,8 @@ class BrokerPeer(Party):
         elements = value if isinstance(value, list) else [value]
         if not elements:
             raise Unrepresentable("a stream without elements, which RPC over MQTT cannot begin")
+        for element in elements:  # all of them can be said, before the first is
+            self._plan.codec.to_wire(*bridge.target_of(call.method, call.spelling), Value(element), bridge.REQUEST)
         yield replace(call, body=Value(elements[0]), more=True)
         last = len(elements) - 1
         for number, element in enumerate(elements[1:], 1):
@@ -322,18 +322,27 @@ class BrokerPeer(Party):
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> None:
         """Publish an event at the broker."""
-        self._give(addressed(event, subscriber), now)
+        self._give(addressed(event, subscriber))
 
-    def _give(self, event: Event, now: float) -> None:
+    def _give(self, event: Event) -> None:
+        try:
+            self._tell_event(event)
+        except (LocalProtocolError, BadTopic, LinkFull, ValueError) as exc:
+            self._exchange.hub.count_undelivered()
+            _log.debug("an event is not said to the broker: %s", exc)
+
+    def _tell_event(self, event: Event) -> None:
         link = self._link
         if link is None or link.waiting() > self._limits.max_unread_events:
+            raise LocalProtocolError("the broker reads too slowly")
+        given = self._plan.bridge.give(event)
+        if given is None:
             return
-        is_retained = self._exchange.hub.is_retained(event.topic, event.publication)
-        try:
-            topic, payload, retain = self._plan.bridge.give(event, is_retained=is_retained, now=now)
-            link.publish(topic, payload, retain=retain)
-        except (LocalProtocolError, BadTopic, LinkFull, ValueError) as exc:
-            _log.debug("an event cannot be said to the broker: %s", exc)
+        topic, payload, retain = given
+        if self._is_wary and not can_listen(topic):
+            raise LocalProtocolError(f"the broker may not bear the topic {topic!r}")
+        link.publish(topic, payload, retain=retain)
+        self._plan.bridge.said(topic, payload)
 
     def _check_room(self) -> None:
         if self._link is not None and self._link.waiting() > self._limits.max_unread:
@@ -353,6 +362,8 @@ class BrokerPeer(Party):
         deadline = talk.deadline()
         if deadline is not None:
             self._wake_at(deadline)
+        if self._patient:
+            self._wake_at(next(iter(self._patient.values())))
 
     def cut_off(self) -> None:
         """End the link."""
@@ -374,10 +385,16 @@ class BrokerPeer(Party):
 
     def _wake(self) -> None:
         self._timer = None
-        if self._talk is None:
+        talk, now = self._talk, self._exchange.now()
+        if talk is None:
             return
-        now = self._exchange.now()
-        for word in self._talk.wake(now):
-            self._exchange.handle(self.peer, word, now)
+        self._hear(talk.wake(now), now)
+        while self._patient and (first := next(iter(self._patient.items())))[1] <= now:
+            call_id = first[0]
+            del self._patient[call_id]
+            talk.send(Cancel(call_id), now)
+            self._exchange.handle(
+                self.peer, Failure(call_id, Reason.LOST, "nobody behind the broker has answered"), now
+            )
         if not self.marked:
             self._exchange.mark(self)

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fiveways.errors import FivewaysError
 from fiveways.model import names
@@ -12,6 +13,10 @@ from fiveways.protocols.mqtt_rpc.bridge import PLAIN_BYTES, Codec
 from fiveways.runtime.mqtt.topics import Bridge
 from fiveways.schemas import SchemaCodec, Service, load
 from fiveways.settings.sections import MqttSettings
+
+_LONGEST_TOPIC: Final = 512
+_NOT_IN_TOPICS: Final = frozenset("+# ")
+"""Wildcards, and the blank, at which nats-server ends the link."""
 
 
 class BadPlan(FivewaysError):
@@ -36,10 +41,11 @@ class Plan:
         known = load([folder / each for each in settings.schemas])
         self.services = {topic: _service(topic, name, known) for topic, name in settings.services.items()}
         """Those that are behind the broker, by topic."""
-        self.served = settings.serve
+        self.served = tuple(_checked(each) for each in settings.serve)
         """Topics on which the hub answers besides those that it finds itself."""
         self.codec: Codec = SchemaCodec({**_usual_topics(known), **self.services}, PLAIN_BYTES)
-        self.bridge = Bridge(settings.topics)
+        self.bridge = Bridge(settings.topics, settings.max_payload)
+        self.max_payload, self.retry_after = settings.max_payload, settings.retry_after
         self.trust = _trust(folder / settings.ca_file) if settings.ca_file else None
         """How the broker's certificate is checked; None is as the system does."""
         self.offers = tuple(self._offers())
@@ -57,12 +63,23 @@ class Plan:
                 yield Offer(folded, spelling, method.kind, method.doc)
 
 
+def _checked(topic: str) -> str:
+    if not can_listen(topic):
+        raise BadPlan(f"mqtt.serve: {topic[:80]!r} is no topic on which methods can be called")
+    return topic
+
+
+def can_listen(topic: str) -> bool:
+    """Say whether any broker takes a subscription to a topic, and its link survives that."""
+    return 0 < len(topic) <= _LONGEST_TOPIC and topic.isprintable() and not _NOT_IN_TOPICS & {*topic}
+
+
 def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
     if name not in known:
         there = ", ".join(sorted(known)) or "none: mqtt.schemas names no file"
         raise BadPlan(f"mqtt.services: {topic} is to be {name}, which no schema has; there are {there}")
-    if not topic or any(each in topic for each in "+#\0"):
-        raise BadPlan(f"mqtt.services: {topic!r} is no topic")
+    if not can_listen(topic):
+        raise BadPlan(f"mqtt.services: {topic[:80]!r} is no topic")
     return known[name]
 
 

@@ -45,12 +45,24 @@ class MqttSide:
         if settings.user:
             broker = replace(broker, user=settings.user, password=settings.password.reveal())
         self._peer = BrokerPeer(
-            broker, plan, settings.identity, self._exchange, given.limits, self._random, self._new_peer
+            broker,
+            plan,
+            settings.identity,
+            self._exchange,
+            given.limits,
+            self._random,
+            self._new_peer,
+            is_wary=self._own is not None,
         )
         self._peer.start()
         with contextlib.suppress(TimeoutError):  # it goes on trying, and says so
             await asyncio.wait_for(self._peer.is_ready.wait(), _READY_WITHIN)
         return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
+
+    def withdraw(self) -> None:
+        """Leave what is new to other hubs at this broker."""
+        if self._peer is not None:
+            self._peer.withdraw()
 
     async def stop(self) -> None:
         """Leave the broker, and end it if it is ours."""
@@ -62,6 +74,10 @@ class MqttSide:
 
 def _broker(url: str) -> Broker:
     try:
-        return Broker.parse(url)
+        broker = Broker.parse(url)
     except ValueError as exc:
         raise BadPlan(f"mqtt.url: {exc}") from exc
+    if broker.user or broker.password:
+        # Settings are shown to people, and those of a URL would be too.
+        raise BadPlan("mqtt.url holds no names or secrets: give mqtt.user, and mqtt.password or mqtt.password_file")
+    return broker

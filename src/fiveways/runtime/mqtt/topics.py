@@ -1,25 +1,25 @@
 """MQTT topics that are topics of the hub as well, in one direction or in both."""
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError, TooLarge, Unrepresentable
 from fiveways.model import topics
 from fiveways.model.messages import Event, Publish
 from fiveways.model.topics import BadTopic, Pattern, Topic
+from fiveways.runtime.mqtt.filters import meet
 from fiveways.wire.payload import NULL, Binary, Payload, Text
 
 IN: Final = "in"
 OUT: Final = "out"
-BOTH: Final = "both"
-_MOST_UNECHOED: Final = 10_000
-_ECHO_WITHIN: Final = 30.0
-"""Seconds after which what we published is not expected back any more."""
-_MOST_RETAINED: Final = 10_000
+_MOST_UNECHOED: Final = 0xFFFF
+"""A link has no more messages under way than that."""
+_MOST_KNOWN: Final = 10_000
 
 Echo = tuple[str, bytes]
+Kept = Callable[[Topic], tuple[Payload, int] | None]
+"""What the hub keeps for a topic, and the number of that publication."""
 
 
 class BadFilters(FivewaysError):
@@ -29,78 +29,90 @@ class BadFilters(FivewaysError):
 class Bridge:
     """Knows which topics cross, and tells what comes back to us from what others say."""
 
-    def __init__(self, filters: Mapping[str, str]) -> None:
+    def __init__(self, filters: Mapping[str, str], max_payload: int) -> None:
         """Make it; BadFilters if a filter is none, or two of them can mean the same topic."""
-        self._patterns = {each: _pattern(each) for each in filters}
-        _check_apart(list(self._patterns.items()))
-        self._ways = dict(filters)
+        patterns = {each: _pattern(each) for each in filters}
+        _check_apart(list(patterns.items()))
+        self._max_payload = max_payload
         self.inward = tuple(each for each, way in filters.items() if way != OUT)
         """What to subscribe to at the broker."""
-        self.outward = {each: self._patterns[each] for each, way in filters.items() if way != IN}
+        self.outward = {each: patterns[each] for each, way in filters.items() if way != IN}
         """What to subscribe to at the hub."""
-        self._listened = [self._patterns[each] for each in self.inward]
-        self._unechoed: OrderedDict[Echo, list[float]] = OrderedDict()
-        self._waiting = 0
-        self._left: set[Topic] = set()
-        """Topics whose value the broker retains because of us."""
+        self._listened = [patterns[each] for each in self.inward]
+        self._unechoed: dict[Echo, int] = {}
+        self._there: dict[Topic, bytes] = {}
+        """What the broker keeps, as far as it has told."""
+        self._kept: Kept = _nothing
+        self._last = 0
+        """The last publication of the hub before the link: what came later, the broker cannot know."""
 
-    def begin(self) -> None:
+    def begin(self, kept: Kept, last: int) -> None:
         """Begin with a new link: what was said on the last one does not come back here."""
+        self._kept, self._last = kept, last
         self._unechoed.clear()
-        self._waiting = 0
+        self._there.clear()
 
-    def take(self, topic: str, payload: bytes, *, retained: bool, now: float) -> Publish | None:
-        """Return what a message of the broker means at the hub; None if it is ours, or does not cross."""
+    def take(self, topic: str, payload: bytes, *, retained: bool) -> Publish | None:
+        """Return what a message of the broker means at the hub; None if that is no news, or does not cross."""
         try:
             where = topics.parse(topic, topics.MQTT)
         except BadTopic:
             return None
-        if not self._is_listened(where) or self._is_echo(topic, payload, now):
+        if not self._is_listened(where) or self._is_echo(topic, payload):
             return None
-        # A broker takes a retained value back with an empty message, which it passes on without saying so.
-        return Publish(None, where, _read(payload), retain=retained or not payload, exclude_me=True)
+        known = self._kept(where)
+        if retained:
+            if len(self._there) < _MOST_KNOWN:
+                self._there[where] = payload
+            if known is not None and (known[1] > self._last or _is(known[0], payload)):
+                return None  # the hub's value is newer, or the same
+        # A broker says that a message is retained to newcomers alone: to us, what follows on a value is the next one.
+        # It takes a value back with an empty message.
+        return Publish(
+            None, where, _read(payload), retain=retained or not payload or known is not None, exclude_me=True
+        )
 
-    def give(self, event: Event, *, is_retained: bool, now: float) -> tuple[str, bytes, bool]:
-        """Return topic, payload and flag of an event for the broker; Unrepresentable, BadTopic if it has none."""
+    def give(self, event: Event) -> tuple[str, bytes, bool] | None:
+        """Return topic, payload and flag of an event for the broker, None if it has that already.
+
+        Raises:
+            LocalProtocolError, BadTopic: it has no form there.
+        """
         topic, payload = topics.spell(event.topic, topics.MQTT), _written(event.body)
-        retain = is_retained
-        if is_retained and len(self._left) < _MOST_RETAINED:
-            self._left.add(event.topic)
-        elif not payload and event.topic in self._left:
-            retain = True
-            self._left.discard(event.topic)
-        if self._is_listened(event.topic):
-            self._expect(topic, payload, now)
-        return topic, payload, retain
+        if len(payload) > self._max_payload:
+            raise TooLarge(f"{len(payload)} bytes on {topic}, where mqtt.max_payload is {self._max_payload}")
+        known = self._kept(event.topic)
+        is_kept = known is not None and known[1] == event.publication
+        if is_kept and self._there.get(event.topic) == payload:
+            return None
+        clears = not payload and known is None
+        if is_kept and len(self._there) < _MOST_KNOWN:
+            self._there[event.topic] = payload
+        elif clears:
+            self._there.pop(event.topic, None)
+        return topic, payload, is_kept or clears
+
+    def said(self, topic: str, payload: bytes) -> None:
+        """Know that this was published, and will come back if we listen there."""
+        if self._is_listened(topics.parse(topic, topics.MQTT)):
+            if len(self._unechoed) >= _MOST_UNECHOED:
+                del self._unechoed[next(iter(self._unechoed))]
+            echo = _echo(topic, payload)
+            self._unechoed[echo] = self._unechoed.get(echo, 0) + 1
 
     def _is_listened(self, topic: Topic) -> bool:
         return any(pattern.matches(topic) for pattern in self._listened)
 
-    # What comes back.
-
-    def _expect(self, topic: str, payload: bytes, now: float) -> None:
-        while self._unechoed and (self._waiting >= _MOST_UNECHOED or self._first() < now):
-            self._drop(next(iter(self._unechoed)))
-        self._unechoed.setdefault(_echo(topic, payload), []).append(now + _ECHO_WITHIN)
-        self._waiting += 1
-
-    def _is_echo(self, topic: str, payload: bytes, now: float) -> bool:
+    def _is_echo(self, topic: str, payload: bytes) -> bool:
         echo = _echo(topic, payload)
-        until = self._unechoed.get(echo)
-        if until is None:
-            return False
-        is_ours = until[-1] >= now
-        self._drop(echo)
-        return is_ours
+        count = self._unechoed.pop(echo, 0)
+        if count > 1:
+            self._unechoed[echo] = count - 1
+        return count > 0
 
-    def _first(self) -> float:
-        return next(iter(self._unechoed.values()))[0]
 
-    def _drop(self, echo: Echo) -> None:
-        self._unechoed[echo].pop(0)
-        self._waiting -= 1
-        if not self._unechoed[echo]:
-            del self._unechoed[echo]
+def _nothing(_topic: Topic) -> None:
+    """No hub keeps anything before there is a link."""
 
 
 def _echo(topic: str, payload: bytes) -> Echo:
@@ -129,7 +141,11 @@ def _written(body: Payload) -> bytes:
         raise Unrepresentable("half of a surrogate pair in a text") from exc
 
 
-# Filters.
+def _is(body: Payload, payload: bytes) -> bool:
+    try:
+        return _written(body) == payload
+    except LocalProtocolError:
+        return False
 
 
 def _pattern(written: str) -> Pattern:
@@ -143,22 +159,5 @@ def _check_apart(patterns: list[tuple[str, Pattern]]) -> None:
     """Refuse filters that share a topic: brokers differ in whether that is delivered once or twice."""
     for number, (one, pattern) in enumerate(patterns):
         for other, another in patterns[:number]:
-            if _meet(pattern, another):
+            if meet(pattern, another):
                 raise BadFilters(f"mqtt.topics: {other!r} and {one!r} overlap: one topic must have one way")
-
-
-def _meet(one: Pattern, other: Pattern) -> bool:
-    """Say whether there is a topic that both match."""
-    if _is_apart(one, other) or _is_apart(other, one):
-        return False
-    for mine, theirs in zip(one.levels, other.levels, strict=False):
-        if mine and theirs and mine != theirs:
-            return False
-    short, long = sorted((one, other), key=lambda pattern: len(pattern.levels))
-    return len(short.levels) == len(long.levels) or short.rest
-
-
-def _is_apart(wild: Pattern, other: Pattern) -> bool:
-    """Say whether they differ in the first segment: wildcards match none that begins with `$`."""
-    first = other.levels[0] if other.levels else ()
-    return not (wild.levels and wild.levels[0]) and bool(first) and first[0].startswith("$")

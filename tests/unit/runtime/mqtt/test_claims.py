@@ -1,9 +1,11 @@
 """Of several hubs on one broker, one answers on a topic, whenever each of them hears what."""
 
+import json
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.runtime.mqtt.claims import FOLDER, Claims
+from fiveways.runtime.mqtt.claims import FOLDER, HERE, Claims
 
 TOPICS = ("/a", "/b", "/c")
 
@@ -19,7 +21,7 @@ class Broker:
     def want(self, name: str, topics: frozenset[str]) -> None:
         news = self.hubs[name].want(topics)
         if news is not None:
-            self.said.append((f"{FOLDER}/{name}", news))
+            self.said.append((f"{FOLDER}{name}", news))
 
     def hear(self, name: str, count: int = 1) -> None:
         for place, payload in self.said[self.heard[name] :][:count]:
@@ -39,8 +41,8 @@ def test_who_claims_first_holds_and_the_other_follows() -> None:
     broker.want("x", frozenset({"/a", "/b"}))
     broker.settle()
     assert [sorted(broker.hubs[name].held) for name in "zx"] == [["/a"], ["/b"]]
-    assert broker.hubs["x"].rivals() == {"/a": "z"}
-    broker.said.append((f"{FOLDER}/z", b""))
+    assert broker.hubs["x"].rivals() == {"/a"}
+    broker.said.append((f"{FOLDER}z", b""))
     broker.settle()
     assert broker.hubs["x"].held == {"/a", "/b"}
 
@@ -57,9 +59,45 @@ def test_what_is_not_wanted_any_more_is_let_go_at_once() -> None:
 def test_what_no_hub_says_changes_nothing() -> None:
     claims = Claims("x")
     claims.want(frozenset({"/a"}))
-    for payload in (b"{", b"[]", b'{"/a": "1"}', b"\xff", b"[" * 100_000):
-        assert not claims.heard(f"{FOLDER}/other", payload)
-    assert claims.rivals() == {}
+    for payload in (
+        b"{",
+        b"[]",
+        b'{"/a": "1"}',
+        b'{"/a": -1}',
+        b'{"/a": 9007199254740993}',
+        b'{"/a": %s}' % (b"9" * 4300),
+        b'{"\xff": 1}',
+        b"\xff",
+        b"[" * 100_000,
+        json.dumps({f"/{number}": 1 for number in range(1001)}).encode(),
+        json.dumps({"/a" + "x" * (1 << 17): 1}).encode(),
+    ):
+        assert not claims.heard(f"{FOLDER}other", payload)
+    assert claims.rivals() == frozenset()
+
+
+def test_so_many_strangers_leave_room_for_us() -> None:
+    broker = Broker("z")
+    for number in range(1000):
+        broker.said.append((f"{FOLDER}stranger{number}", b'{"/x": 1}'))
+    broker.want("z", frozenset({"/a"}))
+    broker.settle()
+    assert broker.hubs["z"].held == {"/a"}
+    assert len(broker.hubs["z"]._hubs) <= 101
+
+
+def test_who_comes_anew_is_told_and_what_was_taken_back_is_said_again() -> None:
+    claims = Claims("x")
+    mine = claims.want(frozenset({"/a"}))
+    assert mine is not None
+    claims.heard(f"{FOLDER}x", mine)
+    assert claims.want(frozenset({"/a"})) is None
+    for place, payload in ((f"{FOLDER}new", HERE), (f"{FOLDER}x", b""), (f"{FOLDER}x", b'{"/b": 1}')):
+        assert claims.heard(place, payload)
+        assert claims.want(frozenset({"/a"})) == mine
+        assert claims.want(frozenset({"/a"})) is None
+    assert claims.heard(f"{FOLDER}x", mine)
+    assert claims.held == {"/a"}
 
 
 STEPS = st.lists(
@@ -89,7 +127,7 @@ def test_a_request_finds_one_who_answers_at_most(steps: list[tuple[str, str, obj
             broker.hear(name, more)
         else:
             gone.add(name)
-            broker.said.append((f"{FOLDER}/{name}", b""))
+            broker.said.append((f"{FOLDER}{name}", b""))
         at_the_same_place: dict[int, list[Claims]] = {}
         for each, claims in broker.hubs.items():
             if each not in gone:

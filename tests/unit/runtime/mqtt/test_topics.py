@@ -4,21 +4,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fiveways.errors import TooLarge
 from fiveways.model.messages import Event
+from fiveways.model.topics import Topic
 from fiveways.runtime.mqtt.topics import BadFilters, Bridge
-from fiveways.wire.payload import Binary, Text, Value
+from fiveways.wire.payload import Binary, Payload, Text, Value
+
+MOST = 1000
 
 
 def event(topic: str, value: object, publication: int = 300) -> Event:
     return Event("", tuple(topic.split("/")), Value(value), (), publication)
 
 
+class Hub:
+    """What a hub keeps."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Topic, tuple[Payload, int]] = {}
+
+    def retained(self, topic: Topic) -> tuple[Payload, int] | None:
+        return self.kept.get(topic)
+
+
+def bridged(filters: dict[str, str], kept: dict[Topic, tuple[Payload, int]] | None = None, last: int = 0) -> Bridge:
+    bridge, hub = Bridge(filters, MOST), Hub()
+    hub.kept.update(kept or {})
+    bridge.begin(hub.retained, last)
+    return bridge
+
+
+def told(bridge: Bridge, said: Event) -> tuple[str, bytes, bool] | None:
+    given = bridge.give(said)
+    if given is not None:
+        bridge.said(*given[:2])
+    return given
+
+
 def test_a_message_is_a_publication_that_we_do_not_hear_again() -> None:
-    bridge = Bridge({"sensors/#": "in"})
-    word = bridge.take("sensors/roof", b"21.5", retained=True, now=0.0)
+    bridge = bridged({"sensors/#": "in"})
+    word = bridge.take("sensors/roof", b"21.5", retained=True)
     assert word is not None
     assert (word.topic, word.body.value(), word.retain, word.exclude_me) == (("sensors", "roof"), 21.5, True, True)
-    assert bridge.take("others/roof", b"21.5", retained=False, now=0.0) is None
+    assert bridge.take("others/roof", b"21.5", retained=False) is None
 
 
 @pytest.mark.parametrize(
@@ -26,50 +54,86 @@ def test_a_message_is_a_publication_that_we_do_not_hear_again() -> None:
     [(b"plain text", Text("plain text")), (b'{"a": 1}', Text('{"a": 1}')), (b"\xff\x00", Binary(b"\xff\x00"))],
 )
 def test_payloads(payload: bytes, body: object) -> None:
-    word = Bridge({"#": "both"}).take("a", payload, retained=False, now=0.0)
+    word = bridged({"#": "both"}).take("a", payload, retained=False)
     assert word is not None
-    assert word.body == body
+    assert (word.body, word.retain) == (body, False)
 
 
-@given(st.one_of(st.none(), st.text(), st.integers(), st.lists(st.text(), max_size=3), st.just(b"\xff")))
+@given(
+    st.one_of(
+        st.none(), st.text(max_size=50), st.integers(), st.lists(st.text(max_size=9), max_size=3), st.just(b"\xff")
+    )
+)
 def test_a_value_comes_back_as_it_was(value: object) -> None:
-    bridge = Bridge({"#": "out"})
-    _, payload, _ = bridge.give(event("a", value), is_retained=False, now=0.0)
-    word = Bridge({"#": "in"}).take("a", payload, retained=False, now=0.0)
+    given = bridged({"#": "out"}).give(event("a", value))
+    assert given is not None
+    word = bridged({"#": "in"}).take("a", given[1], retained=False)
     assert word is not None
     assert word.body.value() == value
 
 
 def test_our_own_publication_comes_back_once_and_is_not_heard() -> None:
-    bridge = Bridge({"a/+": "both"})
+    bridge = bridged({"a/+": "both"})
     for _ in range(2):
-        assert bridge.give(event("a/b", 1), is_retained=False, now=0.0) == ("a/b", b"1", False)
-    found = [bridge.take("a/b", b"1", retained=False, now=1.0) for _ in range(3)]
+        assert told(bridge, event("a/b", 1)) == ("a/b", b"1", False)
+    found = [bridge.take("a/b", b"1", retained=False) for _ in range(3)]
     assert [word is None for word in found] == [True, True, False]
 
 
-def test_what_never_came_back_is_not_expected_for_ever() -> None:
-    bridge = Bridge({"a/+": "both"})
-    bridge.give(event("a/b", 1), is_retained=False, now=0.0)
-    assert bridge.take("a/b", b"1", retained=False, now=1000.0) is not None
-    bridge.give(event("a/b", 1), is_retained=False, now=1000.0)
-    bridge.begin()
-    assert bridge.take("a/b", b"1", retained=False, now=1000.0) is not None
+def test_what_was_said_on_another_link_does_not_come_back() -> None:
+    bridge = bridged({"a/+": "both"})
+    told(bridge, event("a/b", 1))
+    bridge.begin(Hub().retained, 0)
+    assert bridge.take("a/b", b"1", retained=False) is not None
 
 
 def test_what_is_expected_back_is_bounded() -> None:
-    bridge = Bridge({"#": "both"})
-    for number in range(20_000):
-        bridge.give(event("a", number), is_retained=False, now=0.0)
-    assert bridge._waiting == len(bridge._unechoed) == 10_000
+    bridge = bridged({"#": "both"})
+    for number in range(70_000):
+        told(bridge, event("a", number))
+    assert len(bridge._unechoed) == 0xFFFF
 
 
-def test_retained_values_are_taken_back_at_the_broker_too() -> None:
-    bridge = Bridge({"#": "both"})
-    assert bridge.give(event("a", None), is_retained=False, now=0.0) == ("a", b"", False)
-    assert bridge.give(event("a", 1), is_retained=True, now=0.0) == ("a", b"1", True)
-    assert bridge.give(event("a", None), is_retained=False, now=0.0) == ("a", b"", True)
-    word = Bridge({"#": "in"}).take("a", b"", retained=False, now=0.0)
+def test_what_is_too_large_for_the_broker_is_not_said() -> None:
+    bridge = bridged({"#": "both"})
+    assert bridge.give(event("a", b"x" * MOST)) is not None
+    with pytest.raises(TooLarge, match=r"mqtt\.max_payload"):
+        bridge.give(event("a", b"x" * (MOST + 1)))
+
+
+A: Topic = ("a",)
+
+
+def test_a_retained_value_of_the_broker_is_news_only_if_it_is() -> None:
+    bridge = bridged({"#": "both"}, {A: (Value(1), 300)}, last=400)
+    assert bridge.take("a", b"1", retained=True) is None
+    word = bridge.take("a", b"2", retained=True)
+    assert word is not None
+    assert word.retain
+
+
+def test_a_value_that_was_set_while_there_was_no_link_stays() -> None:
+    bridge = bridged({"#": "both"}, {A: (Value(2), 401)}, last=400)
+    assert bridge.take("a", b"1", retained=True) is None
+    assert bridge.give(event("a", 2, 401)) == ("a", b"2", True)
+
+
+def test_what_the_broker_retains_is_not_told_to_it_again() -> None:
+    bridge = bridged({"#": "both"}, {A: (Value(1), 300)}, last=400)
+    bridge.take("a", b"1", retained=True)
+    assert bridge.give(event("a", 1, 300)) is None
+    assert bridge.give(event("b", 1, 301)) == ("b", b"1", False)
+
+
+def test_what_follows_on_a_retained_value_is_the_next_one() -> None:
+    word = bridged({"#": "both"}, {A: (Value(1), 300)}).take("a", b"2", retained=False)
+    assert word is not None
+    assert word.retain
+
+
+def test_retained_values_are_taken_back_on_both_sides() -> None:
+    assert bridged({"#": "both"}).give(event("a", None)) == ("a", b"", True)
+    word = bridged({"#": "in"}).take("a", b"", retained=False)
     assert word is not None
     assert (word.retain, word.body.value()) == (True, None)
 
@@ -92,12 +156,12 @@ def test_filters_that_share_a_topic_are_refused(one: str, other: str, meet: bool
     for pair in ((one, other), (other, one)):
         if meet:
             with pytest.raises(BadFilters, match="overlap"):
-                Bridge(dict.fromkeys(pair, "both"))
+                Bridge(dict.fromkeys(pair, "both"), MOST)
         else:
-            Bridge(dict.fromkeys(pair, "both"))
+            Bridge(dict.fromkeys(pair, "both"), MOST)
 
 
 @pytest.mark.parametrize("bad", ["", "a/#/b", "a+", "a/b#"])
 def test_what_is_no_filter(bad: str) -> None:
     with pytest.raises(BadFilters, match=r"mqtt\.topics"):
-        Bridge({bad: "both"})
+        Bridge({bad: "both"}, MOST)
