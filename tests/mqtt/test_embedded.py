@@ -49,6 +49,19 @@ def test_it_goes_with_its_hub(number: signal.Signals) -> None:
         wait_until_gone(broker)
 
 
+def test_a_hub_answers_again_after_its_broker_or_itself_was_killed(tmp_path: Path) -> None:
+    store = f"store.path={tmp_path / 's'}"
+    for _ in range(2):
+        with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0", "--set", store) as hub:
+            for _ in range(2):
+                code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", "1", "--timeout", str(PATIENCE))
+                assert (code, out.strip()) == (0, "1"), err
+                os.kill(broker_of(hub.process.pid), signal.SIGKILL)
+                hub.log_line("is started anew")
+                hub.log_line("linked to the broker")
+            hub.signal(signal.SIGKILL)
+
+
 @bounded
 async def test_it_is_started_anew_if_it_dies(caplog: pytest.LogCaptureFixture) -> None:
     broker = EmbeddedBroker(0, None)
@@ -93,9 +106,12 @@ def test_what_cannot_be_is_said_before_anything_starts() -> None:
     for assignment, sentence in (
         ("mqtt.url=http://h", "mqtt.url: 'http' is no scheme of a broker"),
         ("mqtt.schemas=no-such.binpb", "no-such.binpb"),
+        ("mqtt.serve=/a+b", "mqtt.serve: '/a+b' is no topic on which methods can be called"),
+        ("mqtt.url=mqtt://ann:s3cret@h", "mqtt.url holds no names or secrets"),
         ("mqtt.identity=nobody", "mqtt.identity: there is no [[auth.identity]] 'nobody'"),
     ):
         code, out, err = hubs.run("serve", "--port", "0", "--set", "mqtt.enabled=true", "--set", assignment)
         assert (code, out) == (1, ""), err
         assert sentence in err
         assert "Traceback" not in err
+        assert "s3cret" not in err

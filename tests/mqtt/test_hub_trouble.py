@@ -19,6 +19,8 @@ from tests.runtime.wire import PATIENCE, Place, hub
 from tests.unit.schemas.kit import greeter
 
 pb: Any = greeter().module
+CALM = 0.5
+"""Seconds in which everything has been heard by everybody."""
 
 
 class Slow:
@@ -136,3 +138,72 @@ async def test_a_broker_that_does_not_let_the_hub_in(name: str, caplog: pytest.L
             await until(lambda: "tried again" in caplog.text)
     assert "does not let us in" in caplog.text
     assert "wr0ng" not in caplog.text
+
+
+@bounded
+async def test_a_request_in_nq_waits_for_a_service_that_is_not_there_yet(broker: RunningBroker) -> None:
+    settings = given(broker, services={"/Greeter": "demo.Greeter"})
+    async with (
+        hub(replace(settings, mqtt=replace(settings.mqtt, retry_after=0.3))) as place,
+        to(place, "nq+ws") as peer,
+    ):
+        calls = [asyncio.ensure_future(peer.call("greeter.say_hello", {"name": str(number)})) for number in range(20)]
+        await asyncio.sleep(0.5)
+        assert not any(call.done() for call in calls)
+        async with linked_to(broker) as device, device.serve(pb, Slow()):
+            assert [reply["text"] for reply in await asyncio.gather(*calls)] == [str(number) for number in range(20)]
+
+
+@bounded
+async def test_of_a_stream_all_elements_can_be_said_or_none_is(broker: RunningBroker) -> None:
+    heard: list[int] = []
+
+    class Adder:
+        async def Sum(self, requests: Any) -> Any:  # noqa: N802
+            async for request in requests:
+                heard.append(request.number)  # noqa: PERF401  what came before a failure counts
+            return pb.SumReply(total=sum(heard))
+
+    async with linked_to(broker) as device, device.serve(pb, Adder()):
+        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+            with pytest.raises(fiveways.NotExecuted, match="nope"):
+                await peer.call("greeter.sum", [{"number": 1}, {"nope": 2}])
+            assert (await peer.call("greeter.sum", [{"number": 3}, {"number": 4}]))["total"] == "7"
+    assert heard == [3, 4]
+
+
+@bounded
+async def test_strangers_can_neither_take_methods_away_nor_silence_the_hub(broker: RunningBroker) -> None:
+    app, _ = counting()
+    async with linked_to(broker) as device, device.serve(pb, Slow()):
+        async with at(broker, app, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+            for verb in ("hub.register", "hub.unregister"):
+                with pytest.raises(fiveways.NotExecuted):
+                    await device.call(verb, {"name": "/Greeter/SayHello"})
+            assert (await peer.call("greeter.say_hello", {"name": "x"}))["text"] == "x"
+            stranger = "fiveways/hubs/stranger"
+            mine = place.server._mqtt._peer._territory.claims.place  # type: ignore[union-attr]
+            for where, payload in (
+                (stranger, b'{"\xff": 1}'),
+                (stranger, b'{"/count": %s}' % (b"9" * 4300)),
+                (stranger, b"{"),
+                (mine, b""),
+                (mine, b"nonsense"),
+            ):
+                await device.publish(where, payload, retain=True)
+                await device.publish(where, b"", retain=True)
+            await asyncio.sleep(CALM)  # what was taken back is claimed anew, and not answered meanwhile
+            await until(lambda: is_linked(place))
+            assert await device.call("count.me", b"still") == b"still"
+
+
+@bounded
+async def test_a_name_that_no_broker_bears_costs_nothing(broker: RunningBroker) -> None:
+    async with at(broker, topics={"out/#": "out"}) as place, linked_to(broker) as device, to(place, "umq+ws") as peer:
+        link = place.server._mqtt._peer._link  # type: ignore[union-attr]
+        for name in ("evil\ufffe.m", "roof top.m"):
+            await peer.register(name, len)
+        await peer.publish("out.large", "x" * 1_020_000)
+        assert await device.call("hub.echo", 1) == 1
+        assert place.server._mqtt._peer._link is link  # type: ignore[union-attr]
+        assert place.server.exchange.hub.stats()["undelivered"] == 1
