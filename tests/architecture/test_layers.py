@@ -78,6 +78,7 @@ EXTRAS = {
         "rpc_pb2.py": "generated from it",
         "rpc_pb2.pyi": "its types",
         "echoes.py": "our own messages, which a broker sends back",
+        "plain.py": "the short way of calls and answers in one piece",
         "streams.py": "requests and answers in parts",
     },
     "nq": {

@@ -159,9 +159,13 @@ class Reader:
             head, length, number = _start(data, at)
             begin = at + 2
             if length > 127:
-                begin, length = _length(data, at + 1)
-                if not begin:
-                    break
+                # Two digits are usual, and cheap to read; `number` begins with the second then.
+                if number < 0x8000:
+                    begin, length = at + 3, length & 127 | number >> 8 << 7
+                else:
+                    begin, length = _length(data, at + 1)
+                    if not begin:
+                        break
             if not _LEAST[head] <= length <= most:
                 raise _unfit(head, length, most)
             stop = begin + length

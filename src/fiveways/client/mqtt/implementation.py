@@ -49,14 +49,17 @@ class Handler(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     style: Style
     wants_context: bool
+    takes_stream: bool
+    request: type[Message]
+    response: type[Message]
 
     def read(self, data: bytes) -> Message:
         """Return a request; Malformed if the bytes are none."""
-        return parsed(self.method.request, data)
+        return parsed(self.request, data)
 
     def write(self, value: object) -> Binary:
         """Return an answer as a body; Unrepresentable if it is not what the schema says."""
-        return written(self.method.response, value)
+        return written(self.response, value)
 
 
 class Incoming:
@@ -128,7 +131,8 @@ def _handler(service: Service, method: Method, function: Callable[..., Any]) -> 
         inspect.signature(function).bind(*range(given))
     except TypeError as exc:
         raise TypeError(f"{label} must take the request, and may take a context: {exc}") from exc
-    return Handler(method, function, style, given == 2)
+    takes_stream = method.kind in {"client", "both"}
+    return Handler(method, function, style, given == 2, takes_stream, method.request, method.response)
 
 
 def parsed(kind: type[Message], data: bytes) -> Message:

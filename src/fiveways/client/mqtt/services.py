@@ -7,14 +7,13 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Self
 
-import msgspec
 from google.protobuf.message import Message
 
 from fiveways.app.answers import Fail
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
 from fiveways.client.mqtt.implementation import Handler, Incoming, MqttContext, failure_of, handlers
-from fiveways.client.mqtt.inflow import Inflow
+from fiveways.client.mqtt.runs import Run, Workers
 from fiveways.client.mqtt.session import MqttSession
 from fiveways.client.settings import NO_TIME
 from fiveways.errors import LocalProtocolError, Malformed
@@ -22,35 +21,17 @@ from fiveways.model import names
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Result
 from fiveways.schemas import Service
+from fiveways.wire.payload import Binary
 
 GRACE: Final = 5.0
 """Seconds that running calls get when a service is stopped."""
+_ROUTES: Final = 1024
+"""Spellings of methods that are remembered."""
 _BREATH: Final = 32
 """Parts of a streamed answer after which everybody else gets a turn."""
-_IN_THREADS: Final = Style.PLAIN
+_IN_THREADS, _STREAM = Style.PLAIN, Style.STREAM
+"""To reach a member of an Enum through its class takes a while."""
 _log = logging.getLogger("fiveways.client.mqtt")
-
-
-class Run(msgspec.Struct, eq=False):
-    """One call that is not answered yet."""
-
-    id: str
-    served: "Served"
-    handler: Handler
-    inflow: Inflow | None = None
-    """Where the elements of a streamed request go."""
-    over: bool = False
-    """Nothing more is to be said about it."""
-    parts: int = 0
-    """How many of a streamed answer were said."""
-    task: "asyncio.Task[None] | None" = None
-    deadline: float = 0.0
-    """When the service's own timeout ends it, where the caller named none."""
-
-    @property
-    def has_hole(self) -> bool:
-        """Whether a link that is lost takes a part of its stream along."""
-        return self.parts > 0 or (self.inflow is not None and not self.inflow.is_over)
 
 
 class Served:
@@ -65,7 +46,10 @@ class Served:
         self.topic = topic
         self.timeout = timeout
         self._handlers = handlers(service, implementation)
+        self.kinds = {name: handler.method.kind for name, handler in self._handlers.items()}
+        """Who streams in each method that we have a function for."""
         self._services = services
+        self._loop = asyncio.get_running_loop()
         self._untimed: dict[str, Run] = {}
         """Calls without a timeout of their own: all get the same, so that the oldest is overdue first."""
         self._timer: asyncio.TimerHandle | None = None
@@ -106,11 +90,16 @@ class Served:
             handler = None if method is None else self._handlers.get(method.name)
         return handler
 
+    def kind_of(self, kind: str) -> str:
+        """Return who streams in the method that the type of a request names, however it is spelled."""
+        handler = self.find(kind)
+        return "unary" if handler is None else handler.method.kind
+
     # Our own timeout.
 
     def watch(self, run: Run) -> None:
         """End a call when our own timeout is over."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         run.deadline = loop.time() + self.timeout
         self._untimed[run.id] = run
         if self._timer is None:
@@ -122,7 +111,7 @@ class Served:
             self._untimed.pop(run.id, None)
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         now = loop.time()
         self._timer = None
         for run in list(self._untimed.values()):
@@ -149,6 +138,9 @@ class Services:
         self._ending: set[asyncio.Task[None]] = set()
         """Tasks of calls that were answered without them."""
         self._threads = Threads()
+        self._workers = Workers(self._answer, self._fail)
+        self._routes: dict[str, tuple[Served, Handler]] = {}
+        """Functions that were called already, by how they are called."""
 
     def new(self, service: Service, implementation: object, topic: str, timeout: float) -> Served:
         """Make a service that is not served yet; BadName if nothing can be served on such a topic."""
@@ -168,6 +160,7 @@ class Services:
             await self._session.ready(topic, None)
         except BaseException:
             self._served.pop(topic, None)
+            self._routes.clear()
             topics.held.discard(topic)
             raise
 
@@ -176,6 +169,7 @@ class Services:
         if self._served.get(served.topic) is not served:
             return
         del self._served[served.topic]
+        self._routes.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 served.changed = asyncio.Event()
@@ -212,37 +206,47 @@ class Services:
         served = self._served.get(topic)
         if served is None:
             return None
-        handler = served.find(kind)
-        return "unary" if handler is None else handler.method.kind
+        return served.kinds.get(kind) or served.kind_of(kind)
 
     def called(self, word: Call) -> None:
         """Run a function."""
+        route = self._routes.get(word.spelling) or self._route(word)
+        if route is None:
+            return
+        served, handler = route
+        if handler.style is _IN_THREADS and self._threads.is_full:
+            self._refuse(word, Reason.BUSY, "too many calls wait for a thread")
+            return
+        run, body = Run(word.id, served, handler), word.body
+        data = body.data if type(body) is Binary else body.binary()
+        argument: Message | Incoming
+        if handler.takes_stream:
+            run.inflow = self._session.new_inflow()
+            run.inflow.put(data)
+            if not word.more:
+                run.inflow.end()
+            argument = Incoming(handler, run.inflow)
+        else:
+            try:
+                argument = handler.read(data)
+            except Malformed as exc:
+                self._refuse(word, Reason.BAD_ARGUMENTS, str(exc))
+                return
+        self._start(run, argument, word.timeout)
+
+    def _route(self, word: Call) -> "tuple[Served, Handler] | None":
+        """Find the function that is called; where there is none, the caller is told."""
         topic, _, kind = word.spelling.rpartition("/")
         served = self._served.get(topic)
         handler = None if served is None else served.find(kind)
         if served is None or handler is None:
             name = topic if served is None else served.service.full_name
             self._refuse(word, Reason.NO_METHOD, f"{name} has no method {kind} here")
-            return
-        if handler.style is _IN_THREADS and self._threads.is_full:
-            self._refuse(word, Reason.BUSY, "too many calls wait for a thread")
-            return
-        run = Run(word.id, served, handler)
-        data = word.body.binary()
-        argument: Message | Incoming
-        if handler.method.kind in {"unary", "server"}:
-            try:
-                argument = handler.read(data)
-            except Malformed as exc:
-                self._refuse(word, Reason.BAD_ARGUMENTS, str(exc))
-                return
-        else:
-            run.inflow = self._session.new_inflow()
-            run.inflow.put(data)
-            if not word.more:
-                run.inflow.end()
-            argument = Incoming(handler, run.inflow)
-        self._start(run, argument, word.timeout)
+            return None
+        if len(self._routes) >= _ROUTES:
+            self._routes.clear()
+        route = self._routes[word.spelling] = served, handler
+        return route
 
     def part(self, word: Part) -> None:
         """Take one more element of a streamed request."""
@@ -279,17 +283,10 @@ class Services:
             served.watch(run)
         if handler.style is _IN_THREADS:
             self._threads.start(partial(_outcome, run, handler.function, arguments), partial(self._from_thread, run))
-        elif handler.style is Style.STREAM:
+        elif handler.style is _STREAM:
             run.task = self._loop.create_task(self._in_parts(run, arguments))
         else:
-            run.task = self._loop.create_task(self._at_once(run, arguments))
-
-    async def _at_once(self, run: Run, arguments: tuple[Any, ...]) -> None:
-        try:
-            value = await run.handler.function(*arguments)
-            self._answer(run, value)
-        except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  the caller gets it
-            self._fail(run, exc)
+            self._workers.start(run, arguments)
 
     async def _in_parts(self, run: Run, arguments: tuple[Any, ...]) -> None:
         session = self._session

@@ -229,4 +229,6 @@ def target_of(topic: str, kind: str) -> Target:
 
 def bytes_of(body: Payload | None) -> bytes:
     """Return the bytes of an answer; an empty message is no bytes."""
+    if type(body) is Binary:  # as most are
+        return body.data
     return b"" if body is None else body.binary()

@@ -4,43 +4,36 @@ The peer is the broker's side as a whole: many callers and many services, none o
 So what breaks the protocol is refused one by one, counted and reported, and the conversation goes on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
 from math import inf
-from typing import Any, ClassVar, Final
-
-import msgspec
+from typing import Any, ClassVar
 
 from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.protocols import builtins
-from fiveways.protocols.base import Role, Setup, Whole
+from fiveways.protocols.base import Setup
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, Options, codec_of, failed
-from fiveways.protocols.mqtt_rpc.echoes import Echoes
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Method, codec_of, failed
 from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
+from fiveways.protocols.mqtt_rpc.plain import NOTHING, PlainMqtt, Words
 from fiveways.protocols.mqtt_rpc.states import State
-from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Recent, Requests, Served
+from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Served
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
-Words = Sequence[hub.Word]
-NOTHING: Final[tuple[hub.Word, ...]] = ()
 
-
-class MqttConversation(Whole):
+class MqttConversation(PlainMqtt):
     """All that passes between us and one broker. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup) -> None:
-        limits = setup.limits
-        options = msgspec.convert(setup.options or {}, Options)
+        super().__init__(setup)
         self.peer = setup.peer
         self.error: RemoteProtocolError | None = None
         """Never set: see above."""
-        self.closed = False
         self.refused = 0
         """Messages that broke the protocol."""
         self.strays = 0
@@ -48,29 +41,9 @@ class MqttConversation(Whole):
         self.odd_units = 0
         """Requests with a unit of time that we do not know (MQRPC-a03)."""
         self._state: Enum = State.OPEN
-        self._limits = limits
-        self._random = setup.random
-        # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
-        self._serve = options.server(setup.role is Role.SERVER)
-        self._codec: Codec = options.codec
-        self._default_timeout = options.default_timeout
-        self._outgoing: list[Packet] = []
-        self._echoes = Echoes()
-        most = options.max_remembered or 2 * limits.max_pending
-        self._requests = Requests(Recent(options.duplicate_window, most))
-        self._wake_at = inf
-        """No request expires before; it may lie earlier than need be, as those that were answered leave it as it is."""
 
-    def receive(self, packet: Packet, now: float) -> Words:
-        """Take one MQTT message."""
-        # MQRPC-a11: what a broker kept for newcomers was meant for others.
-        if self.closed or packet.retained:
-            return NOTHING
-        echo = self._echoes.take(packet)
-        if echo is not None:
-            if echo[1] is not None:
-                self._requests.expects(echo[1], now)
-            return NOTHING
+    def hear(self, packet: Packet, now: float) -> Words:
+        """Take one MQTT message that is none of ours."""
         try:
             frame = parse_frame(packet, self._limits)
             message = read(frame, pending=frame.shape is BARE and self._requests.is_pending(frame))
@@ -79,7 +52,7 @@ class MqttConversation(Whole):
         # As long as a conversation is open every message may come, so the table of states need not be asked.
         return self.RECEIVERS[type(message)](self, message, now)
 
-    def send(self, word: hub.Word, now: float) -> None:
+    def say(self, word: hub.Word, now: float) -> None:
         """Say a word to whom it may concern on the broker."""
         sender = self.SENDERS.get(type(word))
         if sender is None:

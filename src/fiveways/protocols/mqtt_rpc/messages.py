@@ -67,8 +67,13 @@ def packed(message: Request | Response, limits: Limits) -> Packet:
     """Write a message; TooLarge if we would not read it ourselves (MQRPC-03)."""
     packet = encode(message)
     if len(packet.payload) > limits.max_text:
-        raise TooLarge(f"a message of {len(packet.payload)} bytes [MQRPC-03]")
+        raise too_large(packet.payload)
     return packet
+
+
+def too_large(payload: bytes) -> TooLarge:
+    """What is wrong with a message that we would not read ourselves."""
+    return TooLarge(f"a message of {len(payload)} bytes [MQRPC-03]")
 
 
 def read(frame: Frame, *, pending: bool) -> Message:
