@@ -207,3 +207,16 @@ async def test_a_name_that_no_broker_bears_costs_nothing(broker: RunningBroker) 
         assert await device.call("hub.echo", 1) == 1
         assert place.server._mqtt._peer._link is link  # type: ignore[union-attr]
         assert place.server.exchange.hub.stats()["undelivered"] == 1
+
+
+@bounded
+async def test_rights_that_are_taken_and_given_back_hold_at_once(broker: RunningBroker) -> None:
+    settings = given(broker, services={"/Greeter": "demo.Greeter"})
+    closed = replace(settings, auth=replace(settings.auth, offer=()))
+    async with linked_to(broker) as device, device.serve(pb, Slow()):
+        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+            place.server.reload(closed)
+            with pytest.raises(fiveways.NotExecuted):
+                await peer.call("greeter.say_hello", {"name": "x"})
+            place.server.reload(settings)
+            assert (await peer.call("greeter.say_hello", {"name": "x"}))["text"] == "x"

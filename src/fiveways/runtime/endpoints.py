@@ -81,4 +81,5 @@ def described(host: str, port: int, paths: Iterable[str] = tuple(ENDPOINTS)) -> 
     served = [(ENDPOINTS[path], path) for path in paths]
     clients = [(f"{path[1:]}", f"{path[1:]}+ws://{place}{path}") for _, path in served]
     clients += [(f"{path[1:]}", f"{path[1:]}+http://{place}{path}") for endpoint, path in served if endpoint.posts]
-    return [*clients, ("health", f"http://{place}/livez"), ("ready", f"http://{place}/readyz")]
+    pages = [("health", "/livez"), ("ready", "/readyz"), ("metrics", "/metrics")]
+    return [*clients, *((what, f"http://{place}{path}") for what, path in pages)]

@@ -156,6 +156,8 @@ class Server:
             _log.warning("the settings of [mqtt] are taken over at the next start only")
         self._settings = settings
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
+        if self._mqtt is not None:
+            self._mqtt.renew()
         _log.info("the settings were taken over")
 
     async def stop(self) -> None:

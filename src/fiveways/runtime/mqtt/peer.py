@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 from typing import Final
 
-from msgspec.structs import replace
-
-from fiveways.errors import FivewaysError, LocalProtocolError, Unrepresentable
+from fiveways.errors import FivewaysError, LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
@@ -19,7 +17,6 @@ from fiveways.model.messages import (
     Cancel,
     Event,
     Failure,
-    Part,
     Register,
     Result,
     Stray,
@@ -32,11 +29,11 @@ from fiveways.model.messages import (
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role, Setup
-from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
+from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
 from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
@@ -45,7 +42,6 @@ from fiveways.transports.address import is_loopback
 from fiveways.transports.mqtt_link import Broker, Delivered, LinkFull, MqttLink, Will, open_mqtt
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Value
 
 _log = logging.getLogger("fiveways.mqtt")
 _WAITS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
@@ -179,7 +175,9 @@ class BrokerPeer(Party):
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
         territory.announce()
         await self._settled()
-        for word in self._wishes():
+        self.offer()
+        for written, pattern in self._plan.bridge.outward.items():
+            word = Subscribe(self._asked(f"subscribe to {written}"), pattern, written)
             exchange.handle(self.peer, word, exchange.now())
         exchange.schedule()
         return territory
@@ -189,13 +187,12 @@ class BrokerPeer(Party):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_lost.wait(), _SETTLE)
 
-    def _wishes(self) -> Iterator[Word]:
-        """Return what we want from the hub."""
-        for offer in self._plan.offers:
+    def offer(self) -> None:
+        """Offer the services behind the broker, for the first time or anew."""
+        for offer in self._plan.offers if self._talk is not None else ():
             name = self._asked(f"offer {offer.method}")
-            yield Register(name, offer.method, offer.spelling, doc=offer.doc, kind=offer.kind)
-        for written, pattern in self._plan.bridge.outward.items():
-            yield Subscribe(self._asked(f"subscribe to {written}"), pattern, written)
+            word = Register(name, offer.method, offer.spelling, doc=offer.doc, kind=offer.kind)
+            self._exchange.handle(self.peer, word, self._exchange.now())
 
     def _asked(self, what: str) -> str:
         name = f"own{next(self._ids)}"
@@ -293,7 +290,7 @@ class BrokerPeer(Party):
             return
         try:
             self._check_room()
-            for each in self._in_parts(word) if isinstance(word, Call) else (word,):
+            for each in in_parts(word, self._plan) if isinstance(word, Call) else (word,):
                 talk.send(each, now)
             if isinstance(word, Call) and word.timeout is None:
                 self._patient[word.id] = now + self._plan.retry_after
@@ -301,24 +298,6 @@ class BrokerPeer(Party):
             self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
         if not self.marked:
             self._exchange.mark(self)
-
-    def _in_parts(self, call: Call) -> Iterator[Word]:
-        """Return a call as it is, but to a service that takes a stream: an array is its elements there."""
-        if call.more or call.method not in self._plan.streamed:
-            yield call
-            return
-        value = call.body.value()
-        elements = value if isinstance(value, list) else [value]
-        if not elements:
-            raise Unrepresentable("a stream without elements, which RPC over MQTT cannot begin")
-        for element in elements:  # all of them can be said, before the first is
-            self._plan.codec.to_wire(*bridge.target_of(call.method, call.spelling), Value(element), bridge.REQUEST)
-        yield replace(call, body=Value(elements[0]), more=True)
-        last = len(elements) - 1
-        for number, element in enumerate(elements[1:], 1):
-            yield Part(call.id, Value(element), last=number == last)
-        if not last:
-            yield Part(call.id, None, last=True)
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> None:
         """Publish an event at the broker."""

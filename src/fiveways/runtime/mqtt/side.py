@@ -59,6 +59,11 @@ class MqttSide:
             await asyncio.wait_for(self._peer.is_ready.wait(), _READY_WITHIN)
         return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
 
+    def renew(self) -> None:
+        """Offer anew what the rights may have taken away, and allow again."""
+        if self._peer is not None:
+            self._peer.offer()
+
     def withdraw(self) -> None:
         """Leave what is new to other hubs at this broker."""
         if self._peer is not None:

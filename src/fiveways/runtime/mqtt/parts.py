@@ -1,0 +1,30 @@
+"""Arrays for services that take a stream."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from fiveways.errors import Unrepresentable
+from fiveways.model.messages import Call, Part, Word
+from fiveways.protocols.mqtt_rpc import bridge
+from fiveways.runtime.mqtt.plan import Plan
+from fiveways.wire.payload import Value
+
+
+def in_parts(call: Call, plan: Plan) -> Iterator[Word]:
+    """Return a call as it is, but to a service that takes a stream: an array is its elements there."""
+    if call.more or call.method not in plan.streamed:
+        yield call
+        return
+    value = call.body.value()
+    elements = value if isinstance(value, list) else [value]
+    if not elements:
+        raise Unrepresentable("a stream without elements, which RPC over MQTT cannot begin")
+    for element in elements:  # all of them can be said, before the first is
+        plan.codec.to_wire(*bridge.target_of(call.method, call.spelling), Value(element), bridge.REQUEST)
+    yield replace(call, body=Value(elements[0]), more=True)
+    last = len(elements) - 1
+    for number, element in enumerate(elements[1:], 1):
+        yield Part(call.id, Value(element), last=number == last)
+    if not last:
+        yield Part(call.id, None, last=True)
