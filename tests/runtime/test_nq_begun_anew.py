@@ -16,7 +16,7 @@ from tests.runtime.test_nq_http import until
 
 PATIENCE = 60.0
 """Seconds after which something hangs. No test depends on them otherwise."""
-every_transport = pytest.mark.parametrize("transport", ["ws", "http"])
+every_transport = pytest.mark.parametrize("transport", ["ws", "http", "zmq"])
 
 
 class Tail:
@@ -45,10 +45,11 @@ async def three(store: Path, transport: str) -> AsyncIterator[tuple[DyingHub, Ta
     """A hub, a method, and who calls it."""
     hub, tail = DyingHub(store), Tail()
     await hub.start()
+    port = hub.zmq_port if transport == "zmq" else hub.port
     try:
         async with (
             fiveways.connect(f"lrpm+ws://127.0.0.1:{hub.port}", backoff=(0.05, 0.2), timeout=PATIENCE) as worker,
-            fiveways.connect(f"nq+{transport}://127.0.0.1:{hub.port}", backoff=(0.05, 0.2), timeout=PATIENCE) as caller,
+            fiveways.connect(f"nq+{transport}://127.0.0.1:{port}", backoff=(0.05, 0.2), timeout=PATIENCE) as caller,
         ):
             await worker.register("tail", tail.run)
             yield hub, tail, caller
