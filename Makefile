@@ -13,10 +13,10 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-mqtt bench-nq bench-store docs proto lock clean
+.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## set up .venv if need be, then run the hub with examples/app.py; FLAGS='--port 7600'
 	.venv/bin/fiveways serve --app examples.app:app $(FLAGS)
@@ -57,9 +57,15 @@ bench-hub: $(READY) ## the hub beside a bare relay, nats-server and Crossbar, ab
 bench-nq: $(READY) ## requests in NQ with the store and without it, beside plain calls; FLAGS='--quick'
 	$(RUN) benchmarks.nq $(FLAGS)
 
+bench-journal: $(READY) ## routed calls of a hub with a journal, beside one without; FLAGS='--quick'
+	$(RUN) benchmarks.journal $(FLAGS)
+
 bench-mqtt: $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
 	@scripts/programs
 	$(RUN) benchmarks.mqtt $(FLAGS)
+
+bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside DuckDB, all tables, growth, the stream; FLAGS='--quick'
+	$(RUN) benchmarks.pipeline $(FLAGS)
 
 bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
 	$(RUN) benchmarks.store $(FLAGS)
@@ -71,9 +77,10 @@ proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --python_out=src --mypy_out=quiet:src \
 		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy src/fiveways/protocols/mqtt_rpc/rpc.proto
 
-lock: $(READY) ## rewrite both lock files; LOCK_FLAGS=--upgrade takes newer versions
+lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
 	$(COMPILE) --output-file requirements.lock
-	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) --extra pipeline --constraint requirements.lock --output-file requirements-pipeline.lock
+	$(COMPILE) --extra pipeline --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info

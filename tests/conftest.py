@@ -2,6 +2,8 @@
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from fiveways.protocols import registry
 from tests.protocols import vectors
@@ -9,6 +11,22 @@ from tests.protocols import vectors
 # A machine that is busy with other work makes no example wrong.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+SPARK = "tests/pipeline/"
+
+
+class OneSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each test to whoever has time, but for those with Spark, which go to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if nodeid.startswith(SPARK) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
+    """Choose who runs what; the groups that xdist knows by itself have no effect with this pytest."""
+    return OneSpark(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,6 +11,8 @@ from tests.cli.hubs import completions
 VERBS = [
     *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues"),
     *("check", "config check", "config show"),
+    "traffic",
+    *("tail", "trace", "replay"),
 ]
 
 

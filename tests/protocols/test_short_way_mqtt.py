@@ -144,7 +144,7 @@ def state(talk: MqttConversation) -> tuple[object, ...]:
         *(list(each.items()) for each in (requests.open, requests.served, requests.asking)),
         *(list(each.items()) for each in (recent._younger, recent._elder, echoes._younger, echoes._elder)),
         *(recent._turn_at, talk.deadline(), talk.closed, talk.refused, talk.strays, talk.odd_units),
-        *(talk._outgoing, talk._random.getstate()),
+        *(talk.unsent, talk._random.getstate()),
     )
 
 

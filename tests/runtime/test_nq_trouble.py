@@ -9,7 +9,7 @@ import pytest
 from fiveways import Fail
 from fiveways.app import App
 from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
-from tests.runtime.nqwire import ask, linked, packed, posters
+from tests.runtime.nqwire import ask, linked, packed, posters, served
 from tests.runtime.test_nq_http import QUIET, SOON, TOKENS, until, waiting
 from tests.runtime.wire import hub, settings
 
@@ -144,6 +144,22 @@ async def test_a_good_reader_gets_all_it_is_owed_over_a_new_link() -> None:
             ids.add((await peer.hear())["i"])
         assert ids == {f"k{number}" for number in range(40)}
         peer.cut()
+
+
+@waiting
+async def test_who_comes_over_a_link_hears_its_id_before_what_did_not_fit_elsewhere() -> None:
+    async with hub() as place, posters(place.port) as (poster,):
+        callee = await served(place)
+        await poster.post(ask("k1", "work", 1))
+        head, *_ = (await callee.heard()).partition("\n")
+        callee.text(f"R{head[1:]}\n2")
+        (standing,) = place.server.standings._by_id.values()
+        await until(standing._collect)  # as for a poll, which then is not there any more
+        peer = await linked(place, poster.peer)
+        heard = await peer.until("d")
+        peer.cut()
+        callee.leave()
+        assert (heard["i"], heard["d"]) == ("k1", 2)
 
 
 @waiting

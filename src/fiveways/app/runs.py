@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -208,11 +208,13 @@ class Runs:
         if running.over:
             return
         running.over = True
-        if isinstance(error, Unsendable):
-            _log.warning("%s: %s", running.call.method, error)
-        elif not isinstance(error, Fail):
-            _log.error("%s failed", running.call.method, exc_info=error)
         self.tell(running, [failure(running.call.id, error)])
+        # Python 3.11 may raise SystemError while it writes a traceback; it must not cost the next call its worker.
+        with suppress(Exception):
+            if isinstance(error, Unsendable):
+                _log.warning("%s: %s", running.call.method, error)
+            elif not isinstance(error, Fail):
+                _log.error("%s failed", running.call.method, exc_info=error)
 
     def _end(self, running: Running) -> None:
         running.stop = None  # its task may be at another call by now

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import options, work
+from fiveways.cli import journals, options, pipeline, report, traffic, work
 from fiveways.cli.endings import Code, NobodyReads, end, end_usage
 from fiveways.cli.plain import Verb, Verbs
 
@@ -45,6 +45,7 @@ docs/configuration.md describes every setting.
     no_args_is_help=True,
 )
 app.add_typer(config_app, name="config")
+app.add_typer(pipeline.app, name="pipeline")
 _NEGATIVE = re.compile(r"-\d")
 
 
@@ -110,6 +111,9 @@ def serve(
     application: Annotated[
         str | None, typer.Option("--app", metavar="MODULE:NAME", help="Methods in Python to offer, a `fiveways.App`.")
     ] = None,
+    journal: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where to write a record of every frame, see docs/journal.md.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, such as log.level=debug; repeatable."),
@@ -124,11 +128,12 @@ def serve(
 
       fiveways serve
       fiveways serve --port 7600 --app examples.app:app
+      fiveways serve --journal journal
       fiveways serve --config fiveways.toml --set log.level=debug
     """
     from fiveways.cli import serve as verb  # noqa: PLC0415
 
-    verb.serve(config, verb.flags(host, port, settings or []), application)
+    verb.serve(config, verb.flags(host, port, journal, settings or []), application)
 
 
 @app.command(cls=Verb)
@@ -272,8 +277,10 @@ def discover(
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-for _verb in (work.push, work.pull, work.queues):
+for _verb in (work.push, work.pull, work.queues, report.report, pipeline.sql, traffic.traffic):
     app.command(cls=Verb)(_verb)
+for _reader in (journals.tail, journals.trace, journals.replay):
+    app.command(cls=Verb)(_reader)
 
 
 @app.command(cls=Verb)

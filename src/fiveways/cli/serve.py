@@ -22,7 +22,7 @@ from fiveways.settings.load import COMMAND_LINE, Exposed, Loaded, again, is_loop
 from fiveways.settings.sections import Settings
 
 
-def flags(host: str | None, port: int | None, assignments: Sequence[str]) -> dict[str, object]:
+def flags(host: str | None, port: int | None, journal: str | None, assignments: Sequence[str]) -> dict[str, object]:
     """Return the settings of the command line.
 
     Raises:
@@ -38,6 +38,8 @@ def flags(host: str | None, port: int | None, assignments: Sequence[str]) -> dic
         given["server.host"] = host
     if port is not None:
         given["server.port"] = port
+    if journal is not None:
+        given["journal.path"] = journal
     return given
 
 

@@ -48,6 +48,7 @@ class Attachments:
         """Pass an attachment on to all who wait for it and are still there."""
         deliveries: Deliveries = []
         for relay in source.sending.pop(word.name, ()):
+            source.op = relay.op
             passed = Attachment(relay.name, word.data, word.error)
             deliveries += [Delivery(each.peer, passed, relay.op) for each in relay.receivers if each.is_here]
         return deliveries

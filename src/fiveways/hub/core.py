@@ -20,7 +20,7 @@ from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.router import Router
-from fiveways.hub.session import Caller, Handler, Session, Stage
+from fiveways.hub.session import Caller, Handler, Mark, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
 from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
@@ -203,13 +203,12 @@ class Hub:
 
     def unkept(self, keep: Keep, why: str) -> Deliveries:
         """Know that a request could not be written down."""
-        session = self._sessions.get(getattr(keep.record, "peer", ""))
+        session = self.session(getattr(keep.record, "peer", ""))
         return [] if session is None else self._owing.unkept(session, keep.call, why)
 
     def stage_of(self, peer: str) -> Stage:
         """Return how far a peer has come."""
-        session = self._sessions.get(peer)
-        return Stage.OVER if session is None else session.stage
+        return self._sessions[peer].stage if peer in self._sessions else Stage.OVER
 
     def is_idle(self, peer: str) -> bool:
         """Say whether a peer has nothing here that would be missed."""
@@ -267,11 +266,8 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        first = self._calls.deadline()
-        for other in (self._gate.deadline(), self._owing.deadline()):
-            if other is not None and (first is None or other < first):
-                first = other
-        return first
+        times = (self._calls.deadline(), self._gate.deadline(), self._owing.deadline())
+        return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
@@ -313,6 +309,10 @@ class Hub:
     def open_calls(self) -> int:
         """Return how many calls wait for their answer, but for what the hub would only like to know."""
         return len(self._calls) - self._discovery.listings()
+
+    def session(self, peer: str) -> Session | None:
+        """Return one who is here, for those who want to know what becomes of its words."""
+        return self._sessions.get(peer)
 
     def caller(self, call_id: str) -> Caller | None:
         """Return who made the call that this process is to answer as `call_id`."""
@@ -385,8 +385,11 @@ class Hub:
     def _refuse(self, session: Session, word: Word, refusal: Refusal) -> Deliveries:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
+        if refusal.reason is Reason.DENIED:
+            session.mark = Mark("deny", refusal.text)
         word_id = getattr(word, "id", None)
         if word_id is None:
+            session.mark = session.mark or Mark("drop", refusal.text)
             self._counters.dropped += 1
             return []
         failure = words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after)

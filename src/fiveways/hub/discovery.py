@@ -99,6 +99,7 @@ class Discovery:
         timeout = self._calls.default
         pending = self._calls.open(session, word.id, callee, timeout, now)
         pending.errand, pending.plain = Query(route.name, name, is_whole=not rest), False
+        session.op = pending.op
         return [Delivery(callee.peer, Discover(pending.op, written), pending.op)]
 
     def describe(self, callee: Session, word: Description, _now: float) -> Deliveries:
@@ -108,6 +109,7 @@ class Discovery:
         if pending is None or not isinstance(query, Query | Listing):
             self._counters.stray += 1
             return []
+        callee.op = pending.op
         self._calls.close(pending)
         if isinstance(query, Listing):
             self._offers.learn(callee, query.route, dict(_folded(word.methods, callee.traits.names)))

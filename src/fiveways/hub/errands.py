@@ -62,6 +62,8 @@ class Owed(msgspec.Struct, eq=False, gc=False):
     word: Call
     expires_at: float
     size: int = 0
+    op: str = ""
+    """The hub's id of it, the same for all who are given it one after the other."""
     is_streaming: bool = False
     """Parts of its answer have been passed on: nobody else can go on with it."""
     tries: int = 0

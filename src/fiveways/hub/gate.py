@@ -14,7 +14,7 @@ from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.policy import Access
 from fiveways.hub.refusal import Refusal
-from fiveways.hub.session import Handlers, Session, Stage
+from fiveways.hub.session import Handlers, Mark, Session, Stage
 from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
 from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traits import Credentials
@@ -222,6 +222,7 @@ class Gate:
 
     def _deny(self, session: Session) -> Deliveries:
         self._counters.refused_logins += 1
+        session.mark = Mark("deny", DENIED)
         return self._part(session, Goodbye(DENIED, denied=True))
 
     def _part(self, session: Session, farewell: Goodbye) -> Deliveries:

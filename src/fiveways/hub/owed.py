@@ -48,6 +48,7 @@ class Owing:
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
         self._bytes = 0
+        self._made = 0
         self._waiting = Waiting(calls.alarm)
         self._unsure: list[tuple[Session, Call]] = []
         """Requests for names that nobody has offered yet, though somebody may be about to come back who does."""
@@ -101,7 +102,8 @@ class Owing:
         if len(self._by_key) >= self._settings.max_owed or self._bytes >= self._settings.max_owed_bytes:
             raise busy(f"{len(self._by_key)} requests wait for their answers")
         owed = self._owe(key, session, word, now + self._settings.request_ttl)
-        accepted = Delivery(session.peer, Accepted(word.id))
+        session.op = owed.op
+        accepted = Delivery(session.peer, Accepted(word.id), owed.op)
         if not self._keeps:
             return [accepted, *self._dispatch(owed, now)]
         # Nobody is given it before it is safe: who could not keep it says for certain that it was not run.
@@ -127,7 +129,7 @@ class Owing:
             return []
         self._drop(owed)
         self._counters.failures[Reason.BUSY] += 1
-        return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER))]
+        return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER), owed.op)]
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -138,7 +140,8 @@ class Owing:
     def _owe(self, key: str, session: Session, word: Call, expires_at: float) -> Owed:
         body = word.body
         size = len(body.raw) if type(body) is Json else size_of(body)
-        owed = self._by_key[key] = Owed(key, session, word, expires_at, size)
+        self._made += 1
+        owed = self._by_key[key] = Owed(key, session, word, expires_at, size, f"n{self._made}")
         self._bytes += owed.size
         return owed
 
@@ -169,7 +172,7 @@ class Owing:
         pending.errand, pending.plain, pending.stream, pending.progress = owed, False, True, True
         op, again = pending.op, owed.tries > 1
         rest = (None, False, gives_array, True, word.traceparent, again, word.extras)
-        return [Delivery(callee.peer, Call(op, name, word.body, spelling, (), False, *rest), op)]
+        return [Delivery(callee.peer, Call(op, name, word.body, spelling, (), False, *rest), owed.op)]
 
     def _find(self, owed: Owed) -> tuple[Offer, str, str, bool]:
         """Return who gets it, and how its method is called there; a Refusal if there is nobody now."""
@@ -258,7 +261,7 @@ class Owing:
     def _settle(self, owed: Owed, answer: Result | Failure, written: bytes, now: float) -> Deliveries:
         self._drop(owed)
         peer = owed.session.peer
-        told = Delivery(peer, answer)
+        told = Delivery(peer, answer, owed.op)
         deliveries: Deliveries = [told]
         if self._keeps:
             expires_at = self._epoch + now + self._settings.answer_ttl
@@ -286,6 +289,7 @@ class Owing:
             owed = self._by_key.get(_key(session.peer, word.id))
             if owed is None or word.id in session.asked:
                 return otherwise(session, word, now)
+            session.op = owed.op
             self._waiting.remove(owed)
             return self.failed(owed, Failure(word.id, Reason.CANCELLED), now)
 

@@ -77,7 +77,7 @@ class Publishing:
         if word.exclude_me:
             subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
         number = self._last = self._last + 1
-        op = f"p{number}"
+        op = publisher.op = f"p{number}"
         deliveries: Deliveries = []
         if word.attachments:
             deliveries = self._fan_out_attached(publisher, word, subscribers, number, op)

@@ -16,7 +16,7 @@ from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
-from fiveways.hub.session import Session
+from fiveways.hub.session import Mark, Session
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.wire.limits import Limits
@@ -100,7 +100,7 @@ class Router:
             elements = self._first_element(caller, word)
         timeout = self._calls.default if word.timeout is None else self._calls.timeout(word.timeout)
         pending = self._calls.open(caller, word.id, callee, timeout, now)
-        op = pending.op
+        op = caller.op = pending.op
         if attachments:
             attachments = self._attachments.relay(caller, attachments, (callee,), op)
         stream = word.stream
@@ -151,6 +151,7 @@ class Router:
         if pending is None or not pending.more:
             self._counters.stray += 1
             return []
+        caller.op = pending.op
         pending.more = not word.last
         held, op = pending.errand, pending.op
         if not isinstance(held, Held):
@@ -175,6 +176,7 @@ class Router:
         pending = caller.asked.get(word.id)
         if pending is None:
             return []
+        caller.op = _operation(pending)
         self._calls.close(pending)
         return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
 
@@ -184,10 +186,11 @@ class Router:
         """Give a caller its answer, or a part of it."""
         pending = callee.serving.get(word.id)
         if pending is None:
-            self._counters.stray += 1
-            return []
+            return self._nobody_waits(callee)
         if word.stream or not pending.plain:
+            callee.op = _operation(pending)
             return self._other_result(pending, word, now)
+        callee.op = pending.op
         self._calls.close(pending)
         self._counters.results += 1
         attachments = word.attachments
@@ -202,8 +205,7 @@ class Router:
         if errand is None:
             return self._pass_element(pending, word) if pending.stream else self._collect(pending, word)
         if isinstance(errand, Held):
-            self._counters.stray += 1
-            return []
+            return self._nobody_waits(pending.callee)
         if isinstance(errand, Owed):
             return self._owed_result(pending, errand, word, now)
         if word.stream and not word.last:
@@ -228,7 +230,7 @@ class Router:
             self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
         element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
-        return [Delivery(pending.caller.peer, element, pending.op)]
+        return [Delivery(pending.caller.peer, element, _operation(pending))]
 
     def _collect(self, pending: Pending, word: Result) -> Deliveries:
         """Give an array to a caller that takes a streamed answer only whole."""
@@ -262,8 +264,8 @@ class Router:
         """Tell a caller why its call failed."""
         pending = callee.serving.get(word.id)
         if pending is None or isinstance(pending.errand, Held):
-            self._counters.stray += 1
-            return []
+            return self._nobody_waits(callee)
+        callee.op = _operation(pending)
         self._calls.close(pending)
         if isinstance(pending.errand, Work | Listing):
             return self._end(pending, word.reason, word.text, now)
@@ -276,18 +278,24 @@ class Router:
     def progress(self, callee: Session, word: Progress, _now: float) -> Deliveries:
         """Tell a caller how far its call is, if it wants to know."""
         pending = callee.serving.get(word.id)
+        if pending is not None:
+            callee.op = _operation(pending)
         if pending is None or not pending.progress:
             return []
         told = Progress(pending.id, word.body, word.kind, word.code, word.text, word.args)
-        return [Delivery(pending.caller.peer, told, pending.op)]
+        return [Delivery(pending.caller.peer, told, callee.op)]
 
-    def stray(self, _callee: Session, _word: Stray, _now: float) -> Deliveries:
+    def stray(self, callee: Session, word: Stray, _now: float) -> Deliveries:
         """Count an answer that nobody waited for."""
+        return self._nobody_waits(callee, word.text)
+
+    def _nobody_waits(self, callee: Session, text: str = "an answer that nobody waits for") -> Deliveries:
+        callee.mark = Mark("drop", text)
         self._counters.stray += 1
         return []
 
     def _relay_back(self, pending: Pending, names: tuple[str, ...]) -> tuple[str, ...]:
-        return self._attachments.relay(pending.callee, names, (pending.caller,), pending.op)
+        return self._attachments.relay(pending.callee, names, (pending.caller,), _operation(pending))
 
     # Ends without an answer.
 
@@ -338,7 +346,7 @@ class Router:
         """End a call whose answer, or a part of it, the caller's protocol cannot say."""
         deliveries: Deliveries = []
         pending = caller.asked.get(call_id)
-        if pending is not None and pending.op == op:
+        if pending is not None and _operation(pending) == op:
             self._calls.close(pending)
             deliveries = self._call_off(pending)
         text = f"the answer cannot be written in {caller.traits.protocol}"
@@ -350,7 +358,7 @@ class Router:
         callee = pending.callee
         if isinstance(pending.errand, Held) or not callee.is_here:
             return []
-        return [Delivery(callee.peer, Cancel(pending.op), pending.op)]
+        return [Delivery(callee.peer, Cancel(pending.op), _operation(pending))]
 
     def _lose(self, pending: Pending, text: str, now: float) -> Deliveries:
         """End a call whose answer cannot come: it may have run, unless it was never passed on."""
@@ -368,3 +376,8 @@ class Router:
         self._counters.failures[reason] += 1
         wait = RETRY_AFTER if reason is Reason.BUSY else None
         return [Delivery(pending.caller.peer, Failure(pending.id, reason, text, retry_after=wait), pending.op)]
+
+
+def _operation(pending: Pending) -> str:
+    """Return the id of what a call belongs to: a request that is owed may be given to several, one after the other."""
+    return pending.errand.op if isinstance(pending.errand, Owed) else pending.op

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from fiveways.hub.collected import Room
 from fiveways.hub.delivery import Deliveries
@@ -52,7 +52,9 @@ class Session:
         "identity",
         "is_here",
         "is_kept",
+        "mark",
         "name",
+        "op",
         "peer",
         "refilled_at",
         "sending",
@@ -80,6 +82,10 @@ class Session:
         self.access = access
         # core.py
         self.is_here = True
+        self.op = ""
+        """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
+        self.mark: Mark | None = None
+        """What else is to be noted of that word, likewise."""
         self.is_kept = False
         """The store knows of it."""
         self.allowance = 0.0
@@ -97,6 +103,14 @@ class Session:
         """Attachments that it has announced and others wait for, by its own names."""
         # variables.py
         self.variables: dict[str, Payload] = {}
+
+
+class Mark(NamedTuple):
+    """Something that is worth a note beside a peer's words themselves."""
+
+    kind: str
+    """deny or drop."""
+    reason: str
 
 
 def hub_itself() -> Session:

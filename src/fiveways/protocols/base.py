@@ -56,6 +56,10 @@ class Conversation(Protocol):
         all of them. LocalProtocolError if it cannot be said.
         """
 
+    @property
+    def unsent(self) -> Sequence[Packet]:
+        """What `outgoing` would hand over, as far as that is known before it is asked."""
+
     def deadline(self) -> float | None:
         """When to be woken, if at all."""
 

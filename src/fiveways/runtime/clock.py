@@ -2,7 +2,7 @@
 
 import time
 
-
-def wall_clock() -> float:
-    """Return the seconds since 1970."""
-    return time.time()
+wall_clock = time.time
+"""Return the seconds since 1970."""
+wall_clock_ns = time.time_ns
+"""Return the ns since 1970."""

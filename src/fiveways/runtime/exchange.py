@@ -8,16 +8,19 @@ from typing import Final
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.session import public_name
+from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.keeping import Keeping
-from fiveways.runtime.outbox import CORK
+from fiveways.runtime.outbox import CORK, Shared
 from fiveways.runtime.party import Party
 
 _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
+_NOTES: Final = 512
+"""Entries on the tape after which they are passed on, as long as they are in a cache."""
 
 
 class Exchange:
@@ -29,6 +32,8 @@ class Exchange:
         self.keeping = Keeping(hub, self.perform)
         """What must outlive this process."""
         self.parties: dict[str, Party] = {}
+        self.tape: Tape | None = None
+        """Where every frame is noted down, if it is."""
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._marked: list[Party] = []
@@ -99,11 +104,11 @@ class Exchange:
                     frame = self._tell(party, subscriber, fanout, now)
             if frame is not None:
                 group.burst.append(frame)
-                self._burst += len(frame)
+                self._burst += len(frame.frame)
         if self._burst > CORK:
             self.flush()
 
-    def _tell(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> bytes | None:
+    def _tell(self, party: Party, subscriber: Subscriber, fanout: Fanout, now: float) -> Shared | None:
         """Give an event to one subscriber; return its frame, if others of the group may get the same."""
         if party.choked and not self._is_kept(party, subscriber, fanout, now):
             return None
@@ -126,6 +131,7 @@ class Exchange:
                 self.perform(self.hub.unsubscribe(subscriber.peer, subscriber.subscription), now)
             case _:
                 party.skip(subscriber.subscription)
+        party.note_drop(fanout.event, _TOO_SLOW)
         return False
 
     def mark(self, party: Party) -> None:
@@ -145,10 +151,10 @@ class Exchange:
         under_way, self._under_way = self._under_way, []
         self._burst, self._is_flushing = 0, False
         for group in under_way:
-            data, riders = group.arrive()
+            data, burst, riders = group.arrive()
             for party in riders:
                 try:
-                    party.hand(data)
+                    party.hand(data, burst)
                 except Exception:  # noqa: BLE001  it must cost nobody else anything
                     self._cut_off(party)
         marked, self._marked = self._marked, []
@@ -158,6 +164,8 @@ class Exchange:
                 party.flush()
             except Exception:  # noqa: BLE001  as above
                 self._cut_off(party)
+        if self.tape is not None and len(self.tape) > _NOTES:
+            self.tape.turn()
         self.schedule()
 
     def _cut_off(self, party: Party) -> None:
@@ -188,6 +196,7 @@ def _say_one_of_many(party: Party, delivery: Delivery, now: float) -> None:
     word = delivery.word
     if party.choked and type(word) is Event:
         party.skip(word.subscription)
+        party.note_drop(word, _TOO_SLOW)
         return
     party.say(delivery, now)
     party.relieve()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from fiveways.hub.delivery import Subscriber
+from fiveways.runtime.outbox import Shared
 from fiveways.runtime.party import Party
 
-Member: TypeAlias = tuple[Party, Callable[[bytes], None], Subscriber]
+Member: TypeAlias = tuple[Party, Callable[[Shared], None], Subscriber]
 """A subscriber, and how to put one more frame into its outbox."""
 _MOST_KNOWN: Final = 100_000
 """Members of groups that are remembered, of all topics together."""
@@ -25,7 +26,7 @@ class Group:
     def __init__(self, name: str, members: list[Member]) -> None:
         self.name = name
         self.is_under_way = False
-        self.burst: list[bytes] = []
+        self.burst: list[Shared] = []
         """The frames of this pass, the same for all riders."""
         self.riders: dict[Party, Member] = {}
         self.walkers = members
@@ -48,16 +49,16 @@ class Group:
         """Let a rider walk from here on: it has in its own outbox what came so far."""
         member = self.riders.pop(party)
         party.ride = None
-        party.outbox.waiting.extend(self.burst)
+        for shared in self.burst:
+            party.outbox.put(shared)
         self.walkers.append(member)
         return member
 
-    def arrive(self) -> tuple[bytes, list[Party]]:
+    def arrive(self) -> tuple[bytes, list[Shared], list[Party]]:
         """Be done with the pass; return who rode to its end, and what all of them are to get."""
-        data, riders = b"".join(self.burst), list(self.riders)
+        burst, self.burst = self.burst, []
         self.is_under_way = False
-        self.burst.clear()
-        return data, riders
+        return b"".join([each.frame for each in burst]), burst, list(self.riders)
 
 
 class KnownGroups:
@@ -96,5 +97,5 @@ class KnownGroups:
             party = self._parties.get(subscriber.peer)
             if party is not None:
                 key = (party.family, subscriber.subscription, subscriber.envelope)
-                groups.setdefault(key, []).append((party, party.outbox.waiting.append, subscriber))
+                groups.setdefault(key, []).append((party, party.outbox.put, subscriber))
         return [Group(name, members) for (_, name, _), members in groups.items()]

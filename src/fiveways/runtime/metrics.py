@@ -24,6 +24,8 @@ _COUNTERS: Final = {
     "dropped": "Requests that could not be carried out, and wanted no answer.",
     "stray": "Answers that nobody waited for.",
     "undelivered": "Words that the receiver's protocol could not say.",
+    "journaled": "Records of the journal that are on disk.",
+    "journal_lost": "Records that could not be written to the journal.",
 }
 
 
@@ -36,8 +38,9 @@ def _lines(stats: Mapping[str, object]) -> Iterator[str]:
     for kind, table in (("gauge", _GAUGES), ("counter", _COUNTERS)):
         end = "_total" if kind == "counter" else ""
         for name, what in table.items():
-            yield from _head(f"fiveways_{name}{end}", what, kind)
-            yield f"fiveways_{name}{end} {stats[name]}"
+            if name in stats:  # a hub without a journal has no numbers of one
+                yield from _head(f"fiveways_{name}{end}", what, kind)
+                yield f"fiveways_{name}{end} {stats[name]}"
     failures = stats["failures"]
     yield from _head("fiveways_failures_total", "Calls that ended without a result, by reason.", "counter")
     if isinstance(failures, Mapping):

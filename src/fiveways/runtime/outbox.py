@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from fiveways.journal.tape import Track
 from fiveways.transports.base import Link
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
@@ -17,6 +18,14 @@ _PIECES: Final = 8
 """Fragments that are written before others get their turn."""
 
 
+class Shared(NamedTuple):
+    """A frame that several get, what is in it, and to which operation it belongs."""
+
+    frame: bytes
+    packet: Packet
+    op: str
+
+
 class Queue:
     """Frames in order, and how many bytes they are together."""
 
@@ -28,19 +37,27 @@ class Queue:
         self.size = 0
         """Bytes that wait in memory."""
 
+    def put(self, shared: Shared) -> None:
+        """Let a frame wait that others get, too."""
+        self.waiting.append(shared.frame)
+
 
 class Outbox(Queue):
     """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
 
-    __slots__ = ("_blobs", "_limits", "_offset", "link")
+    __slots__ = ("_blobs", "_limits", "_notes", "_offset", "link", "track")
 
     def __init__(self, link: Link, limits: Limits) -> None:
         super().__init__()
         self.link = link
+        self.track: Track | None = None
+        """Where what is written is noted down, if it is."""
         self._limits = limits
         self._blobs = 0
         self._offset = 0
         """How much of the blob at the head has gone."""
+        self._notes: deque[tuple[int, Sequence[Packet], Sequence[str]]] = deque()
+        """For each that waits, since when, what is in it, and what that belongs to; empty without a track."""
 
     @property
     def is_choked(self) -> bool:
@@ -59,10 +76,10 @@ class Outbox(Queue):
         """Whether more waits than anything may take, on disk too."""
         return self.size > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
-    def add(self, packets: Sequence[Packet]) -> None:
-        """Let packets wait."""
+    def add(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
+        """Let packets wait, which belong to operations, one each, where that is noted down."""
         frame_of, append = self.link.frame, self.waiting.append
-        for packet in packets:
+        for number, packet in enumerate(packets):
             if packet.blob is None:
                 frame = frame_of(packet)
                 append(frame)
@@ -70,16 +87,40 @@ class Outbox(Queue):
             else:
                 append(packet.blob)
                 self._blobs += 1
+            if self.track is not None:
+                self._notes.append((self.track.clock(), (packet,), (ops[number],)))
 
-    def send(self, packets: Sequence[Packet]) -> None:
-        """Write packets, after those that wait; what the link does not take waits."""
+    def put(self, shared: Shared) -> None:
+        """Let a frame wait that others get, too."""
+        self.waiting.append(shared.frame)
+        if self.track is not None:
+            self._notes.append((self.track.clock(), (shared.packet,), (shared.op,)))
+
+    def hand(self, frames: bytes, burst: Sequence[Shared]) -> None:
+        """Write frames that others get, too, or let them wait."""
+        is_late = self.waiting or self.link.is_full
+        if is_late:
+            self.waiting.append(frames)
+        else:
+            self.link.write(frames)
+        if self.track is not None:
+            packets, ops = [each.packet for each in burst], [each.op for each in burst]
+            if is_late:
+                self._notes.append((self.track.clock(), packets, ops))
+            else:
+                self._note(packets, ops)
+
+    def send(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
+        """Write packets, after those that wait; what the link does not take waits. `ops` are as for `add`."""
         if not self.waiting and not self.link.is_full and all([packet.blob is None for packet in packets]):  # noqa: C419  quicker
             frame_of = self.link.frame
             frames = frame_of(packets[0]) if len(packets) == 1 else b"".join([frame_of(packet) for packet in packets])
             if len(frames) <= CORK:
                 self.link.write(frames)
+                if self.track is not None:
+                    self._note(packets, ops)
                 return
-        self.add(packets)
+        self.add(packets, ops)
         self.flush()
 
     def count(self) -> None:
@@ -100,6 +141,8 @@ class Outbox(Queue):
             else:
                 link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
                 waiting.clear()
+            if self.track is not None:
+                self._note_written()
         if waiting:
             self.count()
         else:
@@ -123,3 +166,29 @@ class Outbox(Queue):
             self._offset = 0
             self._blobs -= 1
             self.waiting.popleft()
+
+    def clear(self) -> int:
+        """Forget all that waits; return how many of those that were to be noted down will never be written."""
+        self.waiting.clear()
+        unwritten = sum(len(packets) for _, packets, _ in self._notes)
+        self._notes.clear()
+        return unwritten
+
+    # What is noted down.
+
+    def _note(self, packets: Sequence[Packet], ops: Sequence[str], since: int = 0) -> None:
+        track = self.track
+        if track is None:
+            return
+        at, add, text = track.clock(), track.add, track.out_text
+        for packet, op in zip(packets, ops, strict=True):
+            if packet.is_text and not since:  # nearly all of them
+                add((at, text, packet.payload, op, 0))
+            else:
+                track.said(at, packet, op, since)
+
+    def _note_written(self) -> None:
+        """Note what waits no longer."""
+        while len(self._notes) > len(self.waiting):
+            since, packets, ops = self._notes.popleft()
+            self._note(packets, ops, since)

@@ -1,12 +1,12 @@
 """Whoever takes part: a peer behind a link, or an application in this process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.model.messages import Event
-from fiveways.runtime.outbox import Queue
+from fiveways.runtime.outbox import Queue, Shared
 
 # ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
 
@@ -40,15 +40,15 @@ class Party(ABC):
         """Take a word."""
 
     @abstractmethod
-    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
+    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> Shared | None:
         """Take an event without attachments; return its frame, if others of the family may get the same."""
 
-    def event_frame(self, event: Event, subscriber: Subscriber) -> bytes | None:
+    def event_frame(self, event: Event, subscriber: Subscriber) -> Shared | None:
         """Return what an event is for all of the family who are alike, without telling anybody; None if it is not."""
         return None
 
-    def hand(self, frames: bytes) -> None:
-        """Pass on what it got together with others."""
+    def hand(self, frames: bytes, burst: Sequence[Shared]) -> None:
+        """Pass on what it got together with others: all frames in one, and one by one."""
 
     def relieve(self) -> None:
         """Pass on what was said, if that is much already."""
@@ -58,6 +58,9 @@ class Party(ABC):
 
     def skip(self, subscription: str, events: int = 1) -> None:
         """Know that events were left out."""
+
+    def note_drop(self, event: Event, reason: str) -> None:
+        """Have it noted down that an event did not reach it, where that is done."""
 
     def hold_back(self, publisher: "Party") -> None:
         """Let a publisher wait until this party has caught up."""

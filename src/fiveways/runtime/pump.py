@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fiveways.errors import LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.hub.traits import Credentials
+from fiveways.journal.tape import Track
 from fiveways.model.messages import Attachment, Event, Goodbye, Unsubscribe, Word
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
-from fiveways.runtime.outbox import CORK, Outbox
+from fiveways.runtime.outbox import CORK, Outbox, Shared
 from fiveways.runtime.party import Party
+from fiveways.runtime.recorder import Recorder, operation_of
+from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
@@ -32,7 +35,7 @@ def _nobody_listens(_word: Word, _now: float) -> None:
     """Stand for a conversation that has not begun."""
 
 
-class Pump(Party):
+class Pump(Party, Sleeper):
     """Carries one peer from its first packet to its end. Fulfils `transports.base.Receiver`.
 
     Nothing is queued between the link and the hub: conversation, hub and outboxes run in the call that brings a packet.
@@ -63,6 +66,7 @@ class Pump(Party):
         self._spools = spools
         self._gone = gone
         self._talk: Conversation | None = None
+        self._recorder: Recorder | None = None
         self._send: Callable[[Word, float], None] = _nobody_listens
         self.alikes: set[str] = set()
         self._ended = False
@@ -72,9 +76,6 @@ class Pump(Party):
         self._holds = 0
         self._unwritten = 0
         """Words that were said since something was written, or a few more."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        """When that is: uvloop's own handle does not tell where the time has come."""
 
     # What the link tells.
 
@@ -87,7 +88,13 @@ class Pump(Party):
         talk = self._talk
         if talk is None:
             talk = self._begin(packet, now)
-        for word in talk.receive(packet, now):
+        recorder, at = self._recorder, 0
+        if recorder is not None:
+            at, recorder.session.op = recorder.clock(), ""
+        words = talk.receive(packet, now)
+        if recorder is not None and talk.unsent:
+            recorder.tie("")  # it says so by itself
+        for word in words:
             deliveries = handle(self.peer, word, now)
             if len(deliveries) == 1 and type(delivery := deliveries[0]) is Delivery:
                 party = self._parties.get(delivery.to)
@@ -97,6 +104,8 @@ class Pump(Party):
                 exchange.perform(deliveries, now)
             if self._missed and type(word) is Unsubscribe:
                 self._missed.pop(word.subscription, None)
+        if recorder is not None:
+            recorder.heard(at, packet)
         if self.alikes:
             self._apart()
         if not self.marked:
@@ -110,7 +119,12 @@ class Pump(Party):
         self._send = talk.send
         self.family = spec.name
         self._exchange.parties[self.peer] = self
-        self._exchange.hub.arrive(self.peer, traits_of(spec), self._credentials, now)
+        hub, tape = self._exchange.hub, self._exchange.tape
+        hub.arrive(self.peer, traits_of(spec), self._credentials, now)
+        session = hub.session(self.peer)
+        if tape is not None and session is not None:
+            self.outbox.track = Track(tape, session.name, "", spec.name, self.link.transport)
+            self._recorder = Recorder(self.outbox.track, session, talk)
         return talk
 
     def progressed(self) -> None:
@@ -137,9 +151,10 @@ class Pump(Party):
         """Leave the hub."""
         self._ended = True
         self._apart()
-        if self._timer is not None:
-            self._timer.cancel()
-        self.outbox.waiting.clear()
+        self._sleep_on()
+        unwritten = self.outbox.clear()
+        if self._recorder is not None:
+            self._recorder.end(reason, unwritten)
         self._caught_up()
         _log.debug("%s is gone %s", self.peer, reason)
         self._exchange.leave(self)
@@ -174,6 +189,8 @@ class Pump(Party):
             send(word, now)
         except LocalProtocolError as error:
             self._cannot_say(delivery, error, now)
+        if self._recorder is not None:
+            self._recorder.tie(delivery.op or operation_of(delivery))
         if self.alikes:
             self._apart()
         if not self.marked:
@@ -185,7 +202,11 @@ class Pump(Party):
     def _write_some(self) -> None:
         self._unwritten = 0
         if self._talk is not None and not self._ended and (packets := self._talk.outgoing()):
-            self.outbox.send(packets)
+            self.outbox.send(packets, self._ops(packets))
+
+    def _ops(self, packets: Sequence[Packet]) -> Sequence[str]:
+        """Return what they belong to, where that is noted down."""
+        return () if self._recorder is None else self._recorder.take(len(packets))
 
     def _put_away(self, word: Attachment) -> Attachment:
         """Let an attachment wait on disk that has to wait: for those before it, or for a slow reader."""
@@ -203,9 +224,10 @@ class Pump(Party):
         word, exchange = delivery.word, self._exchange
         if isinstance(word, Event):
             self.skip(word.subscription, word.missed + 1)
+            self.note_drop(word, str(error))
         exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
 
-    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> bytes | None:
+    def say_event(self, event: Event, subscriber: Subscriber, now: float) -> Shared | None:
         """Say an event; return its frame, if others of the family may get the same."""
         talk, name = self._talk, subscriber.subscription
         if talk is None or self._ended:
@@ -220,8 +242,7 @@ class Pump(Party):
         if not self.marked:
             self._exchange.mark(self)
         word = addressed(event, subscriber, missed)
-        outbox = self.outbox
-        frame: bytes | None = None
+        outbox, shared, op = self.outbox, None, f"p{event.publication}"
         try:
             packet = None if missed else talk.alike(word)
             if packet is None:
@@ -230,23 +251,23 @@ class Pump(Party):
             self._cannot_say(Delivery(self.peer, word), error, now)
             return None
         if packet is None:
-            outbox.add(talk.outgoing())
+            self._collect(op)
         else:
-            outbox.add((packet,))
-            frame = outbox.waiting[-1]
+            outbox.add((packet,), (op,))
+            shared = Shared(outbox.waiting[-1], packet, op)
             self.alikes.add(name)
         if outbox.size > CORK:
             self._relieve()
-        return frame
+        return shared
 
-    def event_frame(self, event: Event, subscriber: Subscriber) -> bytes | None:
+    def event_frame(self, event: Event, subscriber: Subscriber) -> Shared | None:
         """Return what an event is for all who are alike."""
         talk = self._talk
         try:
             packet = None if talk is None else talk.alike(addressed(event, subscriber))
         except LocalProtocolError:
             return None  # each is told by itself why it gets nothing
-        return None if packet is None else self.link.frame(packet)
+        return None if packet is None else Shared(self.link.frame(packet), packet, f"p{event.publication}")
 
     def _apart(self) -> None:
         """Know that this peer's next event may be other bytes than those of the others."""
@@ -254,15 +275,17 @@ class Pump(Party):
         if self.ride is not None:
             self.ride.let_off(self)
 
-    def hand(self, frames: bytes) -> None:
+    def hand(self, frames: bytes, burst: Sequence[Shared]) -> None:
         """Write what many get."""
-        link, waiting = self.link, self.outbox.waiting
-        if waiting or link.is_full:
-            waiting.append(frames)
-            if not self.marked:
+        if not self._ended:
+            self.outbox.hand(frames, burst)
+            if self.outbox.waiting and not self.marked:
                 self._exchange.mark(self)
-        elif not self._ended:
-            link.write(frames)
+
+    def note_drop(self, event: Event, reason: str) -> None:
+        """Have it noted down that an event does not go out."""
+        if self._recorder is not None:
+            self._recorder.dropped(event, reason)
 
     def skip(self, subscription: str, events: int = 1) -> None:
         """Count events that the peer is too slow for, or cannot be told of; the next one tells."""
@@ -298,10 +321,13 @@ class Pump(Party):
 
     # Out.
 
-    def _collect(self) -> None:
-        """Put what the conversation has to say into the outbox."""
+    def _collect(self, op: str = "") -> None:
+        """Put what the conversation has to say into the outbox; what it said last belongs to an operation."""
         if self._talk is not None:
-            self.outbox.add(self._talk.outgoing())
+            if self._recorder is not None:
+                self._recorder.tie(op)
+            packets = self._talk.outgoing()
+            self.outbox.add(packets, self._ops(packets))
 
     def relieve(self) -> None:
         """Write before the pass is over, if there is much."""
@@ -332,7 +358,7 @@ class Pump(Party):
             if deadline is not None:
                 self._wake_at(deadline)
         if packets:
-            outbox.send(packets)
+            outbox.send(packets, self._ops(packets))
         elif outbox.waiting:
             outbox.flush()
         if self.choked and not outbox.is_choked:
@@ -360,16 +386,7 @@ class Pump(Party):
 
     # Time.
 
-    def _wake_at(self, deadline: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
-
     def _wake(self) -> None:
-        self._timer = None
         talk, now = self._talk, self._exchange.now()
         if talk is None or self._ended:
             return

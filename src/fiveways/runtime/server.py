@@ -7,8 +7,8 @@ import logging
 import resource
 import signal
 from collections.abc import Awaitable, Callable
-from random import SystemRandom
-from typing import Final
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Final
 
 import zmq
 
@@ -41,9 +41,14 @@ from fiveways.transports.zmq_port import ZmqPort
 from fiveways.transports.zmq_processors import Processors
 from fiveways.wire.packet import Packet
 
+if TYPE_CHECKING:
+    from fiveways.runtime.journaling import Journaling
+
 _log = logging.getLogger("fiveways.server")
 _PARTING: Final = 5.0
 """Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
+_LONGEST_PATH: Final = 200
+"""Of a refused request, so much is noted down."""
 _AT_ONCE: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
 
@@ -70,6 +75,7 @@ class Server:
         )
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
+        self._journaling = _journaling(settings, self._random)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -91,6 +97,9 @@ class Server:
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
         server = self._settings.server
+        if self._journaling is not None:
+            self._journaling.start()
+            self.exchange.tape = self._journaling.tape
         self._open_store()
         try:
             places = await self._port.listen(server.host, server.port)
@@ -189,6 +198,8 @@ class Server:
             self._context.destroy(linger=0)
         if exchange.keeping.store is not None:
             exchange.keeping.store.close()
+        if self._journaling is not None:
+            await self._journaling.stop()
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -238,7 +249,11 @@ class Server:
     def _refusal(self, request: Request) -> Response | None:
         server = self._settings.server
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
-        return None if sentence is None else Response(403, f"{sentence}\n".encode())
+        if sentence is None:
+            return None
+        if self._journaling is not None:
+            self._journaling.refuse(request.path[:_LONGEST_PATH], sentence)
+        return Response(403, f"{sentence}\n".encode())
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a plain HTTP request."""
@@ -259,10 +274,14 @@ class Server:
         if request.path == "/":
             return Response(200, self._welcome().encode())
         if request.path == "/metrics":
-            return Response(200, metrics.told(self.exchange.hub.stats()), content_type=metrics.CONTENT_TYPE)
+            return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
         if request.path == "/readyz" and self._draining:
             return Response(503, b"closing\n")
         return Response(200, b"ok\n")
+
+    def _stats(self) -> dict[str, object]:
+        journaled = {} if self._journaling is None else self._journaling.stats()
+        return self.exchange.hub.stats() | journaled
 
     def _welcome(self) -> str:
         lines = [f"{what:8} {url}" for what, url in self.urls]
@@ -287,6 +306,15 @@ class Server:
             for pump in asked:
                 if not (pump.link.is_alive and pump.has_begun):
                     pump.link.abort()
+
+
+def _journaling(settings: Settings, random: Random) -> "Journaling | None":
+    """Return the journal that is wanted, if one is; only then is it worth its start."""
+    if not settings.journal.path:
+        return None
+    from fiveways.runtime.journaling import Journaling  # noqa: PLC0415
+
+    return Journaling(settings.journal, random)
 
 
 def _expect_a_word(pump: Pump) -> None:

@@ -9,21 +9,25 @@ from typing import Final
 from fiveways.errors import LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.hub.session import public_name
+from fiveways.journal.tape import Track
 from fiveways.model.messages import Event, Goodbye, Hello, Unsubscribe, Welcome
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import CORK, Outbox, Queue
 from fiveways.runtime.party import Party
+from fiveways.runtime.recorder import note_drop, note_mark, operation_of
+from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 NOTHING_DUE: Final = Packet(b"[]")
 _NORMAL: Final = 1000
+_ELSEWHERE: Final = "the conversation goes on over another link"
 _log = logging.getLogger("fiveways.standing")
 
 
-class Standing(Party):
+class Standing(Party, Sleeper):
     """One peer at the hub, with a link, between two links, or asking now and then what there is for it."""
 
     family = "nq"
@@ -37,15 +41,15 @@ class Standing(Party):
         self._exchange = exchange
         self._handle = exchange.hub.handle
         self._limits = limits
+        self._tracks = 0
+        self._http: Track | None = None
+        """Where it is noted down what it posts, if it does and that is."""
         self.leg: Leg | None = None
         """Where the conversation goes on, if it has a link."""
         self._asking: asyncio.Future[None] | None = None
         self._due: deque[Packet] = deque()
         """What did not fit into the last answer."""
         self._missed: dict[str, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        """When that is: uvloop's own handle does not tell where the time has come."""
         self._is_gone = False
         self.is_over = False
         """The hub has sent it away."""
@@ -69,8 +73,10 @@ class Standing(Party):
         """Go on over a new link; the one before, if it is still there, is closed."""
         self._leave_link()
         self._release()
-        self.leg = Leg(self, link, self._limits)
+        self.leg = Leg(self, link, self._limits, self.track_of(link.transport))
         now = self._exchange.now()
+        # What waited here is said again, or asked for again, and must not go out before the id by which it may return.
+        self._due.clear()
         self.talk.relink(now)
         if not self.is_over:
             self.talk.announce()
@@ -81,7 +87,8 @@ class Standing(Party):
         """Go on elsewhere: where the peer spoke last is where it is answered."""
         leg, self.leg = self.leg, None
         if leg is not None:
-            leg.link.close(_NORMAL, "the conversation goes on over another link")
+            leg.note_end(_ELSEWHERE)
+            leg.link.close(_NORMAL, _ELSEWHERE)
 
     def _release(self) -> None:
         """Answer a question that waits: who asks again, or elsewhere, has given it up."""
@@ -93,6 +100,7 @@ class Standing(Party):
         if leg is self.leg:
             self.leg = None
             self.seen_at = self._exchange.now()
+            leg.note_end(reason)
             _log.debug("%s has no link any more %s", self.name, reason)
 
     async def exchange(self, packet: Packet, wait: float) -> Packet:
@@ -100,22 +108,36 @@ class Standing(Party):
         self._release()
         self._leave_link()
         self._come_back()
+        if self._http is None:
+            self._http = self.track_of("http", "/nq")
         self._asking = asking = asyncio.get_running_loop().create_future()
         try:
-            self.hear(packet)
+            self.hear(packet, self._http)
             self._exchange.flush()
             if wait > 0 and not asking.done():
                 await asyncio.wait([asking], timeout=wait)
-            return self._next_due() if self._asking is asking else NOTHING_DUE
+            due = self._next_due() if self._asking is asking else NOTHING_DUE
+            if self._http is not None:
+                self._http.said(self._http.clock(), due, due.op)
+            return due
         finally:
             if self._asking is asking:
                 self._asking = None
 
-    def turn(self, packet: Packet) -> Packet:
+    def turn(self, packet: Packet, track: Track | None) -> Packet:
         """Take what a peer sends, and return what is due right now."""
         self._come_back()
-        self.hear(packet)
+        self.hear(packet, track)
         return self._next_due()
+
+    def track_of(self, transport: str, channel: str = "") -> Track | None:
+        """Return where it is noted down what goes over a new link, if it is."""
+        if self._exchange.tape is None:
+            return None
+        self._tracks += 1
+        track = Track(self._exchange.tape, f"{self.name}.{self._tracks}", self.name, self.family, transport, channel)
+        track.mark("open", "in")
+        return track
 
     def _come_back(self) -> None:
         if self.talk.closed and not self.is_over:
@@ -134,18 +156,27 @@ class Standing(Party):
 
     # In.
 
-    def hear(self, packet: Packet) -> None:
-        """Let what the peer says be heard."""
+    def hear(self, packet: Packet, track: Track | None = None) -> None:
+        """Let what the peer says be heard, and noted down if there is a track."""
         exchange = self._exchange
         now = self.seen_at = exchange.now()
+        at, session = (0, None) if track is None else (track.clock(), exchange.hub.session(self.peer))
         for word in self.talk.receive(packet, now):
             if type(word) is Goodbye:
                 continue  # of the link: what it was promised is kept for it
+            if session is not None:
+                session.op = ""
             deliveries = self._handle(self.peer, word, now)
+            if session is not None and session.op:
+                self.talk.tie(getattr(word, "id", None) or "", session.op)
             if deliveries:
                 exchange.perform(deliveries, now)
             if self._missed and type(word) is Unsubscribe:
                 self._missed.pop(word.subscription, None)
+        if track is not None:
+            track.heard(at, packet, self.talk.heard_op())
+            if session is not None:
+                note_mark(track, session)
         if not self.marked:
             exchange.mark(self)
 
@@ -159,11 +190,14 @@ class Standing(Party):
         if type(word) is Goodbye:  # the hub does not let it in, or no longer
             self.is_over, self.is_denied = True, word.denied
             self.over(self)
+        if self._exchange.tape is not None:
+            self.talk.speak_of(operation_of(delivery))
         try:
             self._send(word, now)
         except LocalProtocolError as error:
             if isinstance(word, Event):
                 self.skip(word.subscription, word.missed + 1)
+                self.note_drop(word, str(error))
             if not isinstance(word, Goodbye):
                 self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
         if not self.marked:
@@ -177,6 +211,12 @@ class Standing(Party):
     def skip(self, subscription: str, events: int = 1) -> None:
         """Count events that could not be said; the next one tells."""
         self._missed[subscription] = self._missed.get(subscription, 0) + events
+
+    def note_drop(self, event: Event, reason: str) -> None:
+        """Have it noted down that an event does not go out."""
+        track = self._http if self.leg is None else self.leg.track
+        if track is not None:
+            note_drop(track, event, reason)
 
     def _mark(self) -> None:
         if not self.marked:
@@ -213,24 +253,16 @@ class Standing(Party):
     def forget(self) -> None:
         """End it for good: it will not come back."""
         self._is_gone = True
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._http is not None:
+            self._http.mark("close", "in", "it did not come back")
+        self._sleep_on()
         if not self.talk.closed:  # otherwise the link is being closed in good order
             self.cut_off()
         self._exchange.leave(self)
 
     # Time.
 
-    def _wake_at(self, deadline: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
-
     def _wake(self) -> None:
-        self._timer = None
         now = self._exchange.now()
         for word in self.talk.wake(now):
             self._exchange.handle(self.peer, word, now)
@@ -245,10 +277,14 @@ class Turns:
     def __init__(self, standing: Standing, link: Link) -> None:
         self._standing = standing
         self._link = link
+        self._track = standing.track_of(link.transport)
 
     def received(self, packet: Packet) -> None:
         """Answer with what is due."""
-        self._link.write(self._link.frame(self._standing.turn(packet)))
+        due = self._standing.turn(packet, self._track)
+        self._link.write(self._link.frame(due))
+        if self._track is not None:
+            self._track.said(self._track.clock(), due, due.op)
 
     def progressed(self) -> None:
         """Nothing large comes by itself."""
@@ -256,8 +292,10 @@ class Turns:
     def writable(self) -> None:
         """Nothing waits: it is the peer's turn."""
 
-    def lost(self, _reason: str) -> None:
+    def lost(self, reason: str) -> None:
         """Let the conversation wait for its next link."""
+        if self._track is not None:
+            self._track.mark("close", "in", reason)
 
 
 def _nobody(_who: object) -> None:
@@ -269,12 +307,20 @@ class Leg:
 
     has_begun = True
 
-    def __init__(self, standing: Standing, link: Link, limits: Limits) -> None:
+    def __init__(self, standing: Standing, link: Link, limits: Limits, track: Track | None) -> None:
+        """Make it; what goes over the link is noted down if there is a track."""
         self.link = link
+        self.track = track
         self.gone: Callable[[Leg], None] = _nobody
         """Who is told when the link is lost."""
         self._standing = standing
         self._outbox = Outbox(link, limits)
+        self._outbox.track = track
+
+    def note_end(self, reason: str) -> None:
+        """Have it noted down that the link is not the peer's any more."""
+        if self.track is not None:
+            self.track.mark("close", "in", reason)
 
     @property
     def has_room(self) -> bool:
@@ -283,7 +329,7 @@ class Leg:
 
     def write(self, packet: Packet) -> None:
         """Write a packet; a link that takes too little is given up, and what it did not take is said again."""
-        self._outbox.send((packet,))
+        self._outbox.send((packet,), (packet.op,))
         if self._outbox.is_over:
             _log.warning("%s left %d bytes unread and is let go", self._standing.name, self._outbox.size)
             self.link.abort()
@@ -293,7 +339,7 @@ class Leg:
         standing = self._standing
         if standing.leg is not self or standing.talk.closed:
             return
-        standing.hear(packet)
+        standing.hear(packet, self.track)
         if len(packet.payload) > CORK:
             standing.flush()
 

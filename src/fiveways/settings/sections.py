@@ -18,6 +18,7 @@ from fiveways.wire.limits import Limits
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Anonymous: TypeAlias = Literal["loopback", "always", "never"]
+Payloads: TypeAlias = Literal["full", "cut", "none"]
 Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
 
 NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
@@ -108,6 +109,32 @@ class LimitSettings(Limits):
     """Of these, those that one callee works on at once; the others wait for their turn."""
     rate: float = 0.0
     """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read. See docs/journal.md."""
+
+    path: str = ""
+    """The directory it is written to; empty writes none."""
+    node: str = ""
+    """What this hub is called in it; empty is the machine's name."""
+    payload: Payloads = "full"
+    """What of each payload is written: `full`, `cut` (its first bytes) or `none`."""
+    payload_bytes: Annotated[int, Meta(ge=1)] = 1024
+    """How many bytes `cut` leaves."""
+    redact: tuple[str, ...] = ("authorization", "password", "secret", "token")
+    """Names whose values are written as `***`, be they keys or variables. What is said at the door always is."""
+    flush_interval: Seconds = 0.1
+    """Seconds after which a record is on disk: so much a killed hub may lose."""
+    segment_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    """Size at which a segment is closed, and the pipeline may read it."""
+    segment_age: Seconds = 60.0
+    """Seconds after which it is closed anyway."""
+    keep_bytes: int = 10 << 30
+    """Size of all closed segments together; the oldest are deleted."""
+    keep_days: float = 30.0
+    """Days after which a closed segment is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +342,7 @@ class Settings:
     zmq: ZmqSettings = field(default_factory=ZmqSettings)
     mqtt: MqttSettings = field(default_factory=MqttSettings)
     store: StoreSettings = StoreSettings()
+    journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)
 

@@ -1,8 +1,14 @@
 """What a link delivers whole, and takes whole."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from fiveways.wire.blob import Blob
+
+NO_OP: Final = "-"
+"""Stands, in a packet of several messages, for one that belongs to no operation."""
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
@@ -16,3 +22,15 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """An MQTT broker's stored copy of an earlier message, not a fresh one."""
     blob: Blob | None = None
     """The content itself where it is too large for memory; `payload` is empty then."""
+    op: str = ""
+    """The hub's operations that its messages belong to, as `join_ops` writes them, where that is known here."""
+
+
+def tagged(packet: Packet, op: str) -> Packet:
+    """Return a packet that belongs to an operation."""
+    return Packet(packet.payload, packet.is_text, packet.channel, packet.retained, packet.blob, op)
+
+
+def join_ops(ops: Sequence[str]) -> str:
+    """Return the operations of a packet's messages as one text: in their order, with a blank between them."""
+    return " ".join([op or NO_OP for op in ops]) if any(ops) else ""

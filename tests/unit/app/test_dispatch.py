@@ -138,6 +138,28 @@ async def test_an_error_whose_text_fails_is_told_by_its_type() -> None:
 
 
 @in_loop
+async def test_a_log_that_cannot_be_written_does_not_cost_the_answer() -> None:
+    class Full(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError(record.getMessage())
+
+    app = App()
+
+    @app.method
+    async def bad() -> None:
+        raise KeyError("k")
+
+    full, log = Full(), logging.getLogger("fiveways.app")
+    stage = Stage(app)
+    log.addHandler(full)
+    try:
+        said = [await stage.call("bad"), await stage.call("bad")]
+    finally:
+        log.removeHandler(full)
+    assert {failure_of(word) for word in said} == {(Reason.RAISED, "KeyError: 'k'")}
+
+
+@in_loop
 async def test_a_method_fails_in_its_own_words(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 

@@ -63,7 +63,7 @@ class LrpmConversation(Incoming):
             asking.line = asking.line or ("request", number)
             asking.held = self._say_with(asking.line, message, attachments, asks=number)
         else:
-            self._outgoing.append(self._codec.encode(message))
+            self.unsent.append(self._codec.encode(message))
         self._next_id += 1
         self._asking[number] = asking
         if asking.hub_id is not None:
@@ -84,7 +84,7 @@ class LrpmConversation(Incoming):
         wait = 0 if timeout is None else bridge.wait_of(timeout)
         write = codec.write_call
         packet = write(number, uri, word.body, wait, stream, progress)
-        self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
+        self.unsent.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
         self._next_id = number + 1
         is_plain = not (stream or progress)
         self._asking[number] = hub_id if is_plain else Asking(hub_id, CALL, hub.Call, WANTED[stream, progress])

@@ -230,12 +230,12 @@ class Incoming(LrpmLink):
             codec = self._codec
             write = codec.write_result
             packet = write(known, body)
-            self._outgoing.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
+            self.unsent.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
             del self._asked[word.id]
             return
         if type(known) is Asked and known.kind == PUBLISH and not word.stream:
             packet = self._codec.encoding.write_published(known.request_id, bridge.publication(body))
-            self._outgoing.append(packet)
+            self.unsent.append(packet)
             del self._asked[word.id]
             return
         asked = self._open_request(word.id)
@@ -319,7 +319,7 @@ class Incoming(LrpmLink):
     def _send_event(self, word: hub.Event) -> None:
         packet = self.alike(word)
         if packet is not None:
-            self._outgoing.append(packet)
+            self.unsent.append(packet)
             return
         served = self._subscription(word.subscription)
         if not 0 <= word.publication <= MAX_U64:

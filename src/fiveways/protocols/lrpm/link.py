@@ -76,7 +76,7 @@ class LrpmLink(Whole, ABC):
         self._limits = setup.limits
         # What we would not read ourselves we do not write.
         self._codec = lrpm.Codec(codec.encoding, max(setup.limits.max_text, SMALLEST))
-        self._outgoing: list[Packet] = []
+        self.unsent: list[Packet] = []
         self._enter(State.INIT if setup.role is Role.SERVER else State.SILENT)
         self._rounds = 0
         self._holding = Holding(setup.limits, codec.encoding)
@@ -126,11 +126,11 @@ class LrpmLink(Whole, ABC):
     @property
     def has_news(self) -> bool:
         """Whether something is to be written, woken for or closed."""
-        return bool(self._outgoing or self._upward or self.closed)
+        return bool(self.unsent or self._upward or self.closed)
 
     def outgoing(self) -> list[Packet]:
         """Hand over the frames to be written."""
-        packets, self._outgoing = self._outgoing, []
+        packets, self.unsent = self.unsent, []
         return packets
 
     def deadline(self) -> float | None:
@@ -152,7 +152,7 @@ class LrpmLink(Whole, ABC):
         after = OWN_TRANSITIONS[self._state].get(type(message))
         if after is None:
             raise LocalProtocolError(f"{type(message).__name__.upper()} cannot be said in state {self._state.value}")
-        self._outgoing.append(self._codec.encode(message))
+        self.unsent.append(self._codec.encode(message))
         self._enter(after)
 
     def _say_with(
@@ -161,7 +161,7 @@ class LrpmLink(Whole, ABC):
         """Put a message out, or let it wait until its attachments, and all before it in its line, are there."""
         packet = self._codec.encode(message)
         if not names and line not in self._holding.lines:
-            self._outgoing.append(packet)
+            self.unsent.append(packet)
             return None
         held = Held(message, line, names, answers, asks)
         self._holding.add(held)
@@ -181,7 +181,7 @@ class LrpmLink(Whole, ABC):
             except Unrepresentable:
                 self._give_up(held)
             else:
-                self._outgoing.append(packet)
+                self.unsent.append(packet)
                 self._gone(held)
 
     @abstractmethod
@@ -197,7 +197,7 @@ class LrpmLink(Whole, ABC):
             packet = self._codec.encode(farewell)
         except Unrepresentable:  # too long a text
             packet = self._codec.encode(lrpm.Goodbye(farewell.reason))
-        self._outgoing.append(packet)
+        self.unsent.append(packet)
         self._enter(State.CLOSED)
         self.closed = True
         self._holding = Holding(self._limits, self._holding.encoding)

@@ -63,7 +63,7 @@ class MqttConversation(PlainMqtt):
 
     def outgoing(self) -> list[Packet]:
         """Hand over the messages to be published."""
-        packets, self._outgoing = self._outgoing, []
+        packets, self.unsent = self.unsent, []
         return packets
 
     def deadline(self) -> float | None:
@@ -202,7 +202,7 @@ class MqttConversation(PlainMqtt):
         return (hub.Cancel(served.hub_id),)
 
     def _say(self, packet: Packet, answered: Key | None = None) -> None:
-        self._outgoing.append(packet)
+        self.unsent.append(packet)
         self._echoes.said(packet, answered)
 
     def _answer(self, served: Served, packet: Packet, last: bool, now: float) -> None:

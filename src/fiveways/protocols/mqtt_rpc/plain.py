@@ -65,7 +65,7 @@ class PlainMqtt(Whole):
         self._serve = options.server(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
         self._default_timeout = options.default_timeout
-        self._outgoing: list[Packet] = []
+        self.unsent: list[Packet] = []
         self._echoes = Echoes()
         most = options.max_remembered or 2 * limits.max_pending
         self._requests = requests = Requests(Recent(options.duplicate_window, most))
@@ -198,7 +198,7 @@ class PlainMqtt(Whole):
         if len(payload) > self._longest:
             raise too_large(payload)
         packet = Packet(payload, False, topic)
-        self._outgoing.append(packet)
+        self.unsent.append(packet)
         self._echoes.said(packet, key)
         del self._open[key]
         del self._served[hub_id]
@@ -238,7 +238,7 @@ class PlainMqtt(Whole):
         if told:
             self._wake_at = min(self._wake_at, expires_at)
         packet = Packet(payload, False, topic)
-        self._outgoing.append(packet)
+        self.unsent.append(packet)
         self._echoes.said(packet, None)
         self._open[number, topic] = asking[hub_id] = Asking(
             hub_id, topic, number, kind, self._codec, Call, False, False, expires_at

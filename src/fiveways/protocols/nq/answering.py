@@ -41,6 +41,7 @@ class Answering:
         serving = self.requests.unanswered(word.id)
         serving.advance(Step.ACCEPT)
         serving.accepted = True
+        serving.op = self._common.op
         if self._accept_within:
             self.unsaid.append((now + self._accept_within, serving))
         else:
@@ -104,24 +105,24 @@ class Answering:
         body = None if word.body is NULL else body_of(word.body)
         raw = self._common.fitting(write(nq.Note(serving.a, (serving.r,), body, error)))
         if serving.v or word.kind not in bridge.VERBOSE_KINDS:
-            self._line.say(raw)
+            self._line.say(raw, self._common.op)
 
     def _say_acceptance(self, serving: Serving) -> None:
-        self._line.say(back(serving.a, (serving.r,)) + b"}")
+        self._line.say(back(serving.a, (serving.r,)) + b"}", serving.op)
 
     def _has_room(self, raw: bytes) -> bool:
         return len(raw) <= SMALL or self._common.kept.has(len(raw))
 
     def _keep(self, serving: Serving, raw: bytes, now: float) -> None:
         serving.advance(Step.END)
-        serving.always = raw
+        serving.always, serving.op = raw, self._common.op
         self.requests.keep(serving, now + self._common.options.answer_ttl)
         self._line.push(serving)
 
     def _part(
         self, serving: Serving, body: Payload | None, error: Err | None, free: Free | None, now: float, *, end: bool
     ) -> None:
-        sender = serving.sender or Sender(self._common)
+        sender = serving.sender or Sender(self._common, op=self._common.op)
         number = sender.last + 1
         part = nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free)
         raw = self._common.fitting(write(part))

@@ -34,6 +34,10 @@ class OpenRequests:
     def __contains__(self, hub_id: str | None) -> bool:
         return hub_id in self._by_id
 
+    def find(self, r: str) -> Asking | None:
+        """Return the open request of this identifier."""
+        return self._asking.get(r)
+
     def _open(self, asking: Asking) -> None:
         self._asking[asking.r] = asking
         self._common.asked.used += len(asking.data)

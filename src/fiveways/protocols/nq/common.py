@@ -8,7 +8,7 @@ from fiveways.errors import TooLarge
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq.bridge import Following, Refused
-from fiveways.protocols.nq.line import Line
+from fiveways.protocols.nq.line import Line, Repeated
 from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.streams import Receiver
 from fiveways.wire.limits import Limits
@@ -100,6 +100,10 @@ class Common:
         self.line = Line(limits.max_pending, _SAID_PACKETS * limits.max_text, self.repeats)
         self.words: list[hub.Word] = []
         """For the hub to hear."""
+        self.op = ""
+        """The hub's operation that the word at hand belongs to."""
+        self.about: list[Repeated | None] = []
+        """What the messages of the last packet were about, one for each."""
         self._random = random
         self.minted = 0
         self._mint_under(options.id_prefix or self._chance())

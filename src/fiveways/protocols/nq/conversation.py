@@ -48,6 +48,7 @@ class NqConversation(PlainNq):
         """Which conversation the other side has with us, where it told: another one begins with nothing."""
         self._state: Enum = State.OPEN
         self._outgoing = Outgoing(self._common, self._waiting)
+        self._find_asking = self._outgoing.find
         self._parting: list[Packet] = []
         """What is still to be said before the link is closed."""
         self._receivers = self._make_receivers()
@@ -67,9 +68,13 @@ class NqConversation(PlainNq):
             text, args = plain(str(error))
             self._line.say(write(nq.SystemNote(Err("local", True, code, "", "", text, args))))
             return ()
+        about = self._common.about
+        del about[past:]
         for message in heard[past:] if past else heard:
             self._state = _WHEN_OPEN.get(type(message)) or advance(self._state, message)
+            known = self.known(message)
             self._receivers[type(message)](message, now)
+            about.append(known or self.known(message))
             if self.closed:
                 break
         self._is_renewed = False
@@ -103,9 +108,9 @@ class NqConversation(PlainNq):
 
     def _packets(self) -> list[Packet]:
         """Return what is to be said in as few packets as the limits allow (NQ-14)."""
-        said = self._line.take(self._now)
+        said, ops = self._line.take(self._now), self._line.ops
         if len(said) <= 1:
-            return [Packet(raw) for raw in said]
+            return [Packet(raw, op=ops[0]) for raw in said]
         limits = self._common.limits
         packets: list[Packet] = []
         batch: list[bytes] = []
@@ -113,11 +118,12 @@ class NqConversation(PlainNq):
         for raw in said:
             room -= len(raw) + 1
             if batch and (room < 1 or len(batch) == limits.max_batch):
-                packets.append(serialize_frame(batch))
+                packets.append(serialize_frame(batch, ops))
+                ops = ops[len(batch) :]
                 batch = []
                 room = limits.max_text - len(raw) - 1
             batch.append(raw)
-        packets.append(serialize_frame(batch))
+        packets.append(serialize_frame(batch, ops))
         return packets
 
     def deadline(self) -> float | None:

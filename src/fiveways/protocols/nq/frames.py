@@ -13,7 +13,7 @@ from fiveways.protocols.nq import errors
 from fiveways.protocols.nq.errors import Err
 from fiveways.wire import jsontext
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, join_ops
 
 MAX_NUMBER: Final = 1 << 53
 """Above it, numbers are prone to rounding in other languages (NQ-a03)."""
@@ -152,9 +152,10 @@ def _not_json(exc: Exception) -> RemoteProtocolError:
     return RemoteProtocolError(Fault.MALFORMED, f"not JSON: {exc}", "NQ-02")
 
 
-def serialize_frame(elements: list[bytes]) -> Packet:
-    """Write one object as it is, any other number of them as an array (NQ-a10)."""
-    return Packet(elements[0] if len(elements) == 1 else b"[%b]" % b",".join(elements))
+def serialize_frame(elements: list[bytes], ops: Sequence[str] = ()) -> Packet:
+    """Write one object as it is, any other number of them as an array (NQ-a10); `ops` begins with theirs."""
+    raw = elements[0] if len(elements) == 1 else b"[%b]" % b",".join(elements)
+    return Packet(raw, op=join_ops(ops[: len(elements)]))
 
 
 def free_of(frame: Frame, limits: Limits) -> Free | None:

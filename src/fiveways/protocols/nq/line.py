@@ -23,6 +23,8 @@ class Repeated(msgspec.Struct, eq=False, kw_only=True):
     """What it says each time, after the usual waits; nothing if both have to be asked for (`write`, `waits`)."""
     said: bool = False
     """That has gone out."""
+    op: str = ""
+    """The hub's operation that it belongs to."""
     at: float = 0.0
     place: int = OUT
     step: int = 0
@@ -42,6 +44,13 @@ class Repeated(msgspec.Struct, eq=False, kw_only=True):
         """Take note that the wait is over and the peer has not reacted."""
 
 
+class Once(msgspec.Struct, frozen=True, gc=False):
+    """Something that is said once, and belongs to an operation."""
+
+    raw: bytes
+    op: str
+
+
 class Line:
     """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
 
@@ -51,20 +60,22 @@ class Line:
         self._waits = waits
         self._once = 0
         self._once_bytes = 0
-        self.queue: list[bytes | Repeated] = []
+        self.queue: list[bytes | Once | Repeated] = []
+        self.ops: list[str] = []
+        """The operations of what was handed over last, one for each, empty where there is none."""
         # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
         self._waiting: dict[float, OrderedDict[Repeated, None]] = {}
 
-    def say(self, raw: bytes) -> None:
+    def say(self, raw: bytes, op: str = "") -> None:
         """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
         if self._once < self._most and self._once_bytes + len(raw) <= self._most_bytes:
-            self.insist(raw)
+            self.insist(raw, op)
 
-    def insist(self, raw: bytes) -> None:
+    def insist(self, raw: bytes, op: str = "") -> None:
         """Say it once, though the peer may not read."""
         self._once += 1
         self._once_bytes += len(raw)
-        self.queue.append(raw)
+        self.queue.append(Once(raw, op) if op else raw)
 
     def begin(self, raw: bytes) -> None:
         """Say it before all else."""
@@ -105,9 +116,15 @@ class Line:
             return []
         queue, self.queue, self._once, self._once_bytes = self.queue, [], 0, 0
         said: list[bytes] = []
+        ops = self.ops = []
         for item in queue:
             if isinstance(item, bytes):
                 said.append(item)
+                ops.append("")
+                continue
+            if isinstance(item, Once):
+                said.append(item.raw)
+                ops.append(item.op)
                 continue
             is_due, item.place = item.place == QUEUED, OUT
             if not is_due:
@@ -117,6 +134,7 @@ class Line:
                 said.append(item.always)
             else:
                 said += item.write()
+            ops += [item.op] * (len(said) - len(ops))
             if item.waiting is None and (waits := self._waits if item.always else item.waits):
                 self._wait(item, waits, now)
         return said

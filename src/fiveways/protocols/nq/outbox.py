@@ -51,12 +51,13 @@ class Outgoing(OpenRequests):
         asking = Asking(common, common.mint(), target, type(word), hub_id)
         asking.expires_at = now + common.options.request_ttl
         asking.v = common.options.verbose
+        asking.op = common.op
         if isinstance(word, hub.Call) and word.extras is not None:
             asking.v = verbosity(word.extras) or asking.v
         if isinstance(word, hub.Call) and word.more:
             part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, asking.v, "", free)
             raw = common.fitting(write(part))
-            asking.sender = Sender(common)
+            asking.sender = Sender(common, op=common.op)
             asking.sender.add(raw, end=False)
             self._line.push(asking.sender)
             self._line.rest(asking, now)

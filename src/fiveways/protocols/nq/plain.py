@@ -23,7 +23,7 @@ from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.frames import LONGEST_REMEMBERED, is_name
 from fiveways.protocols.nq.holding import Waiting
 from fiveways.protocols.nq.incoming import Incoming
-from fiveways.protocols.nq.line import OUT, QUEUED
+from fiveways.protocols.nq.line import OUT, QUEUED, Repeated
 from fiveways.protocols.nq.messages import Request
 from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.requests import Serving
@@ -31,7 +31,7 @@ from fiveways.protocols.nq.states import Taken
 from fiveways.protocols.nq.writing import WholeAnswer, to_json
 from fiveways.wire.jsontext import check_trusted
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, join_ops
 from fiveways.wire.payload import Json
 
 _ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError)
@@ -80,12 +80,14 @@ class PlainNq(Whole):
     # The same once more, so that it need not be looked for each time; more than thirty attributes without a slot of
     # their own would make each of them slower.
     __slots__ = (
+        "_about",
         "_accept_within",
         "_acknowledged",
         "_answered",
         "_by_backchannel",
         "_by_key",
         "_deepest",
+        "_find_asking",
         "_following",
         "_held",
         "_is_simplex",
@@ -123,7 +125,8 @@ class PlainNq(Whole):
         self._by_key, self._by_backchannel, self._answered = requests.by_key, requests.by_backchannel, requests.answered
         self._tombs, self._refused = incoming.tombs.tombs, incoming.finished.refused.tombs
         self._held, self._unsaid = self._waiting.held, incoming.unsaid
-        self._acknowledged = incoming.acknowledged
+        self._find_asking: Callable[[str], Repeated | None]
+        self._acknowledged, self._about = incoming.acknowledged, common.about
 
     def receive(self, packet: Packet, now: float) -> Sequence[hub.Word]:
         """Take one packet of the peer."""
@@ -137,15 +140,19 @@ class PlainNq(Whole):
         except _ODD:
             return self.hear(packet, now)
         self._now = now
+        about = self._about
+        about.clear()
         for each in found:
             i = each.i
             if not i:
                 if not self._take(each, now):
                     return self.hear(packet, now, found.index(each))
+                about.append(self._by_key.get(f"{each.t}#{each.r}"))
             elif each.r or each.d:
                 return self.hear(packet, now, found.index(each))
             else:
                 serving = self._by_backchannel.get(i)
+                about.append(serving)
                 if serving is not None and serving.said and serving.sender is None:
                     self._acknowledged(serving, now)
         self._is_renewed = False
@@ -197,7 +204,7 @@ class PlainNq(Whole):
         elif type(word) is Accepted:
             serving, within = self._by_key.get(word.id), self._accept_within
             if within and serving is not None and serving.state is _RECEIVED:
-                serving.state, serving.accepted = _ACCEPTED, True
+                serving.state, serving.accepted, serving.op = _ACCEPTED, True, self._common.op
                 self._unsaid.append((now + within, serving))
                 self._now = now
                 return
@@ -212,7 +219,7 @@ class PlainNq(Whole):
         size = len(raw)
         if size > self._longest or (size > SMALL and kept.used + size > kept.limit):
             return False
-        serving.state, serving.always = _ANSWERED, raw
+        serving.state, serving.always, serving.op = _ANSWERED, raw, self._common.op
         serving.expires_at = now + self._common.options.answer_ttl
         kept.used += size
         self._answered[a] = serving
@@ -221,6 +228,40 @@ class PlainNq(Whole):
         serving.place = QUEUED
         self._now = now
         return True
+
+    @property
+    def unsent(self) -> Sequence[Packet]:
+        """Nobody knows before it is asked."""
+        return ()
+
+    # To which operations of the hub all of this belongs.
+
+    def known(self, message: object) -> Repeated | None:
+        """Return the request, of ours or of the peer's, that a message is about, or the first of several."""
+        target: str = getattr(message, "t", "")
+        asked = getattr(message, "r", "") or getattr(message, "p", "")
+        if asked:
+            return self._by_key.get(f"{target}#{asked}")
+        ids = getattr(message, "i", ())
+        if not ids:
+            return None
+        if getattr(message, "a", ""):
+            return self._find_asking(ids[0])
+        return self._by_backchannel.get(ids[0]) or self._by_key.get(f"{target}#{ids[0]}")
+
+    def speak_of(self, op: str) -> None:
+        """Know to which operation of the hub the next word belongs."""
+        self._common.op = op
+
+    def tie(self, request: str, op: str) -> None:
+        """Know to which operation a request of the peer belongs, by the id that the hub knows it by."""
+        serving = self._by_key.get(request)
+        if serving is not None:
+            serving.op = op
+
+    def heard_op(self) -> str:
+        """Return the operations that the messages of the last packet belong to, as a packet has them."""
+        return join_ops([each.op if each is not None else "" for each in self._about])
 
     @abstractmethod
     def hear(self, packet: Packet, now: float, past: int = 0) -> Sequence[hub.Word]:

@@ -313,7 +313,7 @@ class UmqConversation(UmqLink):
 
     def _send_event(self, word: hub.Event) -> None:
         if (packet := self.alike(word)) is not None:
-            self._outgoing.append(packet)
+            self.unsent.append(packet)
             return
         self._published.check_live(word.subscription)
         text, attachments = builtins.body_of(word, self.STYLES).text(), word.attachments

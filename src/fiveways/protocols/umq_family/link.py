@@ -63,7 +63,7 @@ class UmqLink(ABC):
         self._separator = self.SEPARATOR
         self._senders = self.SENDERS
         self._enter(State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW)
-        self._outgoing: list[Packet] = []
+        self.unsent: list[Packet] = []
         self._expected = Expected(setup.limits.attachment_timeout)
         self._owed: Owed[Packet] = Owed()
 
@@ -112,11 +112,11 @@ class UmqLink(ABC):
     @property
     def has_news(self) -> bool:
         """Whether something is to be written, waited for or closed."""
-        return bool(self._outgoing or self._expected.open or self.closed)
+        return bool(self.unsent or self._expected.open or self.closed)
 
     def outgoing(self) -> list[Packet]:
         """Hand over the frames to be written."""
-        packets, self._outgoing = self._outgoing, []
+        packets, self.unsent = self.unsent, []
         return packets
 
     @property
@@ -155,7 +155,7 @@ class UmqLink(ABC):
 
     def _put(self, packet: Packet) -> None:
         """Put a frame out that may be said now."""
-        self._outgoing.append(self._fitting(packet))
+        self.unsent.append(self._fitting(packet))
 
     def _fitting(self, packet: Packet) -> Packet:
         """Return a frame that is not too long; TooLarge if it is."""
@@ -165,7 +165,7 @@ class UmqLink(ABC):
         return packet
 
     def _end(self, text: str) -> None:
-        self._outgoing.append(self.ENCODE(umq.Fatal(text)))
+        self.unsent.append(self.ENCODE(umq.Fatal(text)))
         self._enter(State.CLOSED)
         self.closed = True
 
@@ -226,7 +226,7 @@ class UmqLink(ABC):
         # Written before its slot is touched: what cannot be written must not shift the queue.
         packet = self.ENCODE(umq.Data(word.data) if word.error is None else umq.AttachmentError(word.error))
         try:
-            self._outgoing += self._owed.offer(word.name, packet)
+            self.unsent += self._owed.offer(word.name, packet)
         except LookupError:
             raise LocalProtocolError(f"no attachment {word.name} is owed") from None
 

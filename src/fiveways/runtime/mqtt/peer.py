@@ -35,9 +35,11 @@ from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
 from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
+from fiveways.runtime.mqtt.recording import BrokerRecorder
 from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
+from fiveways.runtime.waking import Sleeper
 from fiveways.transports.address import is_loopback
 from fiveways.transports.mqtt_link import Broker, Delivered, LinkFull, MqttLink, Will, open_mqtt
 from fiveways.wire.limits import Limits
@@ -54,7 +56,7 @@ _MOST_WARNINGS, _MINUTE = 10, 60.0
 """So many answers that nobody waits for are told one by one, within so many seconds."""
 
 
-class BrokerPeer(Party):
+class BrokerPeer(Party, Sleeper):
     """All who call and serve by way of one broker. Fulfils `transports.mqtt_link.MqttReceiver`."""
 
     family = "mqtt-rpc"
@@ -86,6 +88,7 @@ class BrokerPeer(Party):
         self._link: MqttLink | None = None
         self._talk: MqttConversation | None = None
         self._territory: Territory | None = None
+        self._recorder: BrokerRecorder | None = None
         self._is_lost = asyncio.Event()
         self.is_ready = asyncio.Event()
         """The hub has been at the broker, and answered there what was its to answer."""
@@ -93,8 +96,6 @@ class BrokerPeer(Party):
         """What we asked the hub for ourselves, for people, by id."""
         self._ids = count(1)
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
         self._warnings = 0
         self._warned_at = 0.0
         self._name = new_peer()
@@ -171,6 +172,9 @@ class BrokerPeer(Party):
         exchange.parties[self.peer] = self
         if not exchange.hub.admit(self.peer, self._traits, self._identity, now, is_loopback=is_near):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
+        session = exchange.hub.session(self.peer)
+        if exchange.tape is not None and session is not None:
+            self._recorder = BrokerRecorder(exchange.tape, session)
         self._plan.bridge.begin(exchange.hub.retained, self._left_at)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
         territory.announce()
@@ -202,9 +206,10 @@ class BrokerPeer(Party):
     def _end(self) -> None:
         """Leave the hub: what was given to somebody behind the broker is lost."""
         link, self._link, self._talk, self._territory = self._link, None, None, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._sleep_on()
+        if self._recorder is not None:
+            self._recorder.end(self._why.removeprefix(": "))
+            self._recorder = None
         self._own.clear()
         self._patient.clear()
         self._left_at = self._exchange.hub.last_publication()
@@ -222,8 +227,11 @@ class BrokerPeer(Party):
             return
         if topic.startswith(FOLDER):
             territory.heard(topic, message.payload)
-        elif topic in territory.listened or topic in self._plan.services:
-            self._hear(talk.receive(Packet(message.payload, False, topic, message.retained), now), now)
+            return
+        packet, recorder = Packet(message.payload, False, topic, message.retained), self._recorder
+        at = 0 if recorder is None else recorder.listen()
+        if topic in territory.listened or topic in self._plan.services:
+            self._hear(talk.receive(packet, now), now)
             if not self.marked:
                 exchange.mark(self)
         else:
@@ -231,6 +239,8 @@ class BrokerPeer(Party):
             if publication is not None:
                 exchange.handle(self.peer, publication, now)
                 exchange.schedule()
+        if recorder is not None:
+            recorder.heard(at, packet)
 
     def _hear(self, words: Sequence[Word], now: float) -> None:
         for word in words:
@@ -296,6 +306,8 @@ class BrokerPeer(Party):
                 self._patient[word.id] = now + self._plan.retry_after
         except LocalProtocolError as error:
             self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
+        if self._recorder is not None:
+            self._recorder.collect(talk, delivery)
         if not self.marked:
             self._exchange.mark(self)
 
@@ -308,6 +320,8 @@ class BrokerPeer(Party):
             self._tell_event(event)
         except (LocalProtocolError, BadTopic, LinkFull, ValueError) as exc:
             self._exchange.hub.count_undelivered()
+            if self._recorder is not None:
+                self._recorder.dropped(event, str(exc))
             _log.debug("an event is not said to the broker: %s", exc)
 
     def _tell_event(self, event: Event) -> None:
@@ -322,6 +336,8 @@ class BrokerPeer(Party):
             raise LocalProtocolError(f"the broker may not bear the topic {topic!r}")
         link.publish(topic, payload, retain=retain)
         self._plan.bridge.said(topic, payload)
+        if self._recorder is not None:
+            self._recorder.said(Packet(payload, False, topic, op=f"p{event.publication}"))
 
     def _check_room(self) -> None:
         if self._link is not None and self._link.waiting() > self._limits.max_unread:
@@ -333,8 +349,11 @@ class BrokerPeer(Party):
         if talk is None or link is None:
             return
         try:
-            for packet in talk.outgoing():
+            packets = talk.outgoing()
+            for packet in packets if self._recorder is None else self._recorder.take(packets):
                 link.publish(packet.channel, packet.payload)
+                if self._recorder is not None:
+                    self._recorder.said(packet)
         except LinkFull as exc:
             _log.warning("the broker is let go: %s", exc)
             link.abort()
@@ -354,16 +373,7 @@ class BrokerPeer(Party):
 
     # Time.
 
-    def _wake_at(self, deadline: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._wake)
-
     def _wake(self) -> None:
-        self._timer = None
         talk, now = self._talk, self._exchange.now()
         if talk is None:
             return

@@ -1,0 +1,244 @@
+"""Records of the journal as people and programs read them: one line for each message."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rich.text import Text
+
+from fiveways.cli.endings import printable
+from fiveways.errors import FivewaysError
+from fiveways.journal.record import split_ops
+from fiveways.journal.rows import Record
+from fiveways.pipeline.decode.rows import Message
+from fiveways.replay.speech import Said, frame_of, listen, text_of, value_of
+from fiveways.wire.payload import Payload, Value
+
+_SECOND: Final = 1_000_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_REMEMBERED: Final = 100_000
+_ARROWS: Final = {"in": "→", "out": "←"}
+_UNREADABLE: Final = "unreadable"
+_STYLES: Final = {
+    "failure": "red",
+    "error": "red",
+    _UNREADABLE: "bold red",
+    "deny": "bold red",
+    "drop": "red",
+    "open": "green",
+    "close": "yellow",
+    "cancel": "yellow",
+}
+_UNASKED: Final = frozenset({"event", "topic_closed"})
+"""What belongs to an operation, and to no call."""
+_SHOWN: Final = 4096
+"""Characters of a body that are looked at, for a line."""
+_MOST_SESSION, _MOST_NAME, _MOST_ID = 24, 60, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One message, or a record without any."""
+
+    record: Record
+    part: int = 0
+    message: Message | None = None
+    op: str | None = None
+    method: str | None = None
+    """The one that is called, and of an answer the one that was, where that is known."""
+    body: Payload | None = None
+    fault: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a word."""
+        if self.message is not None:
+            return self.message.kind
+        return _UNREADABLE if self.fault is not None else self.record.kind
+
+
+class Reader:
+    """Makes lines, and remembers which method an answer belongs to."""
+
+    def __init__(self) -> None:
+        self._methods: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+
+    def lines(self, record: Record) -> Iterator[Line]:
+        """Give a line for each message of a frame, or one."""
+        if record.is_mark:
+            yield Line(record, op=record.op)
+            return
+        said, fault = listen(frame_of(record))
+        for part, each in enumerate(said):
+            yield Line(record, part, each.message, each.op, self._method(record, each), each.body)
+        if fault is not None or not said:
+            ops = split_ops(record.op, 1)
+            yield Line(record, len(said), op=ops[0], fault=fault or "nothing is said")
+
+    def _method(self, record: Record, said: Said) -> str | None:
+        message = said.message
+        if message.kind in _UNASKED:
+            return None
+        keys = []
+        if said.op is not None:
+            keys.append((record.run, "", said.op))
+        if message.id is not None:
+            keys.append((record.run, record.peer or record.session, message.id))
+        if message.method is not None:
+            for key in keys:
+                self._methods[key] = message.method
+            while len(self._methods) > _REMEMBERED:
+                self._methods.popitem(last=False)
+            return message.method
+        return next((self._methods[key] for key in keys if key in self._methods), None)
+
+
+def clock(at: int, *, with_date: bool = False) -> str:
+    """Return a time of the journal, in UTC."""
+    seconds, rest = divmod(at, _SECOND)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{at} ns"  # nobody says that a capture's clock was right
+    return f"{moment:{'%Y-%m-%d ' if with_date else ''}%H:%M:%S}.{rest // 1000:06}"
+
+
+def duration(ns: int) -> str:
+    """Return how long something took."""
+    if abs(ns) < 100_000:
+        return f"{ns / 1e3:.1f} µs"
+    return f"{ns / 1e6:.3f} ms" if abs(ns) < 10 * _SECOND else f"{ns / 1e9:.3f} s"
+
+
+def amount(size: int | None) -> str:
+    """Return how large something is."""
+    return "" if size is None else f"{size} B"
+
+
+def short(text: str, most: int) -> str:
+    """Return a text that does no harm and takes no more than so many characters."""
+    safe = printable(text[: most + 1])
+    return safe if len(safe) <= most else f"{safe[: most - 1]}…"
+
+
+def way(record: Record) -> str:
+    """Return the protocol, and over what."""
+    return printable(f"{record.protocol}/{record.transport or '?'}")
+
+
+def name_of(line: Line) -> str:
+    """Return what a message is about: a method, a topic, or whatever it names."""
+    message = line.message
+    if message is None:
+        return line.record.channel or ""
+    return line.method or message.topic or message.target or ""
+
+
+def details(line: Line) -> str:
+    """Return how it ended, if it did, and what it says."""
+    message, record = line.message, line.record
+    if message is None:
+        return short(line.fault or record.reason or "", _SHOWN)
+    ended = ""
+    if message.status not in {None, "result"}:
+        ended = " ".join(filter(None, [message.reason or message.status, message.code and f"[{message.code}]"]))
+    cut = "" if record.is_whole else f"({'left out' if record.payload is None else 'cut'})"
+    return " ".join(filter(None, [short(ended, _MOST_NAME), short(text_of(line.body), _SHOWN), cut]))
+
+
+def style_of(line: Line) -> str:
+    """Return the colour of a line's kind."""
+    message = line.message
+    if message is not None and message.status == "failed":
+        return "red"
+    return _STYLES.get(line.kind, "cyan")
+
+
+def line_text(line: Line, *, raw: bool = False, width: int | None = None) -> Text:
+    """Return a line for people, no wider than `width`."""
+    record, message = line.record, line.message
+    text = Text(no_wrap=True, end="")
+    text.append(clock(record.at), style="dim")
+    text.append(f" {_ARROWS.get(record.direction, '?')} ", style="bold")
+    text.append(f"{way(record):13} ")
+    text.append(f"{short(record.session, _MOST_SESSION):14} ", style="dim")
+    text.append(f"{record.kind if raw else line.kind:9} ", style=style_of(line))
+    if not raw:
+        text.append(short(name_of(line), _MOST_NAME), style="bold")
+        if message is not None and message.id is not None:
+            text.append(f" #{short(message.id, _MOST_ID)}")
+    op = record.op if raw else line.op
+    if op:
+        text.append(f" op={short(op, _MOST_NAME)}", style="dim")
+    size = amount(record.size)
+    body = raw_text(record) if raw else details(line)
+    room = None if width is None else width - text.cell_len - len(size) - 2
+    told = Text(f" {body}" if body else "", style="red" if style_of(line) == "red" else "")
+    if room is not None:
+        told.truncate(max(room, 8), overflow="ellipsis")
+    text.append_text(told)
+    if size:
+        text.append(f" {size}", style="dim")
+    if width is not None:
+        text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def raw_text(record: Record) -> str:
+    """Return a payload as it is, but for what a terminal would take for orders."""
+    payload = record.payload
+    if payload is None:
+        return short(record.reason or "", _SHOWN) if record.is_mark else "(left out)"
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return repr(payload)[2:-1]
+    return printable(text)
+
+
+def row_of(line: Line, *, raw: bool = False) -> dict[str, object]:
+    """Return a line for programs."""
+    record = line.record
+    message = line.message or Message(line.kind)
+    row: dict[str, object] = {
+        "run": record.run,
+        "seq": record.seq,
+        "part": line.part,
+        "at": record.at,
+        "time": f"{clock(record.at, with_date=True).replace(' ', 'T')}Z",
+        "node": record.node,
+        "session": record.session,
+        "peer": record.peer,
+        "protocol": record.protocol,
+        "transport": record.transport,
+        "direction": record.direction,
+        "channel": record.channel,
+        "op": line.op,
+        "kind": line.kind,
+        "id": message.id,
+        "target": message.target,
+        "method": line.method,
+        "topic": message.topic,
+        "status": message.status,
+        "reason": line.fault or record.reason or message.reason,
+        "code": message.code,
+        "size": record.size,
+        "queued_ns": record.queued_ns,
+    }
+    if raw:
+        row["payload"] = record.payload
+    else:
+        row["body"] = value_of(line.body)
+    return row
+
+
+def json_line(row: object) -> str:
+    """Return a value as JSON on one line, without a character that a terminal could take for an order."""
+    try:
+        text = Value(row).json().decode()
+    except FivewaysError:
+        text = json.dumps(row, default=repr)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -1,0 +1,168 @@
+"""What `fiveways pipeline run`, `watch` and `tables` do."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fiveways.cli.endings import UsageError, printable, tell
+
+if TYPE_CHECKING:
+    from fiveways.pipeline.progress import Teller
+    from fiveways.pipeline.session import Settings
+    from fiveways.pipeline.state import State
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where from, where to, and where Spark runs."""
+
+    journal: str
+    out: Path
+    master: str
+    conf: tuple[str, ...]
+    verbose: bool
+
+    def settings(self) -> "Settings":
+        """Return how Spark is to be started."""
+        from fiveways.pipeline.session import Settings  # noqa: PLC0415
+
+        pairs = [each.partition("=") for each in self.conf]
+        for key, sign, value in pairs:
+            if not (key and sign):
+                raise UsageError(f"--conf {key}{sign}{value} is no KEY=VALUE")
+        return Settings(self.master, {key: value for key, _, value in pairs}, self.verbose)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The times that are wanted, as they were typed."""
+
+    first: str | None = None
+    end: str | None = None
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """Return them in ns since 1970."""
+        first, end = _instant("--from", self.first), _instant("--to", self.end)
+        if first is not None and end is not None and first >= end:
+            raise UsageError(f"--from {self.first} is not before --to {self.end}")
+        return first, end
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a journal is followed."""
+
+    delay: float = 600.0
+    every: float = 1.0
+    until_end: bool = False
+    checkpoint: Path | None = None
+
+
+def _instant(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise UsageError(f"{option} {text} is no time such as 2026-05-01 or 2026-05-01T09:30:00Z") from exc
+    past = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (past.days * 86_400 + past.seconds) * _SECOND + past.microseconds * 1000
+
+
+def run(place: Place, span: Span, *, full: bool) -> None:
+    """Make tables, and say in a line what was done."""
+    from_at, to_at = span.bounds()
+    settings = place.settings()
+    _check()
+    from fiveways.pipeline import job  # noqa: PLC0415
+
+    with telling(place) as teller:
+        done = job.run(job.Wish(place.journal, place.out, settings, full, from_at, to_at), teller)
+    for note in done.notes:
+        tell(f"fiveways pipeline run: {note}")
+    if done.segments:
+        what = f"{_count(done.segments, 'segment')}, {_count(done.records, 'record')} in {done.seconds:.1f} s"
+    else:
+        what = "no new segments"
+    print(f"{what}; {_account(done.state)}, in {printable(str(place.out))}")  # noqa: T201
+
+
+def watch(place: Place, pace: Pace) -> None:
+    """Follow a journal, and say a line for each step."""
+    settings = place.settings()
+    _check()
+    from fiveways.pipeline import stream  # noqa: PLC0415
+
+    wish = stream.Wish(place.journal, place.out, settings, pace.delay, pace.every, pace.until_end, pace.checkpoint)
+    with telling(place) as teller:
+
+        def told(step: stream.Stepped) -> None:
+            for note in step.notes:
+                teller.say(printable(f"fiveways pipeline watch: {note}"))
+            what = f"{_count(step.segments, 'segment')}, {_count(step.records, 'record')}, lag {step.lag:.1f} s"
+            teller.say(f"{what}; {_account(step.state)}")
+
+        stream.watch(wish, told, teller)
+
+
+def tables(name: str) -> None:
+    """Show what each table answers, or one of them in full."""
+    _check(java=False)
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from fiveways.pipeline.tables import TABLES  # noqa: PLC0415
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    shown = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    shown.add_column(style="bold", no_wrap=True)
+    if name:
+        if name not in TABLES:
+            raise UsageError(f"there is no table {name}; `fiveways pipeline tables` lists them")
+        table = TABLES[name]
+        console.print(f"{table.question}\n\n{table.grain}\n", markup=False)
+        for column, meaning in table.columns.items():
+            shown.add_row(column, meaning)
+    else:
+        for table in TABLES.values():
+            if table.layer != "work":
+                shown.add_row(table.name, table.layer, table.question)
+    console.print(shown)
+
+
+def _check(*, java: bool = True) -> None:
+    from fiveways.pipeline import session  # noqa: PLC0415
+
+    session.check(java=java)
+
+
+@contextmanager
+def telling(place: Place) -> "Iterator[Teller]":
+    """Show how far it is, if somebody looks and Spark itself does not talk."""
+    from fiveways.pipeline import progress  # noqa: PLC0415
+
+    if progress.is_wanted() and not place.verbose:
+        with progress.Bar() as bar:
+            yield bar
+    else:
+        yield progress.Silent()
+
+
+def _account(state: "State") -> str:
+    rows = state.rows
+    said = f"{_count(rows.get('messages', 0), 'message')}, {_count(rows.get('calls', 0), 'call')}"
+    if state.quarantined:
+        said += f", {state.quarantined:,} unreadable"
+    if state.late:
+        said += f", {state.late:,} late"
+    return f"{said} in {len(rows)} tables"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

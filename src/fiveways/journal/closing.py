@@ -1,0 +1,93 @@
+"""What becomes of a segment when nothing more is written to it: a Parquet file, and one day nothing at all."""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from fiveways.journal.places import CLOSED, OPEN
+from fiveways.journal.reader import read_batches
+from fiveways.journal.record import SCHEMA
+
+_ROWS: Final = 1 << 18
+"""Records that share a row group."""
+_DAY: Final = 86_400.0
+
+
+def close_segment(path: Path) -> Path | None:
+    """Turn an open segment into a closed one, as far as it was written; return it, or None if nothing was."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _close(path)
+    except (BlockingIOError, FileNotFoundError):
+        return None  # another hub that writes here sees to it, or has
+
+
+def _close(path: Path) -> Path | None:
+    closed = path.with_suffix(CLOSED)
+    made = path.with_name(f".{closed.name}.new")
+    rows = _convert(path, made)
+    if rows:
+        _sync(made)
+        made.rename(closed)
+        _sync(path.parent)
+    else:
+        made.unlink()
+    path.unlink()
+    return closed if rows else None
+
+
+def _convert(path: Path, made: Path) -> int:
+    """Write the records of an open segment to a Parquet file; return how many there are."""
+    rows, waiting, count = 0, list[pa.RecordBatch](), 0
+    with parquet.ParquetWriter(made, SCHEMA, compression="zstd", compression_level=1) as writer:
+        for batch in read_batches(str(path)):
+            waiting.append(batch)
+            count += len(batch)
+            if count >= _ROWS:
+                writer.write_table(pa.Table.from_batches(waiting))
+                rows, waiting, count = rows + count, [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+    return rows + count
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a directory, on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def abandoned(directory: Path) -> list[Path]:
+    """Return open segments whose writer is gone: it held a lock on them as long as it lived."""
+    found = []
+    for path in sorted(directory.glob(f"*{OPEN}")):
+        with contextlib.suppress(OSError), path.open("rb") as file:  # locked, or closed meanwhile
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            found.append(path)
+    return found
+
+
+def retire(directory: Path, most: int, days: float, now: float) -> list[Path]:
+    """Delete closed segments of more than so many days, and the oldest that are over so many bytes; return them."""
+    found = []
+    for path in directory.glob(f"*{CLOSED}"):
+        with contextlib.suppress(FileNotFoundError):  # another hub that writes here may have been quicker
+            about = path.stat()
+            found.append((about.st_mtime, about.st_size, path))
+    found.sort(reverse=True)
+    used, gone = 0, []
+    for written_at, size, path in found:
+        used += size
+        if used > most or now - written_at > days * _DAY:
+            path.unlink(missing_ok=True)
+            gone.append(path)
+    return gone

@@ -1,0 +1,79 @@
+"""What passes between a hub and the process that writes its journal."""
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import msgspec
+
+from fiveways.journal.tape import Page
+
+ALL: Final = -1
+_LENGTH: Final = 4
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """When a segment is closed, and how long it is kept."""
+
+    flush_interval: float = 0.1
+    """Seconds after which what was noted is on disk."""
+    segment_bytes: int = 64 << 20
+    segment_age: float = 60.0
+    keep_bytes: int = 10 << 30
+    keep_days: float = 30.0
+
+
+class Orders(msgspec.Struct, frozen=True, tag="orders", array_like=True):
+    """The first word to the process: what is to be written where."""
+
+    directory: str
+    node: str
+    run: str
+    redact: tuple[str, ...]
+    """Names under which secrets stand."""
+    most: int = ALL
+    """Bytes of each payload that are written."""
+    rules: Rules = Rules()
+
+
+class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
+    """How many records are on disk, and how many could not be written."""
+
+    written: int
+    lost: int
+
+
+class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
+    """A line for the hub's log."""
+
+    level: int
+    text: str
+
+
+def pack(message: Orders | Page | Done | Told) -> bytes:
+    """Return a message with its length before it."""
+    buffer = bytearray(_LENGTH)
+    _encoder.encode_into(message, buffer, _LENGTH)
+    buffer[:_LENGTH] = (len(buffer) - _LENGTH).to_bytes(_LENGTH, "big")
+    return bytes(buffer)
+
+
+def unpack(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return the messages in some bytes, and what is left: the beginning of one."""
+    found, start = [], 0
+    while len(data) - start >= _LENGTH:
+        end = start + _LENGTH + int.from_bytes(data[start : start + _LENGTH], "big")
+        if end > len(data):
+            break
+        found.append(data[start + _LENGTH : end])
+        start = end
+    return found, data[start:]
+
+
+def each(stream: BinaryIO) -> Iterator[bytes]:
+    """Return the messages of a stream, to its end; half a message is none."""
+    while len(head := stream.read(_LENGTH)) == _LENGTH:
+        size = int.from_bytes(head, "big")
+        if len(data := stream.read(size)) < size:
+            return
+        yield data

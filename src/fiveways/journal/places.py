@@ -1,0 +1,70 @@
+"""Where a journal lies: a directory, or a URL that pyarrow knows how to reach."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+from pyarrow import ArrowException, fs
+
+from fiveways.journal.errors import JournalError
+
+CLOSED, OPEN = ".parquet", ".arrow"
+_OURS = re.compile(r"(?P<run>.+)-(?P<number>\d{6,})")
+
+
+class Segment(msgspec.Struct, frozen=True, order=True):
+    """One file of a journal."""
+
+    run: str
+    """Empty if its name is not one that a hub gives."""
+    number: int
+    path: str
+    """As `directory` was written, with the file's name behind it."""
+    size: int
+    is_closed: bool
+
+    @property
+    def name(self) -> str:
+        """Return the file's name, without the end that says whether it is closed."""
+        return self.path.rpartition("/")[2].removesuffix(CLOSED).removesuffix(OPEN)
+
+
+def place(path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URL, and the path there."""
+    if "://" not in path:
+        return fs.LocalFileSystem(), path
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
+    except (ArrowException, ValueError, OSError) as exc:
+        raise JournalError(f"{path} cannot be reached: {exc}") from exc
+    return found
+
+
+def segment_name(run: str, number: int) -> str:
+    """Return what a segment is called: by its name, those of a run are in order."""
+    return f"{run}-{number:06}"
+
+
+def segments(directory: str) -> list[Segment]:
+    """Return the segments of a journal, by run and number; files of other names come first, by name.
+
+    A segment that is being closed is there twice for a moment; it is told once, as closed.
+    """
+    found = {each.name: each for each in sorted(_listed(directory), key=lambda each: each.is_closed)}
+    return sorted(found.values())
+
+
+def _listed(directory: str) -> Iterator[Segment]:
+    system, root = place(directory)
+    try:
+        infos = system.get_file_info(fs.FileSelector(root))
+    except OSError as exc:
+        raise JournalError(f"{directory} cannot be read: {exc}") from exc
+    for info in infos:
+        name = info.base_name
+        if info.type != fs.FileType.File or name.startswith((".", "_")) or not name.endswith((CLOSED, OPEN)):
+            continue
+        is_closed = name.endswith(CLOSED)
+        ours = _OURS.fullmatch(name.removesuffix(CLOSED if is_closed else OPEN))
+        run, number = (ours["run"], int(ours["number"])) if ours else ("", 0)
+        yield Segment(run, number, f"{directory.rstrip('/')}/{name}", info.size, is_closed)

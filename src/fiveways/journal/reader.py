@@ -1,0 +1,128 @@
+"""From segments to records: closed ones as Parquet, the open one as far as it was written."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import ArrowException, ArrowInvalid, compute, ipc, parquet
+
+from fiveways.journal.errors import BadSegment
+from fiveways.journal.places import CLOSED, Segment, place, segments
+from fiveways.journal.record import OPTIONAL, SCHEMA
+
+__all__ = ["Segment", "check", "read_batches", "segments"]
+
+BATCH: Final = 65_536
+"""Records that are read from a closed segment at once: large enough for what works on columns."""
+_ALIKE: Final = {
+    pa.string(): (pa.string(), pa.large_string(), pa.string_view()),
+    pa.binary(): (pa.binary(), pa.large_binary(), pa.binary_view()),
+}
+"""Types that say the same of a column."""
+_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
+_REPEATING: Final = (
+    "node",
+    "run",
+    "session",
+    "peer",
+    "protocol",
+    "transport",
+    "direction",
+    "kind",
+    "channel",
+    "reason",
+)
+
+
+def check(path: str) -> list[str]:
+    """Return notes on a segment, such as columns that will be ignored; BadSegment if it cannot be read."""
+    if not path.endswith(CLOSED):
+        return []
+    with _opened(path) as file:
+        return _notes(path, file.schema_arrow)
+
+
+def read_batches(path: str, columns: Sequence[str] | None = None, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
+    """Give the records of a segment in the order they were written; BadSegment if they cannot be read.
+
+    Args:
+        path: The segment's path or URL.
+        columns: Which columns, in this order; all by default. An optional one that is not there is null.
+        encoded: Give texts that repeat as dictionaries, where the file has them so: those who work on columns are
+            quicker with these.
+    """
+    wanted = list(columns) if columns is not None else SCHEMA.names
+    if path.endswith(CLOSED):
+        yield from _read_closed(path, wanted, _REPEATING if encoded else ())
+    else:
+        yield from _read_open(path, wanted)
+
+
+def _read_closed(path: str, wanted: list[str], encoded: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with _opened(path, encoded) as file:
+        _notes(path, file.schema_arrow)
+        there = [name for name in wanted if name in file.schema_arrow.names]
+        try:
+            for batch in file.iter_batches(BATCH, columns=there, use_threads=False):
+                yield _shaped(batch, wanted, path, encoded)
+        except (ArrowException, OSError) as exc:
+            raise BadSegment(f"{path} is damaged: {exc}") from exc
+
+
+def _read_open(path: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    """Give every whole batch: behind the last of them there may be the beginning of one that was never finished."""
+    system, name = place(path)
+    try:
+        with system.open_input_stream(name) as stream, ipc.open_stream(stream) as batches:
+            while True:
+                yield _shaped(batches.read_next_batch(), wanted, path)
+    except (StopIteration, ArrowInvalid, EOFError):
+        return  # written to its end, or as far as its writer came; of an empty one not even the columns are there
+    except OSError as exc:
+        if isinstance(exc, FileNotFoundError):
+            raise BadSegment(f"{path} is not there any more") from exc
+        return  # pyarrow says so too of a batch whose end is missing
+
+
+def _opened(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:
+    system, name = place(path)
+    try:
+        return parquet.ParquetFile(name, filesystem=system, read_dictionary=list(encoded))
+    except FileNotFoundError as exc:
+        raise BadSegment(f"{path} is not there any more") from exc
+    except (ArrowException, OSError) as exc:
+        raise BadSegment(f"{path} is no whole Parquet file: {exc}") from exc
+
+
+def _notes(path: str, schema: pa.Schema) -> list[str]:
+    """Return which columns are of no use; BadSegment if one is missing, there twice or of another type."""
+    for field in SCHEMA:
+        there = schema.get_all_field_indices(field.name)
+        if not there and field.name not in OPTIONAL:
+            raise BadSegment(f"{path} has no column {field.name}")
+        if len(there) > 1:
+            raise BadSegment(f"{path} has the column {field.name} {len(there)} times")
+        for index in there:
+            kind = schema.field(index).type
+            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if plain not in _ALIKE.get(field.type, (field.type,)):
+                raise BadSegment(f"{path}: the column {field.name} is {kind}, where {field.type} is wanted")
+    return [f"{path}: the column {name} is ignored" for name in schema.names if name not in SCHEMA.names]
+
+
+def _shaped(batch: pa.RecordBatch, wanted: list[str], path: str, encoded: Sequence[str] = ()) -> pa.RecordBatch:
+    """Return a batch with these columns in our types, but for those that may be dictionaries."""
+    columns, fields = [], []
+    for name in wanted:
+        field = SCHEMA.field(name)
+        if name not in batch.schema.names:
+            column = pa.nulls(len(batch), field.type)
+        else:
+            column = batch.column(name)
+            if not field.nullable and column.null_count:
+                raise BadSegment(f"{path}: the column {name} is null in {column.null_count} records")
+            if column.type != field.type and not (name in encoded and column.type == _DICTIONARY):
+                column = compute.cast(column, field.type)
+        columns.append(column)
+        fields.append(field.with_type(column.type))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

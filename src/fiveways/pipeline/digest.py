@@ -1,0 +1,228 @@
+"""One segment, from records to rows, in one go: this is what Python workers do, and the only thing they do.
+
+No row of it crosses into the JVM. Each task writes one file per table, under a name that the driver gave it, and gives
+back what is in them; done twice it does the same.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from fiveways.journal import reader
+from fiveways.journal.errors import JournalError
+from fiveways.pipeline import schemas
+from fiveways.pipeline.decode import decode
+from fiveways.pipeline.pieces import PIECES, pieces_of
+
+DAY: Final = 86_400_000_000_000
+_SLICE: Final = 1 << 20
+"""Messages that are held, and paired with each other, at once: a segment of any size fits into memory."""
+SCHEMAS: Final = {
+    "messages": schemas.arrow(schemas.MESSAGES),
+    "quarantine": schemas.arrow(schemas.QUARANTINE),
+    "late": schemas.arrow(schemas.LATE),
+    "_marks": schemas.arrow(schemas.MARKS),
+    "_pieces": PIECES,
+}
+"""Columns of what is written here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A segment to be read."""
+
+    path: str
+    part: str
+    """What its files are called."""
+    into: str
+    """The directory with a folder for each table."""
+    from_at: int | None = None
+    to_at: int | None = None
+    watermark: int | None = None
+    """Records before this are too late."""
+    late_only: bool = False
+    """Whether only these are wanted, because the others were read before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was in it."""
+
+    part: str
+    records: int = 0
+    first_at: int | None = None
+    last_at: int | None = None
+    late: int = 0
+    watermark: int | None = None
+    dates: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    """Bytes of all files that were written."""
+    error: str = ""
+    """Why the segment cannot be read: a sentence for the user, which an exception would not survive the way as."""
+
+
+def digest(task: Task) -> Summary:
+    """Read a segment, and write the rows of each table."""
+    try:
+        return _Digest(task).run()
+    except JournalError as exc:
+        return Summary(task.part, error=str(exc))
+
+
+class _Digest:
+    """One task at work."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._files = {name: File(Path(task.into, name), task.part, SCHEMAS[name]) for name in SCHEMAS}
+        self._held: list[pa.Table] = []
+        self._held_rows = 0
+        self._records = 0
+        self._days: set[int] = set()
+        self._first: int | None = None
+        self._last: int | None = None
+
+    def run(self) -> Summary:
+        for batch in reader.read_batches(self._task.path, encoded=True):
+            self._take(batch)
+        self._pair()
+        rows = {name: file.rows for name, file in self._files.items()}
+        size = sum(file.close() for file in self._files.values())
+        dates = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
+        part, late, watermark = self._task.part, rows["late"], self._task.watermark
+        return Summary(part, self._records, self._first, self._last, late, watermark, dates, rows, size)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        batch = self._wanted(batch)
+        if not len(batch):
+            return
+        at = batch.column("at").to_numpy()
+        first, last = int(at.min()), int(at.max())
+        self._records += len(batch)
+        self._first = first if self._first is None else min(self._first, first)
+        self._last = last if self._last is None else max(self._last, last)
+        batch = self._in_time(batch, first)
+        if not len(batch):
+            return
+        self._days.update(np.unique(batch.column("at").to_numpy() // DAY).tolist())
+        found = decode(batch)
+        self._files["quarantine"].write(found.quarantine)
+        self._files["_marks"].write(found.marks)
+        self._held.append(found.messages)
+        self._held_rows += len(found.messages)
+        if self._held_rows >= _SLICE:
+            self._pair()
+
+    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what is not within the times that were asked for."""
+        task = self._task
+        for bound, keeps in ((task.from_at, pc.greater_equal), (task.to_at, pc.less)):
+            if bound is not None:
+                batch = batch.filter(keeps(batch.column("at"), bound))
+        if task.late_only and task.watermark is not None:
+            batch = batch.filter(pc.less(batch.column("at"), task.watermark))
+        return batch
+
+    def _in_time(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """Put aside what is too late."""
+        watermark = self._task.watermark
+        if watermark is None or self._task.late_only or first >= watermark:
+            return batch
+        is_late = pc.less(batch.column("at"), watermark)
+        late = pa.Table.from_batches([batch.filter(is_late)])
+        stamp = pa.array(np.full(len(late), watermark), pa.int64())
+        self._files["late"].write(late.append_column("watermark", stamp))
+        return batch.filter(pc.invert(is_late))
+
+    def _pair(self) -> None:
+        """Find what belongs together among the messages that are held, and write both."""
+        if not self._held:
+            return
+        messages = pa.concat_tables(self._held)
+        self._held, self._held_rows = [], 0
+        if len(messages):
+            self._files["messages"].write(messages)
+            write_pieces(self._files["_pieces"], pieces_of(messages))
+
+
+def write_pieces(file: "File", pieces: pa.Table) -> None:
+    """Write pieces, those that lack something in row groups of their own: who wants these does not read the others."""
+    is_whole = pieces["whole"].to_numpy()
+    turns = [0, *(np.flatnonzero(np.diff(is_whole)) + 1).tolist(), len(pieces)]
+    for start, end in pairwise(turns):
+        file.write(pieces.slice(start, end - start))
+
+
+class File:
+    """A Parquet file that is there when it is whole, and only if it has rows."""
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
+        self._path = folder / f"{name}.parquet"
+        # Readers skip what begins with a dot; two attempts at one task must not write to one file.
+        self._begun = folder / f".{name}.{os.getpid()}.tmp"
+        self._schema = schema
+        self._writer: parquet.ParquetWriter | None = None
+        self.rows = 0
+
+    def write(self, table: pa.Table | pa.RecordBatch) -> None:
+        """Add rows; columns that are not of the table are left out."""
+        if not len(table):
+            return
+        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        table = table.select(self._schema.names)
+        if self._writer is None:
+            self._begun.parent.mkdir(parents=True, exist_ok=True)
+            # A dictionary is how Parquet keeps a column of few values anyway; on disk it is a plain one.
+            kinds = [_kept(has.type, wanted.type) for has, wanted in zip(table.schema, self._schema, strict=True)]
+            self._shape = pa.schema(list(zip(self._schema.names, kinds, strict=True)))
+            self._writer = parquet.ParquetWriter(
+                self._begun, self._shape, compression="zstd", store_schema=False, write_statistics=True
+            )
+        self._writer.write_table(table if table.schema.equals(self._shape) else table.cast(self._shape))
+        self.rows += len(table)
+
+    def close(self) -> int:
+        """Make it whole; return its size."""
+        if self._writer is None:
+            return 0
+        self._writer.close()
+        size = self._begun.stat().st_size
+        self._begun.replace(self._path)
+        return size
+
+
+def _kept(has: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    is_same = pa.types.is_dictionary(has) and has.value_type == wanted
+    return has if is_same else wanted
+
+
+def merge(name: str, parts: list[str], into: str) -> int:
+    """Make one part of several, in all tables; return the size of its files. The parts that were are removed."""
+    size = 0
+    for table in SCHEMAS:
+        folder = Path(into, table)
+        files = [folder / f"{part}.parquet" for part in parts]
+        merged = File(folder, name, SCHEMAS[table])
+        for batch in _batches(files):
+            merged.write(batch)
+        size += merged.close()
+        for file in files:
+            file.unlink(missing_ok=True)
+    return size
+
+
+def _batches(files: list[Path]) -> Iterator[pa.Table]:
+    for path in files:
+        if path.exists():
+            with parquet.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    yield file.read_row_group(group, use_threads=False)

@@ -1,0 +1,61 @@
+"""Which rows might have others of their kind in another segment.
+
+Operations are numbered as they come, and so are many identifiers, so that those of one segment lie close together. They
+are told in buckets of neighbours: a bucket that one segment alone has rows in holds nothing that another one has.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fiveways.pipeline.pieces.columns import Columns, Longs
+
+_OPERATIONS: Final = 12
+_IDENTIFIERS: Final = 8
+"""How many neighbours share a bucket, as powers of two: those of a session are fewer than those of a hub."""
+_DIGITS: Final = 18
+"""Of a number that fits."""
+_MIX: Final = {"at": 0x9E3779B97F4A7C15, "seq": 0xC2B2AE3D27D4EB4F, "part": 0x165667B19E3779F9}
+
+
+def segment_of(columns: Columns) -> int:
+    """Return a number that tells these messages from those of any other segment."""
+    mixed = np.zeros(len(columns), np.uint64)
+    for name, factor in _MIX.items():
+        mixed = (mixed + columns.longs(name).view(np.uint64)) * np.uint64(factor)
+    # A sum of numbers that have been stirred, whatever their order.
+    return int((mixed ^ (mixed >> np.uint64(29))).sum().view(np.int64))
+
+
+def by_operation(runs: pa.DictionaryArray, ops: pa.Array) -> Longs:
+    """Return the bucket of each operation."""
+    return _bucket(runs, _numbers(ops) >> _OPERATIONS)
+
+
+def by_identifier(runs: pa.DictionaryArray, scopes: pa.DictionaryArray, ids: pa.Array) -> Longs:
+    """Return the bucket of each identifier."""
+    return _bucket(runs, _hashes(scopes) + (_numbers(ids) >> _IDENTIFIERS).view(np.uint64))
+
+
+def _bucket(runs: pa.DictionaryArray, neighbours: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> Longs:
+    """Put the run in: each has its own numbers."""
+    return (_hashes(runs) + neighbours.view(np.uint64)).view(np.int64)
+
+
+def _hashes(texts: pa.DictionaryArray) -> npt.NDArray[np.uint64]:
+    """Return a number for each text, the same in every process."""
+    each = [int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in texts.dictionary.to_pylist()]
+    return np.asarray(np.array(each, np.uint64)[texts.indices.to_numpy(zero_copy_only=False)])
+
+
+def _numbers(texts: pa.Array) -> Longs:
+    """Return the number that a text is, 0 if it is none: then all such texts are neighbours."""
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    fits = pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), _DIGITS))
+    numbers = pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+    return np.asarray(numbers.fill_null(0).to_numpy(zero_copy_only=False), np.int64)

@@ -1,0 +1,91 @@
+"""What a message is to the call that it belongs to.
+
+A request that comes in and an answer that goes out are the caller's leg; a request that goes out and an answer that
+comes in are the callee's.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fiveways.pipeline.pieces.columns import Coded
+
+NONE: Final = 0
+ATTEMPT: Final = 1
+ANSWER: Final = 2
+FORWARD: Final = 3
+RETURN: Final = 4
+ACCEPTED: Final = 5
+CANCEL: Final = 6
+PART: Final = 7
+PROGRESS: Final = 8
+OTHER_IN: Final = 9
+OTHER_OUT: Final = 10
+
+WORDS: Final = (
+    "",
+    "attempt",
+    "answer",
+    "forward",
+    "return",
+    "accepted",
+    "cancel",
+    "part",
+    "progress",
+    "other_in",
+    "other_out",
+)
+"""The roles as tables name them, in the order of their numbers."""
+
+
+def _flags(*which: int) -> npt.NDArray[np.bool_]:
+    """Return, for each role, whether it is one of these."""
+    return np.isin(np.arange(len(WORDS)), which)
+
+
+OPENING: Final = _flags(ATTEMPT, FORWARD, OTHER_IN, OTHER_OUT)
+FINAL: Final = _flags(ANSWER, RETURN)
+SIDE: Final = _flags(ACCEPTED, PART, PROGRESS)
+CALLEES: Final = _flags(FORWARD, RETURN, OTHER_OUT)
+
+_IN: Final = {"call": ATTEMPT, "cancel": CANCEL, "result": RETURN, "failure": RETURN}
+_OUT: Final = {
+    "call": FORWARD,
+    "result": ANSWER,
+    "failure": ANSWER,
+    "accepted": ACCEPTED,
+    "part": PART,
+    "progress": PROGRESS,
+}
+# Requests that are no calls, by protocol, where results and failures answer them and share the identifiers of calls.
+_LRPM: Final = frozenset({"callback", "publish", "subscribe", "unsubscribe"})
+_OTHERS: Final = {
+    "umq36": frozenset({"callback"}),
+    "umq": frozenset({"callback", "discover"}),
+    "lrpm-json": _LRPM,
+    "lrpm-cbor": _LRPM,
+    "mqtt-rpc": frozenset({"callback"}),
+    "nq": frozenset({"callback", "event", "topic_closed"}),
+}
+
+
+def role(kind: str, direction: str, protocol: str) -> int:
+    """Return what a message of this kind is."""
+    is_in = direction == "in"
+    if kind in _OTHERS.get(protocol, ()):
+        return OTHER_IN if is_in else OTHER_OUT
+    return (_IN if is_in else _OUT).get(kind, NONE)
+
+
+def roles(kinds: Coded, directions: Coded, protocols: Coded) -> npt.NDArray[np.int64]:
+    """Return what each message is."""
+    table = np.array(
+        [[[role(k, d, p) for p in protocols.names] for d in directions.names] for k in kinds.names], np.int64
+    )
+    if not table.size:
+        return np.zeros(len(kinds.codes), np.int64)
+    flat = (kinds.codes * len(directions.names) + directions.codes) * len(protocols.names) + protocols.codes
+    # A code of -1 is a null: a message without a kind, direction or protocol is nothing to a call.
+    known = (kinds.codes >= 0) & (directions.codes >= 0) & (protocols.codes >= 0)
+    return np.where(known, table.ravel()[np.where(known, flat, 0)], NONE)

@@ -1,0 +1,90 @@
+"""Calls from protocol to protocol, as a heat map that is a table."""
+
+import math
+from typing import Final
+
+from fiveways.pipeline.report import units
+from fiveways.pipeline.report.grouping import Row, first, grouped
+from fiveways.pipeline.report.markup import Markup, cut, join, tag, visible
+from fiveways.pipeline.report.overview import Overview
+from fiveways.pipeline.report.reading import Tables
+from fiveways.pipeline.report.section import Section, empty, known_first
+from fiveways.pipeline.report.tabling import details, heads, number, table, words
+
+_LEVELS: Final = 6
+_WORTH_SAYING: Final = 0.01
+_MOST: Final = 10
+"""Protocols on each side; there are six, but a capture may come from anywhere."""
+_HUB: Final = "the hub"
+_UNKNOWN: Final = "not known"
+Pairs = dict[tuple[str, str], Row]
+
+
+def bridges(tables: Tables, _seen: Overview) -> Section:
+    """Return who calls whom, by protocol."""
+    lead = (
+        "Calls by the protocol of the caller (rows) and the callee (columns): how many, and the p95 of the worst day."
+    )
+    keys = ["caller_protocol", "callee_protocol"]
+    sums = grouped(tables["bridge_matrix"], keys, calls="sum", errors="sum", p50_ns="max", p95_ns="max", p99_ns="max")
+    rows, _ = first(sums, _MOST * _MOST, f"-calls {' '.join(keys)}")
+    if not rows:
+        return Section("bridges", "Bridges", lead, empty(tables.note("bridge_matrix") or "No call was seen."))
+    pairs = {(row["caller_protocol"] or _UNKNOWN, row["callee_protocol"] or _HUB): row for row in rows}
+    return Section("bridges", "Bridges", lead, join([_matrix(pairs), _behind(rows)]))
+
+
+def _matrix(pairs: Pairs) -> Markup:
+    callers = known_first([caller for caller, _ in pairs])[:_MOST]
+    callees = known_first([callee for _, callee in pairs])[:_MOST]
+    calls = [row["calls"] for row in pairs.values() if (row["calls"] or 0) > 0]
+    most = max(calls, default=1)
+    # Calls differ by powers of ten, and so do the shades; small differences are not made to look big.
+    few = min([most / 10, *calls])
+    top = tag(
+        "tr",
+        tag("th", tag("span", "caller ↓  callee →", class_="none"), scope="col"),
+        *(tag("th", cut(visible(each), 18), scope="col") for each in callees),
+    )
+    body = [
+        tag(
+            "tr",
+            tag("th", cut(visible(caller), 18), scope="row"),
+            *(_cell(pairs.get((caller, callee)), few, most) for callee in callees),
+        )
+        for caller in callers
+    ]
+    caption = tag("caption", "Calls from protocol to protocol", class_="unseen")
+    drawn = tag("table", caption, tag("thead", top), tag("tbody", *body), class_="heat")
+    scale = [tag("i", class_=f"h{level}") for level in range(1, _LEVELS + 1)]
+    legend = tag("p", "few calls ", *scale, f" many ({units.short(most)}); ▲ where 1 % or more fail", class_="legend")
+    return join([tag("div", drawn, class_="scroll"), legend])
+
+
+def _cell(row: Row | None, few: float, most: int) -> Markup:
+    if row is None or (row["calls"] or 0) <= 0:
+        return tag("td", tag("span", "·", class_="none"), class_="h0")
+    calls, errors = row["calls"], row["errors"] or 0
+    level = 1 + min(_LEVELS - 1, int(_LEVELS * math.log(calls / few) / math.log(most / few)))
+    failed = errors / calls
+    parts = [tag("b", units.short(calls)), tag("span", units.duration(row["p95_ns"]))]
+    if failed >= _WORTH_SAYING:
+        parts.append(tag("em", f"▲ {units.percent(failed)}"))
+    said = f"{units.count(calls)} calls, {units.count(errors)} failed"
+    return tag("td", *parts, class_=f"h{level}", title=said)
+
+
+def _behind(rows: list[Row]) -> Markup:
+    lines = [
+        [
+            words(row["caller_protocol"], _UNKNOWN),
+            words(row["callee_protocol"], _HUB),
+            number(row["calls"]),
+            number(row["errors"]),
+            number((row["errors"] or 0) / row["calls"] if row["calls"] else None, units.percent),
+            *(number(row[each], units.duration) for each in ("p50_ns", "p95_ns", "p99_ns")),
+        ]
+        for row in rows
+    ]
+    columns = heads("Caller|Callee|#Calls|#Failed|#Share|#p50|#p95|#p99")
+    return details("Numbers of each bridge, percentiles of the worst day", table(columns, lines, label="Bridges"))

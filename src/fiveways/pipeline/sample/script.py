@@ -1,0 +1,128 @@
+"""The plan of a capture: what everybody says and when, before it has become bytes."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Column: TypeAlias = npt.NDArray[Any]
+
+
+class What(IntEnum):
+    """What one line of the plan says."""
+
+    CALL = 0
+    RESULT = 1
+    FAILURE = 2
+    ACCEPTED = 3
+    ACK = 4
+    NOTE = 5
+    PART = 6
+    LAST = 7  # the last element of a streamed answer
+    END = 8  # the end of a streamed answer, without an element
+    CANCEL = 9
+    CALL_PART = 10
+    PUBLISH = 11
+    PUBLISHED = 12
+    EVENT = 13
+    HELLO = 14
+    WELCOME = 15
+    SET = 16
+    DISCOVER = 17
+    CALLBACK = 18
+    CARRIER = 19  # a call that announces an attachment
+    ATTACHMENT = 20
+    RAW = 21  # bytes that are no message
+    SHOUT = 22  # a call in UMQ36 that names no method
+    OPEN = 23
+    CLOSE = 24
+    DROP = 25
+    DENY = 26
+
+
+FINAL: Final = (What.RESULT, What.FAILURE, What.LAST, What.END)
+REQUESTS: Final = (What.CALL, What.CARRIER, What.SHOUT)
+MARKS: Final = (What.OPEN, What.CLOSE, What.DROP, What.DENY)
+NOBODY: Final = -1
+
+CALLER, CALLEE, SECOND_CALLEE = 0, 1, 2
+"""Legs of a call; the second callee is the one to whom it was given when the first had gone."""
+
+NO_OP, CALL_OP, TOPIC_OP, WRONG_OP = range(4)
+"""The last is for frames whose operations are fewer than their messages, and so mean nothing."""
+
+# Every column of the plan, its type, and what stands there unless something else is said.
+COLUMNS: Final[dict[str, tuple[type, int]]] = {
+    "call": (np.int64, NOBODY),  # the operation it belongs to, whether the journal is told or not
+    "leg": (np.int8, CALLER),
+    "at": (np.int64, 0),
+    "session": (np.int32, 0),
+    "out": (np.bool_, 0),
+    "what": (np.int8, 0),
+    "num": (np.int64, 0),  # the id on the wire
+    "aux": (np.int64, 0),  # NQ: the backchannel
+    "nth": (np.int32, 0),  # the number of a part
+    "detail": (np.int16, 0),  # which failure, topic, reason or raw bytes
+    "method": (np.int16, NOBODY),
+    "body": (np.int16, 0),
+    "number": (np.int32, 0),  # what stands in the body
+    "odd": (np.int8, 0),  # written otherwise than usual
+    "op": (np.int8, NO_OP),
+    "frame": (np.int64, NOBODY),  # lines with the same number go in one frame
+    "orphan": (np.bool_, 0),
+    "unread": (np.bool_, 0),
+}
+
+
+@dataclass
+class Script:
+    """Collects lines; `first_call` is the number of the first operation in it."""
+
+    rng: np.random.Generator
+    first_call: int
+    ops: bool = True
+    """Whether the journal will tell operations."""
+    calls: int = 0
+    frames: int = 0
+    """How many of the frame numbers are taken."""
+    _parts: list[dict[str, Column]] = field(default_factory=list)
+
+    def operations(self, count: int) -> Ints:
+        """Return numbers for so many more operations."""
+        self.calls += count
+        return np.arange(self.first_call + self.calls - count, self.first_call + self.calls, dtype=np.int64)
+
+    def add(self, what: What, at: Column, **columns: Any) -> None:  # noqa: ANN401  scalars, or arrays as long as `at`
+        """Say the same sort of thing once for each of `at`; columns that are not named have their default."""
+        count = len(at)
+        if not count:
+            return
+        given = {"what": int(what), "at": at, **columns}
+        if "body" not in given:
+            given["body"] = self.rng.choice(BODY_CHOICE, count)
+        if "number" not in given:
+            given["number"] = self.rng.integers(100_000, 1_000_000, count)
+        lines = {}
+        for name, (kind, default) in COLUMNS.items():
+            value: Column = np.asarray(given.get(name, default), dtype=kind)
+            lines[name] = np.broadcast_to(value, count)
+        self._parts.append(lines)
+
+    def __len__(self) -> int:
+        return sum(len(part["at"]) for part in self._parts)
+
+    def count_frames(self) -> int:
+        """Return how many records there will be: those that go in one frame are one."""
+        alone = sum(int((part["frame"] == NOBODY).sum()) for part in self._parts)
+        return alone + self.frames
+
+    def lines(self) -> dict[str, Column]:
+        """Return all columns."""
+        return {name: np.concatenate([part[name] for part in self._parts]) for name in COLUMNS}
+
+
+BODY_CHOICE: Final = np.repeat(np.arange(8), (30, 20, 15, 12, 10, 6, 5, 2)).astype(np.int16)
+"""Which of the bodies in `words` is said, and how often: the long one seldom."""

@@ -1,0 +1,256 @@
+"""What a right reading of the capture must find, told from the plan alone: nothing here looks at a payload."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fiveways.model import topics
+from fiveways.model.failures import Reason
+from fiveways.pipeline import schemas
+from fiveways.pipeline.sample.calls import LRPM, UMQS
+from fiveways.pipeline.sample.options import DAY, ENCODINGS, Options
+from fiveways.pipeline.sample.script import CALLER, FINAL, NO_OP, REQUESTS, TOPIC_OP, WRONG_OP, Column, What
+from fiveways.pipeline.sample.words import BY_REASON, FAILURES, METHODS, TOPICS, code_of
+from fiveways.pipeline.sample.world import World
+
+LEGS: Final = 3
+_ASKS_TO_PUBLISH: Final = tuple(ENCODINGS.index(each) for each in ("umq", "umq36", "nq"))
+_CANONICAL: Final = [topics.spell(topic, topics.LRPM) for topic in TOPICS]
+NONE: Final = -1
+
+
+def dates_of(at: Column) -> pa.Array:
+    """Return the days, in UTC."""
+    return pa.array(np.datetime_as_string((at // DAY).astype("datetime64[D]")), pa.string())
+
+
+@dataclass
+class Firsts:
+    """For each key the first of some lines, and how many there are."""
+
+    line: Column
+    count: Column
+
+    @property
+    def missing(self) -> Column:
+        """Where there is none."""
+        return np.asarray(self.line == NONE)
+
+    def take(self, values: Column) -> Column:
+        """Return what stands in the first lines; anything where there is none."""
+        found: Column = values[np.maximum(self.line, 0)]
+        return found
+
+    def numbers(self, values: Column) -> pa.Array:
+        """Return what stands in the first lines, as nullable numbers."""
+        return pa.array(self.take(values), mask=self.missing)
+
+
+def firsts(chosen: Column, key: Column, at: Column, keys: int) -> Firsts:
+    """Find them by time."""
+    rows = np.flatnonzero(chosen)
+    rows = rows[np.lexsort((at[rows], key[rows]))]
+    line = np.full(keys, NONE)
+    heads = np.flatnonzero(np.diff(key[rows], prepend=-1)) if len(rows) else rows
+    line[key[rows[heads]]] = rows[heads]
+    return Firsts(line, np.bincount(key[rows], minlength=keys))
+
+
+@dataclass
+class Truth:
+    """The plan of one stretch of time."""
+
+    lines: dict[str, Column]
+    sizes: Column
+    world: World
+    options: Options
+    first_call: int
+    calls_planned: int
+
+    def calls(self) -> pa.Table:
+        """Return the calls: one row for each operation, or if operations are not told, for each leg."""
+        lines, at = self.lines, self.lines["at"]
+        what, leg = lines["what"], lines["leg"]
+        mine = (lines["call"] >= 0) & ~lines["orphan"]
+        caller = leg == CALLER
+        routed = ~caller & (lines["op"] != TOPIC_OP)
+        asks, final = self._asks(), np.isin(what, FINAL)
+        key, keys = self._keys()
+
+        def first(chosen: Column) -> Firsts:
+            return firsts(mine & chosen, key, at, keys)
+
+        asked, accepted = first(asks & caller), first((what == What.ACCEPTED) & caller)
+        forwarded, returned = first(asks & routed), first(final & routed)
+        answered, stopped = first(final & caller), first((what == What.CANCEL) & caller)
+        parts, notes = first((what == What.PART) & caller), first((what == What.NOTE) & caller)
+        answered_at = np.where(answered.missing, np.iinfo(np.int64).max, answered.take(at))
+        late = first(asks & caller & (at > answered_at[np.maximum(key, 0)]))
+        either = Firsts(np.where(asked.missing, forwarded.line, asked.line), asked.count)
+        rows = np.flatnonzero(~either.missing)
+        latency = _difference(answered, asked, at)
+        callee_ns = _difference(returned, forwarded, at)
+        columns = {
+            "date": dates_of(either.take(at)),
+            "run": pa.repeat(self.options.run, keys),
+            "op": self._op(either),
+            "method": _folded(either, lines["method"]),
+            **self._who("caller", asked),
+            **self._who("callee", forwarded),
+            "requested_at": asked.numbers(at),
+            "accepted_at": accepted.numbers(at),
+            "forwarded_at": forwarded.numbers(at),
+            "returned_at": returned.numbers(at),
+            "answered_at": answered.numbers(at),
+            "cancelled_at": stopped.numbers(at),
+            **self._outcome(self._told(answered, returned), stopped),
+            "attempts": asked.count,
+            "answers": answered.count,
+            "forwards": forwarded.count,
+            "returns": returned.count,
+            "parts": parts.count,
+            "progress": notes.count,
+            "useless": late.count,
+            "request_size": asked.numbers(self.sizes),
+            "answer_size": answered.numbers(self.sizes),
+            "latency_ns": latency,
+            "callee_ns": callee_ns,
+            "hub_ns": _subtracted(latency, callee_ns),
+        }
+        schema = schemas.arrow(schemas.CALLS)
+        whole = pa.table(
+            {name: pa.array(value) if isinstance(value, np.ndarray) else value for name, value in columns.items()}
+        )
+        return whole.take(pa.array(rows)).cast(schema)
+
+    def _asks(self) -> Column:
+        """Return which lines ask for a method."""
+        what = self.lines["what"]
+        asks = np.isin(what, REQUESTS) | ((what == What.CALL_PART) & (self.lines["nth"] == 1))
+        protocol = self.world.protocol_of(self.lines["session"])
+        return np.asarray(asks | ((what == What.PUBLISH) & np.isin(protocol, _ASKS_TO_PUBLISH)))
+
+    def _keys(self) -> tuple[Column, int]:
+        """Return what a call is known by: its operation, or else its operation and leg."""
+        call = self.lines["call"] - self.first_call
+        call = np.where(self.lines["call"] >= 0, call, 0)
+        if self.options.ops:
+            return call, self.calls_planned
+        return call * LEGS + self.lines["leg"], self.calls_planned * LEGS
+
+    def _op(self, either: Firsts) -> pa.Array:
+        op, call = either.take(self.lines["op"]), either.take(self.lines["call"]) + 1
+        texts = np.where(op == TOPIC_OP, np.char.add("p", call.astype(str)), call.astype(str))
+        return pa.array(texts, pa.string(), mask=np.isin(op, (NO_OP, WRONG_OP)) | (not self.options.ops))
+
+    def _who(self, side: str, first: Firsts) -> dict[str, pa.Array]:
+        session = first.take(self.lines["session"])
+        index = pa.array(session, mask=first.missing)
+        return {
+            f"{side}_session": pa.array(self.world.names, pa.string()).take(index),
+            f"{side}_peer": pa.array(self.world.peers, pa.string()).take(index),
+            f"{side}_protocol": pa.array(ENCODINGS, pa.string()).take(
+                pa.array(self.world.protocol_of(session), mask=first.missing)
+            ),
+        }
+
+    def _told(self, answered: Firsts, returned: Firsts) -> Firsts:
+        """Return who tells the outcome: the hub, and on a callee's leg by itself the callee."""
+        if self.options.ops:
+            return answered
+        return Firsts(np.where(answered.missing, returned.line, answered.line), answered.count)
+
+    def _outcome(self, answered: Firsts, stopped: Firsts) -> dict[str, pa.Array]:
+        """Return how it ended for the caller: what the first final answer says, if there is one."""
+        protocol = self.world.protocol_of(answered.take(self.lines["session"]))
+        failed = ~answered.missing & (answered.take(self.lines["what"]) == What.FAILURE)
+        detail = answered.take(self.lines["detail"])
+        count = len(FAILURES)
+        names = [each.status for each in FAILURES] + ["result", "cancelled", "unanswered"]
+        silent = np.where(stopped.missing, count + 2, count + 1)
+        which = np.where(answered.missing, silent, np.where(failed, detail, count))
+        reasons = [each.reason.name.lower() for each in FAILURES]
+        codes = [code_of(each, name) for name in ENCODINGS for each in FAILURES]
+        coded = protocol.astype(np.int64) * count + detail
+        # A callee's words in UMQ are its own, whatever they begin with, unless it says that it did not even try.
+        own = np.isin(protocol, UMQS) & ~answered.take(self.lines["out"]) & (detail != BY_REASON[Reason.NO_METHOD])
+        return {
+            "outcome": pa.array(names).take(pa.array(which)),
+            "reason": pa.array(reasons).take(pa.array(detail, mask=~failed)),
+            "code": pa.array(codes, pa.string()).take(pa.array(coded, mask=~failed | own)),
+        }
+
+    def deliveries(self, queued: Column) -> pa.Table:
+        """Return what became of each publication at each who followed its topic."""
+        lines, at = self.lines, self.lines["at"]
+        event, drop = lines["what"] == What.EVENT, lines["what"] == What.DROP
+        rows = np.flatnonzero(event | drop)
+        which = np.stack([lines["call"][rows], lines["session"][rows].astype(np.int64)])
+        if not self.options.ops:
+            # Nothing says what belongs together: each event stands by itself.
+            which = np.stack([np.arange(len(rows)), which[1]])
+        pairs, key_of_row = np.unique(which, axis=1, return_inverse=True)
+        key = np.zeros(len(at), np.int64)
+        key[rows] = key_of_row
+        keys = pairs.shape[1]
+        came, dropped = firsts(event, key, at, keys), firsts(drop, key, at, keys)
+        either = Firsts(np.where(came.missing, dropped.line, came.line), came.count)
+        columns = {
+            **(self._publication(either) if self.options.ops else self._unknown(either)),
+            "run": pa.repeat(self.options.run, keys),
+            **self._who("subscriber", either),
+            "first_at": came.numbers(at),
+            "copies": pa.array(came.count),
+            "dropped": pa.array(dropped.count),
+            "outcome": pa.array(["delivered", "dropped"]).take(pa.array(came.missing.astype(np.int8))),
+            "queued_ns": came.numbers(queued),
+            "size": came.numbers(self.sizes),
+        }
+        columns["latency_ns"] = pc.subtract(columns["first_at"], columns["published_at"])
+        schema = schemas.arrow(schemas.DELIVERIES)
+        return pa.table({name: columns[name] for name in schema.names}).cast(schema)
+
+    def _publication(self, event: Firsts) -> dict[str, pa.Array]:
+        """Return what is known of the publications that were given on."""
+        lines, at = self.lines, self.lines["at"]
+        line_of = np.zeros(self.calls_planned, np.int64)
+        published = np.flatnonzero(lines["what"] == What.PUBLISH)
+        line_of[lines["call"][published] - self.first_call] = published
+        source = Firsts(line_of[event.take(lines["call"]) - self.first_call], event.count)
+        who = self._who("publisher", source)
+        return {
+            "date": dates_of(source.take(at)),
+            "op": pa.array(np.char.add("p", (event.take(lines["call"]) + 1).astype(str)), pa.string()),
+            "topic": pa.array(_CANONICAL).take(pa.array(source.take(lines["detail"]))),
+            "publisher_session": who["publisher_session"],
+            "publisher_protocol": who["publisher_protocol"],
+            "published_at": source.numbers(at),
+        }
+
+    def _unknown(self, event: Firsts) -> dict[str, pa.Array]:
+        """Return the same where nothing ties an event to its publication; those of LRPM, and drops, name the topic."""
+        lines, count = self.lines, len(event.line)
+        protocol = self.world.protocol_of(event.take(lines["session"]))
+        named = (event.take(lines["what"]) == What.DROP) | np.isin(protocol, LRPM)
+        return {
+            "date": dates_of(event.take(lines["at"])),
+            "topic": pa.array(_CANONICAL).take(pa.array(event.take(lines["detail"]), mask=~named)),
+            **dict.fromkeys(("op", "publisher_session", "publisher_protocol"), pa.nulls(count, pa.string())),
+            "published_at": pa.nulls(count, pa.int64()),
+        }
+
+
+def _folded(either: Firsts, methods: Column) -> pa.Array:
+    which = either.take(methods)
+    return pa.array([method.folded for method in METHODS]).take(pa.array(which, mask=which < 0))
+
+
+def _difference(later: Firsts, earlier: Firsts, at: Column) -> pa.Array:
+    return pa.array(later.take(at) - earlier.take(at), mask=later.missing | earlier.missing)
+
+
+def _subtracted(whole: pa.Array, part: pa.Array) -> pa.Array:
+    return pc.subtract(whole, part)

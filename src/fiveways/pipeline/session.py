@@ -1,0 +1,236 @@
+"""Spark for one command: started without a word on the terminal, set for this work, and gone at the end.
+
+pyspark is imported when Spark is started and not before, so that a machine without it is told in one sentence.
+"""
+
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from fiveways.pipeline import shipping
+from fiveways.pipeline.errors import NoSpark, SparkFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA: Final = "Java 17 or later (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+_SPARK: Final = "pip install 'fiveways[pipeline]'"
+_PATIENCE: Final = 20.0
+"""Seconds for the JVM to end by itself."""
+_LARGEST_HEAP: Final = 4 << 10
+"""Megabytes: more does not make this work faster."""
+_TAIL: Final = 1 << 16
+
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_ALWAYS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Djava.net.preferIPv4Stack=true",
+    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
+    # Of two dozen tables each has some pieces of code; what was compiled for one step is there for the next.
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    # Percentiles collect what they sort: above so many groups Spark would sort twice.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    # No `_SUCCESS` and no checksums among the tables.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.parquet.summary.metadata.level": "NONE",
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where Spark runs, and what the user wants otherwise than we do."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    verbose: bool = False
+    """Whether what Spark and Java say comes to the terminal."""
+    name: str = "fiveways"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all of it is on this machine."""
+        return self.master.startswith("local")
+
+
+def check(*, java: bool = True) -> None:
+    """Raise `NoSpark` if it is plain that Spark cannot start; without Java only if its packages are not even here."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise NoSpark(f"pyspark is not installed; {_SPARK}, and {JAVA}")
+    if java and _java() is None:
+        raise NoSpark(f"Spark needs {JAVA}, and there is none in JAVA_HOME or on the PATH")
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+
+
+@contextmanager
+def running(settings: Settings) -> "Iterator[SparkSession]":
+    """Have Spark for a while. What it says is in a file, of which nobody hears unless something goes wrong in it."""
+    check()
+    if settings.verbose:
+        session = start(settings, None)
+        try:
+            yield session
+        finally:
+            stop(session)
+        return
+    handle, name = tempfile.mkstemp(prefix="fiveways-spark-", suffix=".log")
+    with open(handle, "wb") as log:  # noqa: PTH123  mkstemp opened it
+        session = start(settings, log)
+    try:
+        yield session
+    except SparkFailed as exc:
+        stop(session)
+        raise SparkFailed(f"{exc}; what Spark said is in {name}") from exc.__cause__
+    except BaseException:
+        stop(session)
+        Path(name).unlink(missing_ok=True)
+        raise
+    stop(session)
+    Path(name).unlink(missing_ok=True)
+
+
+def start(settings: Settings, log: IO[bytes] | None) -> "SparkSession":
+    """Start a JVM and Spark in it.
+
+    The JVM's output goes to `log` from its first line on, which no setting of log4j could do, and nobody else's: it is
+    given to that process alone. `None` leaves it on the terminal.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if log:
+        # These would write an error to stderr before it is raised.
+        for name in _LOGGERS:
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in configuration(settings).items():
+        conf.set(key, value)
+    try:
+        with _environment(settings):
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, {"stdout": log, "stderr": log} if log else None
+            )
+            context = SparkContext(conf=conf, gateway=gateway)
+    except (PySparkException, OSError) as exc:
+        raise NoSpark(_why(log, exc)) from exc
+    except Exception as exc:  # what the JVM throws has no base of its own here
+        if type(exc).__module__.partition(".")[0] != "py4j":
+            raise
+        raise NoSpark(_why(log, exc)) from exc
+    return SparkSession(context)
+
+
+def stop(session: "SparkSession") -> None:
+    """End Spark and its JVM."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    gateway = session.sparkContext._gateway  # noqa: SLF001  it has no public name
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    with suppress(Exception):  # a JVM that is gone has nothing left to stop
+        session.stop()
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+    # The next session in this process gets a JVM of its own, with its own settings.
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    if process is None:
+        return
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def configuration(settings: Settings) -> dict[str, str]:
+    """Return Spark's settings: ours, and above them what the user said."""
+    ours = {**_ALWAYS, "spark.master": settings.master, "spark.app.name": settings.name}
+    if settings.is_local:
+        cores = str(max(2, min(4, os.cpu_count() or 2)))
+        ours |= {
+            "spark.driver.memory": f"{_heap()}m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": cores,
+            "spark.default.parallelism": cores,
+        }
+    return ours | dict(settings.conf)
+
+
+def _heap() -> int:
+    """Return megabytes for the JVM: a third of the machine, since Python works beside it."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(768, min(_LARGEST_HEAP, machine // 3))
+
+
+@contextmanager
+def _environment(settings: Settings) -> Iterator[None]:
+    """Set what Spark takes from the environment while it starts, and put back what was there."""
+    python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if not shipping.is_needed(settings.master):
+        # Workers are our own children; they find the package where we did.
+        wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(shipping.ROOT), os.environ.get("PYTHONPATH")]))
+    if settings.is_local:
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _why(log: IO[bytes] | None, exc: Exception) -> str:
+    """Return why Spark did not start, in a sentence."""
+    said = _tail(log)
+    if "UnsupportedClassVersionError" in said or "Unrecognized option" in said or "incubator.vector not found" in said:
+        return f"the Java found here ({_java()}) is not what Spark needs: {JAVA}"
+    telling = [line.strip() for line in said.splitlines() if "Exception" in line or "Error" in line]
+    reason = telling[-1] if telling else next(iter(str(exc).splitlines()), type(exc).__name__)
+    where = f"; all it said is in {log.name}" if log and said else ""
+    return f"Spark did not start: {reason}{where}"
+
+
+def _tail(log: IO[bytes] | None) -> str:
+    if log is None or not isinstance(log.name, str):
+        return ""
+    return Path(log.name).read_bytes()[-_TAIL:].decode(errors="replace")

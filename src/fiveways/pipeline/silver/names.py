@@ -1,0 +1,96 @@
+"""Which methods and topics were spoken of, day by day: a few rows out of all messages."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from fiveways.pipeline.expressions import DAY, begin, date_of
+
+_KEYS: Final = ("what", "name", "run", "session", "peer", "protocol")
+_CLAIM: Final = ("run", "session", "id")
+
+
+def names(messages: DataFrame) -> DataFrame:
+    """Which names were offered, subscribed to, published to and given up?
+
+    One row per day, name and who spoke of it; who published to a topic is not told. What the hub refused is left out.
+
+    Columns:
+        date: day in UTC
+        what: offered (a method), subscribed (to a topic), published (to a topic), ended (some subscription)
+        name: the method, or the topic or pattern; null where a subscription ended
+        run: one life of a hub
+        session: the link; null for what was published
+        peer: whose it is, null if nobody's
+        protocol: which one; null for what was published
+        first_at: when it was first said that day
+    """
+    published = messages.filter(_is("publish", "hub.publish") | (F.col("kind") == "event")).select(
+        F.lit("published").alias("what"),
+        F.col("topic").alias("name"),
+        "run",
+        *(F.lit(None).cast("string").alias(each) for each in ("session", "peer", "protocol")),
+        "at",
+    )
+    spoken = (
+        published.filter("name is not null")
+        .unionByName(_granted(messages).select(*published.columns))
+        .unionByName(_ended(messages).select(*published.columns))
+    )
+    groups = spoken.groupBy(begin("at", DAY).alias("day_at"), *_KEYS).agg(F.min("at").alias("first_at"))
+    return groups.select(date_of(F.col("day_at")).alias("date"), *_KEYS, "first_at")
+
+
+def _is(kind: str, method: str) -> Column:
+    """Say whether a message is of this kind, or calls the built-in method that means the same."""
+    return (F.col("kind") == kind) | ((F.col("kind") == "call") & (F.col("method") == method))
+
+
+def _granted(messages: DataFrame) -> DataFrame:
+    """Return offers and subscriptions, but not those whose first answer is a failure."""
+    offered = (F.col("kind") == "call") & (F.col("method") == "hub.register")
+    claims = messages.filter(
+        (F.col("direction") == "in") & F.col("topic").isNotNull() & (offered | _is("subscribe", "hub.subscribe"))
+    ).select(
+        F.when(offered, "offered").otherwise("subscribed").alias("what"),
+        F.col("topic").alias("name"),
+        "peer",
+        "protocol",
+        "at",
+        *_CLAIM,
+    )
+    return claims.join(F.broadcast(_refused(claims, messages)), on=[*_CLAIM, "at"], how="left_anti")
+
+
+def _refused(claims: DataFrame, messages: DataFrame) -> DataFrame:
+    """Return claims whose first answer is a failure: few fail, so that results are looked through for these alone."""
+    asked = F.broadcast(claims.select(*_CLAIM, "at"))
+    failed = (
+        _answers(messages, "failure")
+        .join(asked, on=[*_CLAIM], how="inner")
+        .filter(F.col("answer.at") >= F.col("at"))
+        .groupBy(*_CLAIM, "at")
+        .agg(F.min("answer").alias("failure"))
+    )
+    done_before = (
+        _answers(messages, "result")
+        .join(F.broadcast(failed), on=[*_CLAIM], how="inner")
+        .filter((F.col("answer.at") >= F.col("at")) & (F.col("answer") < F.col("failure")))
+    )
+    return failed.join(F.broadcast(done_before.select(*_CLAIM, "at")), on=[*_CLAIM, "at"], how="left_anti")
+
+
+def _answers(messages: DataFrame, kind: str) -> DataFrame:
+    return messages.filter((F.col("direction") == "out") & (F.col("kind") == kind)).select(
+        *_CLAIM, F.struct("at", "seq", "part").alias("answer")
+    )
+
+
+def _ended(messages: DataFrame) -> DataFrame:
+    """Return who ended a subscription, or whose was ended."""
+    ended = _is("unsubscribe", "hub.unsubscribe") | (F.col("kind") == "topic_closed")
+    nothing = F.lit(None).cast("string").alias("name")
+    return messages.filter(ended).select(
+        F.lit("ended").alias("what"), nothing, "run", "session", "peer", "protocol", "at"
+    )

@@ -1,0 +1,97 @@
+"""Links, from their opening to their end."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from fiveways.pipeline import schemas
+from fiveways.pipeline.expressions import count_of, date_of, total
+
+_ALIKE: Final = ("node", "protocol", "transport")
+"""What is the same in all rows of one link, but may be missing in some."""
+NO_LINK: Final = "none"
+"""The protocol of what the journal says of itself."""
+
+
+def sessions(activity: DataFrame, marks: DataFrame) -> DataFrame:
+    """Which links were there, how long, what passed over them, and how did they end?
+
+    One row per link. One whose opening is not in the data has no `opened_at`, one that is still open no `closed_at`.
+
+    Columns:
+        date: day of its opening in UTC, or of the first that is known of it
+        run: one life of a hub
+        node: the machine
+        session: the link
+        peer: whose it was at last, null if nobody's
+        protocol: which one
+        transport: how it came
+        opened_at: when it was opened
+        closed_at: when it was closed
+        duration_ns: from one to the other
+        close_reason: why it was closed
+        frames_in: frames from the peer, unreadable ones included
+        frames_out: frames to the peer
+        bytes_in: size of the frames from the peer
+        bytes_out: size of the frames to the peer
+        messages_in: messages from the peer
+        messages_out: messages to the peer
+        errors: frames that cannot be read
+        drops: messages that were dropped on the way to the peer
+        denials: requests of the peer that were refused
+    """
+    rows = _moved(activity).unionByName(_marked(marks))
+    groups = rows.groupBy("run", "session").agg(
+        *(F.max(name).alias(name) for name in _ALIKE),
+        F.max(F.when(F.col("peer").isNotNull(), F.struct("last_at", "peer"))).alias("last"),
+        F.min("first_at").alias("first_at"),
+        F.min(_at("open")).alias("opened_at"),
+        F.max(_at("open")).alias("last_opened_at"),
+        F.max(F.when(F.col("mark") == "close", F.struct("last_at", "seq", "reason"))).alias("end"),
+        *(_way(name, direction) for name in ("frames", "bytes", "messages") for direction in ("in", "out")),
+        total("errors").alias("errors"),
+        count_of(F.col("mark") == "drop").alias("drops"),
+        count_of(F.col("mark") == "deny").alias("denials"),
+    )
+    # One that was opened again is open, whatever was before.
+    is_closed = F.col("end.last_at") >= F.coalesce("last_opened_at", "end.last_at")
+    ended = groups.withColumn("closed_at", F.when(is_closed, F.col("end.last_at")))
+    made = {
+        "date": date_of(F.coalesce("opened_at", "first_at")),
+        "peer": F.col("last.peer"),
+        "duration_ns": F.col("closed_at") - F.col("opened_at"),
+        "close_reason": F.when(is_closed, F.col("end.reason")),
+    }
+    return ended.select(*(made.get(name, F.col(name)).alias(name) for name in schemas.SESSIONS.fieldNames()))
+
+
+def _moved(activity: DataFrame) -> DataFrame:
+    nothing = F.lit(None)
+    return activity.select(
+        *("run", "session", "peer", *_ALIKE, "direction", "frames", "bytes", "messages", "errors"),
+        *("first_at", "last_at"),
+        nothing.cast("string").alias("mark"),
+        nothing.cast("bigint").alias("seq"),
+        nothing.cast("string").alias("reason"),
+    )
+
+
+def _marked(marks: DataFrame) -> DataFrame:
+    return marks.filter(F.col("protocol") != NO_LINK).select(
+        *("run", "session", "peer", *_ALIKE, "direction"),
+        *(F.lit(0).alias(name) for name in ("frames", "bytes", "messages", "errors")),
+        F.col("at").alias("first_at"),
+        F.col("at").alias("last_at"),
+        F.col("kind").alias("mark"),
+        "seq",
+        "reason",
+    )
+
+
+def _at(mark: str) -> Column:
+    return F.when(F.col("mark") == mark, F.col("last_at"))
+
+
+def _way(name: str, direction: str) -> Column:
+    return total(F.when(F.col("direction") == direction, F.col(name))).alias(f"{name}_{direction}")

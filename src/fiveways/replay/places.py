@@ -1,0 +1,72 @@
+"""Where a recorded session is sent to: the same protocol, at the hub that a URL names."""
+
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+from fiveways.client.urls import Address, BadUrl, is_mqtt, parse
+
+_SECURE: Final = frozenset({"wss", "https"})
+_PLAIN: Final = frozenset({"ws", "http"})
+_SCHEMES: Final = {
+    "umq": "umq",
+    "umq36": "umq36",
+    "lrpm-json": "lrpm",
+    "lrpm-cbor": "lrpm",
+    "nq": "nq",
+}
+LEFT_OUT: Final = {
+    "mqtt": "frames that came by a broker are not sent again",
+    "memory": "it was a part of the hub's own process",
+}
+
+
+class Places:
+    """The ways to one hub."""
+
+    def __init__(self, url: str, zmq: str = "") -> None:
+        """Make them.
+
+        Args:
+            url: http://host:port, or the URL of any client.
+            zmq: nq+zmq://host:port, if sessions over ZeroMQ are wanted.
+
+        Raises:
+            BadUrl: nothing can be reached there.
+        """
+        parts = urlsplit(url)
+        scheme = parts.scheme.rpartition("+")[2]
+        if is_mqtt(url) or scheme not in _SECURE | _PLAIN:
+            raise BadUrl(f"{url!r} is no hub's URL, such as http://localhost:7500")
+        if parts.username is not None or parts.password is not None:
+            raise BadUrl("a URL holds no names or secrets: give --token beside it")
+        if not parts.hostname:
+            raise BadUrl(f"{url!r} names no host")
+        self._place = parts.netloc
+        self._ending = "s" if scheme in _SECURE else ""
+        self._zmq = zmq
+        if zmq and not parse(zmq).is_zmq:
+            raise BadUrl(f"{zmq!r} is no URL of a ZeroMQ port, such as nq+zmq://localhost:7555")
+        hosts = [parts.hostname, *([urlsplit(zmq).hostname or ""] if zmq else [])]
+        self.remote = next((host for host in hosts if not _is_loopback(host)), "")
+        """Another machine that one of them leads to, if so."""
+
+    def address(self, protocol: str, transport: str | None) -> Address | str:
+        """Return where a session of that kind goes, or why it goes nowhere."""
+        name = _SCHEMES.get(protocol)
+        if transport in LEFT_OUT:
+            return LEFT_OUT[transport]
+        if name is None:
+            return f"{protocol} cannot be sent again"
+        if transport == "zmq":
+            return parse(self._zmq) if self._zmq else "no URL of a ZeroMQ port was given (--zmq)"
+        over = "http" if transport == "http" else "ws"
+        query = "?encoding=cbor" if protocol == "lrpm-cbor" else ""
+        return parse(f"{name}+{over}{self._ending}://{self._place}{query}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

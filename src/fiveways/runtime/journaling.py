@@ -1,0 +1,56 @@
+"""The journal of a running hub: made from the settings, begun before the first peer, ended after the last."""
+
+import asyncio
+import platform
+from datetime import UTC, datetime
+from random import Random
+
+from fiveways.journal.feed import Feed
+from fiveways.journal.messages import ALL, Orders, Rules
+from fiveways.journal.tape import Tape, Track
+from fiveways.runtime.clock import wall_clock, wall_clock_ns
+from fiveways.settings.sections import JournalSettings
+
+
+class Journaling:
+    """A tape for all who take part, and who has it written down."""
+
+    def __init__(self, settings: JournalSettings, random: Random) -> None:
+        most = {"full": ALL, "cut": settings.payload_bytes, "none": 0}[settings.payload]
+        run = f"{datetime.fromtimestamp(wall_clock(), UTC):%Y%m%dT%H%M%S}-{random.getrandbits(24):06x}"
+        self.tape = Tape(wall_clock_ns)
+        node = settings.node or platform.node() or "hub"
+        rules = Rules(
+            settings.flush_interval,
+            settings.segment_bytes,
+            settings.segment_age,
+            settings.keep_bytes,
+            settings.keep_days,
+        )
+        self._feed = Feed(self.tape, Orders(settings.path, node, run, tuple(settings.redact), most, rules))
+        self._refused = Track(self.tape, "http", "", "none", "http")
+        self._interval = settings.flush_interval / 2  # the rest of it is for the writer
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin; JournalError if nothing can be written."""
+        self._feed.start()
+        self._look()
+
+    def _look(self) -> None:
+        self._feed.look()
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
+
+    def refuse(self, path: str, reason: str) -> None:
+        """Note that somebody was not even let in."""
+        self._refused.mark("deny", "in", reason, channel=path)
+
+    def stats(self) -> dict[str, int]:
+        """Return how many records were written, and how many could not be."""
+        return {"journaled": self._feed.written, "journal_lost": self._feed.lost}
+
+    async def stop(self) -> None:
+        """Write the rest; the last segment is closed when this returns."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.to_thread(self._feed.stop)

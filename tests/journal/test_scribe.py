@@ -1,0 +1,140 @@
+"""The process that writes a hub's journal: its end costs the hub nothing, and the hub's costs no records."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fiveways
+from fiveways.journal.errors import JournalError
+from fiveways.journal.feed import Feed
+from fiveways.journal.messages import ALL, Orders, Rules, pack
+from fiveways.journal.reader import segments
+from fiveways.journal.redaction import NAMES
+from fiveways.journal.tape import Tape, Track
+from fiveways.wire.packet import Packet
+from tests.cli import hubs
+from tests.unit.journal.recorded import RUN, records
+
+
+def orders(directory: Path) -> Orders:
+    return Orders(str(directory), "node", RUN, NAMES, ALL, Rules(flush_interval=0.01))
+
+
+def until(is_so: Callable[[], bool], feed: Feed | None = None) -> None:
+    """Wait for something that nobody tells of, and look after a journal meanwhile."""
+    patience = time.monotonic() + hubs.PATIENCE
+    while not is_so():
+        assert time.monotonic() < patience
+        if feed is not None:
+            feed.look()
+        time.sleep(0.01)
+
+
+def scribe_of(feed: Feed) -> int:
+    assert feed._scribe is not None
+    return feed._scribe._process.pid
+
+
+def test_when_it_is_killed_another_goes_on_and_what_is_missing_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tape = Tape(time.time_ns)
+    track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path))
+    feed.start()
+    track.heard(1, Packet(b"[41,1,0,{}]"), "1")
+    until(lambda: feed.written == 1, feed)
+    os.kill(scribe_of(feed), signal.SIGSTOP)  # so that what comes now reaches its pipe, and no disk
+    track.heard(2, Packet(b"[41,2,0,{}]"), "2")
+    feed.look()
+    os.kill(scribe_of(feed), signal.SIGKILL)
+    until(lambda: feed.lost == 1, feed)
+    track.heard(3, Packet(b"[41,3,0,{}]"), "3")
+    until(lambda: feed.written == 3, feed)
+    feed.stop()
+    rows = records(tmp_path)
+    told = [int(str(row["reason"]).split()[0]) for row in rows if row["kind"] == "drop"]
+    assert sum(told) == feed.lost >= 1
+    assert feed.written == len(rows)
+    assert "the journal has gaps: its process ended (-9)" in caplog.text
+    numbers = [int(str(row["seq"])) for row in rows]
+    assert numbers == sorted(set(numbers))
+    assert {row["op"] for row in rows if row["kind"] == "text"} == {"1", "3"}
+    assert [(each.number, each.is_closed) for each in segments(str(tmp_path))] == [(0, True), (1, True)]
+
+
+def test_one_that_is_stuck_costs_records_and_neither_time_nor_memory(tmp_path: Path) -> None:
+    tape = Tape(time.time_ns)
+    track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path), most=1 << 20)
+    feed.start()
+    os.kill(scribe_of(feed), signal.SIGSTOP)
+    for number in range(1000):
+        track.heard(number, Packet(b"x" * 10_000), "")
+        feed.look()
+    assert feed._scribe is not None
+    assert feed._scribe.waiting < 2 << 20
+    lost = feed.lost
+    assert 700 < lost < 900  # the pipe has some, and what waits
+    os.kill(scribe_of(feed), signal.SIGCONT)
+    until(lambda: not feed._scribe or not feed._scribe.waiting, feed)
+    feed.stop()
+    rows = records(tmp_path)
+    assert len(rows) + lost - 1 == 1000  # one of them tells of the others
+    assert sum(int(str(row["reason"]).split()[0]) for row in rows if row["kind"] == "drop") == lost
+
+
+def test_it_does_not_end_with_those_who_are_told_to(tmp_path: Path) -> None:
+    tape = Tape(time.time_ns)
+    track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path))
+    feed.start()
+    track.heard(1, Packet(b"[41,1,0,{}]"), "1")
+    until(lambda: feed.written == 1, feed)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(scribe_of(feed), number)
+    track.heard(2, Packet(b"[41,2,0,{}]"), "2")
+    feed.stop()
+    assert ([row["op"] for row in records(tmp_path)], feed.written, feed.lost) == (["1", "2"], 2, 0)
+
+
+def test_what_a_killed_hub_had_passed_on_is_written_and_closed(tmp_path: Path) -> None:
+    with hubs.serving("--journal", str(tmp_path), "--set", "journal.flush_interval=0.01") as hub:
+        with fiveways.connect_sync(hub.url("lrpm")) as peer:
+            for number in range(100):
+                assert peer.call("hub.echo", number, timeout=hubs.PATIENCE) == number
+        until(lambda: _echoes(tmp_path) == 100)
+        hub.signal(signal.SIGKILL)
+        hub.process.communicate(timeout=hubs.PATIENCE)  # who writes the journal has the same stderr, and is gone too
+    assert [each.is_closed for each in segments(str(tmp_path))] == [True]
+    assert _echoes(tmp_path) == 100
+
+
+def _echoes(directory: Path) -> int:
+    return sum(b"hub.echo" in row["payload"] for row in records(directory) if isinstance(row["payload"], bytes))
+
+
+def test_where_nothing_can_be_written_no_process_is_started(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    feed = Feed(Tape(time.time_ns), orders(tmp_path / "file"))
+    with pytest.raises(JournalError, match="cannot be written to"):
+        feed.start()
+    assert feed._scribe is None
+
+
+def test_it_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    tape = Tape(time.time_ns)
+    track = Track(tape, "s", "", "lrpm-json", "ws")
+    track.mark("open", "in")
+    track.heard(1, Packet(b'[2,"token",{}]'), "1")
+    page = tape.take(10)
+    assert page is not None
+    given = pack(orders(tmp_path)) + pack(page)
+    command = [sys.executable, "-X", "importtime", "-m", "fiveways.journal.scribe"]
+    done = subprocess.run(command, input=given, capture_output=True, check=True, timeout=hubs.PATIENCE)  # noqa: S603
+    assert b"pyarrow.parquet" in done.stderr
+    assert b"pandas" not in done.stderr
+    assert [row["payload"] for row in records(tmp_path)] == [None, b'[2,"***",{}]']

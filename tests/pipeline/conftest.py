@@ -1,0 +1,63 @@
+"""One Spark for all tests of a run: `tests/conftest.py` sees to it that one worker of xdist has all of this folder."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fiveways.pipeline import session
+from fiveways.pipeline.errors import NoSpark
+from tests.pipeline import captures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {
+    "spark.driver.memory": "1500m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": captures.QUICK_JAVA,
+}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a few of the tables only, for tests that ask how they are made and not what is in them."""
+    from fiveways.pipeline import making  # noqa: PLC0415  without pyspark it cannot be imported
+    from fiveways.pipeline.tables import TABLES  # noqa: PLC0415
+
+    names = ("messages", "quarantine", "late", "_activity", "calls", "orphans", "sessions", "slo")
+    monkeypatch.setattr(making, "TABLES", {name: TABLES[name] for name in names})
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skip without Java, for tests that start a Spark of their own; fail where CI=true."""
+    try:
+        session.check()
+    except NoSpark as exc:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(exc))
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":  # noqa: ARG001
+    """The one Spark of the run."""
+    log = tmp_path_factory.mktemp("spark") / "jvm.log"
+    with log.open("wb") as out:
+        started = session.start(session.Settings("local[2]", CONF, name="tests"), out)
+    yield started
+    session.stop(started)
+
+
+@pytest.fixture(scope="session")
+def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Whole:
+    """The capture of three days, and what one batch makes of it: others have to come to the same tables."""
+    from fiveways.pipeline import job  # noqa: PLC0415  without pyspark it cannot be imported
+
+    folder = tmp_path_factory.mktemp("over midnight")
+    paths = captures.split(folder / "journal", captures.over_midnight(), 4)
+    job.run(job.Wish(str(folder / "journal"), folder / "tables"), spark=spark)
+    return captures.Whole(folder / "journal", paths, captures.tables(folder / "tables"))

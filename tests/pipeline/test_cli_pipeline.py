@@ -1,0 +1,153 @@
+"""What the user types, and what they see."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fiveways.cli import main
+from fiveways.cli.spark import Span
+from fiveways.pipeline import job, session
+from fiveways.pipeline.tables import TABLES
+from tests.cli.terminals import Terminal
+from tests.pipeline import captures
+from tests.pipeline.captures import Tape
+
+VERBS = ["pipeline run", "pipeline watch", "pipeline tables", "sql"]
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def mine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the Spark that is there."""
+
+    @contextmanager
+    def running(_: session.Settings) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(session, "running", running)
+
+
+@pytest.fixture(scope="module")
+def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    tape = Tape()
+    tape.calls(range(12))
+    captures.write(folder / "journal", tape.records, 1)
+    job.run(job.Wish(str(folder / "journal"), folder / "out"), spark=spark)
+    return folder / "out"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples_that_fit(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*verb.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    examples = [line for line in shown.splitlines() if re.match(r" +fiveways", line)]
+    assert examples
+    assert all(line.startswith(f"   fiveways {verb}") for line in examples)
+    assert "<bool>" not in shown
+
+
+def test_the_tables_are_listed_with_their_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "tables"]) == 0
+    shown = capsys.readouterr().out
+    for table in TABLES.values():
+        if table.layer == "work":
+            assert table.name not in shown
+        else:
+            assert re.search(rf"^{table.name} .*\?", shown, re.MULTILINE), table.name
+
+
+def test_one_table_is_shown_with_all_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "tables", "calls"]) == 0
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^{column} ", shown, re.MULTILINE) for column in TABLES["calls"].columns)
+    assert main(["pipeline", "tables", "nonsense"]) == 2
+
+
+@pytest.mark.usefixtures("mine")
+def test_sql_gives_json_lines_to_programs(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    query = "select method, outcome, count(*) as n from calls group by all"
+    assert main(["sql", query, "--out", str(out)]) == 0
+    shown = capfd.readouterr()
+    assert [json.loads(line) for line in shown.out.splitlines()] == [
+        {"method": "math.add", "outcome": "result", "n": 12}
+    ]
+    assert shown.err == ""
+
+
+@pytest.mark.usefixtures("mine")
+def test_sql_writes_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    query = "select 1 as a, 'x,y' as b, null as c, minute from slo limit 1"
+    assert main(["sql", query, "--out", str(out), "--format", "csv"]) == 0
+    assert capfd.readouterr().out.splitlines() == ["a,b,c,minute", '1,"x,y",,2026-03-03T12:00:00+00:00']
+    assert main(["sql", "select op, method from calls order by int(op)", "--out", str(out), "--format", "table"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["op", "method"]
+    assert lines[12].split() == ["11", "math.add"]
+
+
+@pytest.mark.usefixtures("mine")
+def test_sql_shows_so_many_rows(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", "select op from calls", "--out", str(out), "--limit", "5"]) == 0
+    shown = capfd.readouterr()
+    assert len(shown.out.splitlines()) == 5
+    assert shown.err == "fiveways sql: the first 5 rows; --limit 0 shows all\n"
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(
+    ("query", "word", "code"),
+    [
+        ("select nonsense from calls", "nonsense", 1),
+        ("selct 1", "selct", 1),
+        ("select * from nowhere", "nowhere", 1),
+        ("", "no query", 2),
+    ],
+)
+def test_a_wrong_query_is_one_sentence(
+    out: Path, query: str, word: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", query, "--out", str(out)]) == code
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert word in shown.err
+
+
+@pytest.mark.usefixtures("mine")
+def test_sql_without_tables_says_how_to_make_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", "select 1", "--out", str(tmp_path)]) == 1
+    assert "has no tables; `fiveways pipeline run" in capfd.readouterr().err
+
+
+def test_times_are_read_exactly() -> None:
+    assert Span("1970-01-02").bounds() == (86_400 * 10**9, None)
+    assert Span("1970-01-01T00:00:01Z").bounds() == (10**9, None)
+    assert Span(None, "1970-01-02T01:00:00.000001+01:00").bounds() == (None, 86_400 * 10**9 + 1000)
+
+
+@pytest.mark.usefixtures("java")
+def test_on_a_terminal_there_is_a_bar_and_not_a_word_from_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.cli.terminals.PATIENCE", 300.0)  # Spark takes its time
+    tape = Tape()
+    tape.calls(range(10))
+    captures.split(tmp_path / "journal", tape.records, 2)
+    where = ["--journal", str(tmp_path / "journal"), "--out", str(tmp_path / "out"), "--master", "local[2]"]
+    with Terminal("pipeline", "run", *where, *captures.quick(), out=tmp_path / "said") as terminal:
+        assert terminal.end() == 0
+    said = (tmp_path / "said").read_text()
+    assert re.fullmatch(
+        rf"2 segments, 40 records in \d+\.\d s; 40 messages, 10 calls in \d+ tables, in {tmp_path}/out\n", said
+    )
+    shown = ESCAPES.sub("", terminal.shown)
+    for words in ("starting Spark", "reading segments", "making tables", "/2", "tasks"):
+        assert words in shown
+    assert not re.search(r"WARN|log4j|INFO|java|Setting default", shown)

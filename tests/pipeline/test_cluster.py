@@ -1,0 +1,149 @@
+"""On clusters: workers without the package get it from us, and the tables are the same."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from fiveways.pipeline import shipping
+from tests.pipeline import captures
+
+pytestmark = pytest.mark.usefixtures("java")
+PATIENCE = 600.0
+SITE = Path(pyspark.__file__).parents[1]
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has what we need, but not us: without `site`, the package that is being worked on is not found."""
+    path = tmp_path_factory.mktemp("stranger") / "python"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{SITE}" exec {sys.executable} -S "$@"\n')
+    path.chmod(0o755)
+    for name, code in (("pyarrow", 0), ("fiveways", 1)):
+        command = [str(path), "-c", f"import {name}"]
+        done = subprocess.run(command, env=_environment(), capture_output=True, check=False, timeout=PATIENCE)  # noqa: S603
+        assert done.returncode == code, name
+    return path
+
+
+def _environment() -> dict[str, str]:
+    clean = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PYSPARK")
+    }
+    spark = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK_CLASS.parents[1])}
+    return {**clean, **spark, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": captures.QUICK_JAVA}
+
+
+def run(master: str, journal: Path, out: Path, python: Path) -> None:
+    """Run the command as a user would, who started it where the package is."""
+    code = f"import sys; sys.path[:0] = {[str(shipping.ROOT)]!r}; from fiveways.cli import main; sys.exit(main())"
+    conf = {
+        "spark.pyspark.python": str(python),
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    where = ["--journal", str(journal), "--out", str(out), "--master", master]
+    done = subprocess.run(  # noqa: S603  our own program
+        [sys.executable, "-c", code, "pipeline", "run", *where, *settings, *captures.quick(executors=True)],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert done.stdout.startswith("4 segments, ")
+
+
+def test_on_a_cluster_of_processes(over_midnight: captures.Whole, stranger: Path, tmp_path: Path) -> None:
+    run("local-cluster[2,1,1024]", over_midnight.journal, tmp_path / "out", stranger)
+    assert captures.tables(tmp_path / "out") == over_midnight.tables
+    assert captures.litter(tmp_path / "out") == []
+
+
+def test_on_a_master_with_two_workers(over_midnight: captures.Whole, stranger: Path, tmp_path: Path) -> None:
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    with ExitStack() as running:
+        master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        running.enter_context(
+            daemon(tmp_path / "master.log", "started REST server|I have been elected", MASTER, *master)
+        )
+        for number in range(2):
+            own = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / f"w{number}")]
+            log = tmp_path / f"worker{number}.log"
+            running.enter_context(daemon(log, "Successfully registered", WORKER, "--host", "127.0.0.1", *own, url))
+        run(url, over_midnight.journal, tmp_path / "out", stranger)
+        used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
+    assert len(used) == 2
+    assert captures.tables(tmp_path / "out") == over_midnight.tables
+
+
+@contextmanager
+def daemon(log: Path, sign: str, *command: str) -> Iterator[None]:
+    """Run one of Spark's programs until it is of no more use; it is there when its log says so."""
+    with log.open("wb") as out:
+        process = subprocess.Popen([str(SPARK_CLASS), *command], env=_environment(), stdout=out, stderr=out)  # noqa: S603
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not any(each in log.read_text() for each in sign.split("|")):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_what_workers_lack_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(shipping.PACKAGES, "no.such.module", "nothing")
+    host = socket.gethostname()
+    (found,) = shipping.probe([str(tmp_path / "away"), "s3://anywhere"])([1])
+    assert found == (host, ("no.such.module",), (str(tmp_path / "away"),))
+    assert shipping.verdict([found]) == (
+        f"Spark's workers lack nothing (on {host}); install that for the Python they run"
+    )
+
+
+def test_a_directory_that_workers_do_not_see_is_named() -> None:
+    said = shipping.verdict([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
+    assert said.startswith("Spark's workers do not see /data (on a, b); ")
+    assert shipping.verdict([("c", (), ())]) == ""
+
+
+def test_only_workers_of_others_are_sent_anything() -> None:
+    assert not any(map(shipping.is_needed, ["local", "local[*]", "local[2,3]"]))
+    assert all(map(shipping.is_needed, ["local-cluster[2,1,1024]", "spark://a:7077", "yarn", "k8s://a"]))
+
+
+def test_the_package_can_be_imported_from_its_parcel(tmp_path: Path) -> None:
+    parcel = shipping.packed(tmp_path / "fiveways.zip")
+    code = f"import sys; sys.path[:0] = [{str(parcel)!r}]; import fiveways.pipeline.digest as d; print(d.__file__)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    assert done.stdout.startswith(str(parcel))

@@ -1,0 +1,143 @@
+"""The directory of the tables, without any Spark."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fiveways.pipeline import output
+from fiveways.pipeline.errors import Busy, PipelineError
+from fiveways.pipeline.output import Output
+from fiveways.pipeline.state import State
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def step(out: Output, name: str, *kept: str) -> None:
+    out.begin()
+    out.keep("t", kept)
+    parquet.write_table(pa.table({"n": [1]}), out.next / "t" / f"{name}.parquet")
+    out.finish(State(journal=name))
+
+
+def test_what_stays_is_linked_and_what_does_not_is_gone(tmp_path: Path) -> None:
+    out = Output(tmp_path / "out")
+    with out.locked():
+        step(out, "a")
+        inode = (out.path / "t" / "a.parquet").stat().st_ino
+        step(out, "b", "a.parquet")
+        assert out.files("t") == ["a.parquet", "b.parquet"]
+        assert (out.path / "t" / "a.parquet").stat().st_ino == inode
+        step(out, "c", "b.parquet")
+    assert out.files("t") == ["b.parquet", "c.parquet"]
+    found = out.state()
+    assert found is not None
+    assert found.journal == "c"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".out.lock", "out"]
+
+
+def test_a_run_that_dies_leaves_the_tables_and_its_litter_is_cleared(tmp_path: Path) -> None:
+    out = Output(tmp_path / "out")
+    with out.locked():
+        step(out, "a")
+        out.begin()
+        out.keep("t", ["a.parquet"])
+        (out.next / "t" / "half.parquet").write_bytes(b"PAR1")
+    assert out.files("t") == ["a.parquet"]
+    again = Output(tmp_path / "out")
+    with again.locked():
+        assert not again.next.exists()
+        assert again.files("t") == ["a.parquet"]
+
+
+def test_two_renames_do_where_two_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_exchange", lambda *_: False)
+    out = Output(tmp_path / "out")
+    with out.locked():
+        step(out, "a")
+        step(out, "b")
+    assert out.files("t") == ["b.parquet"]
+    assert not (tmp_path / ".out.old").exists()
+
+
+def test_a_death_between_the_two_renames_is_mended(tmp_path: Path) -> None:
+    out = Output(tmp_path / "out")
+    with out.locked():
+        step(out, "a")
+    out.path.rename(tmp_path / ".out.old")
+    with out.locked():
+        assert out.files("t") == ["a.parquet"]
+
+
+def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
+    first, second = Output(tmp_path / "out"), Output(tmp_path / "out")
+    with (
+        first.locked(),
+        pytest.raises(Busy, match=rf"another run is at work on {tmp_path}/out \(process {os.getpid()}\)"),
+        second.locked(),
+    ):
+        pass
+    with second.locked():
+        pass
+
+
+def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from fiveways.pipeline.output import Output\n"
+        "with Output(Path(sys.argv[1])).locked(): os._exit(9)"
+    )
+    done = subprocess.run(  # noqa: S603  our own code
+        [sys.executable, "-c", code, str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 9
+    with Output(tmp_path / "out").locked():
+        pass
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_what_is_not_ours_is_not_replaced(tmp_path: Path, is_file: bool) -> None:
+    path = tmp_path / "out"
+    if is_file:
+        path.write_text("mine")
+    else:
+        path.mkdir()
+        (path / "thesis.txt").write_text("mine")
+    with (
+        pytest.raises(PipelineError, match="is no directory" if is_file else "holds other things"),
+        Output(path).locked(),
+    ):
+        pass
+    assert path.exists()
+
+
+def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    out = Output(tmp_path / "out")
+    with out.locked():
+        assert out.state() is None
+        step(out, "a")
+    assert out.files("t") == ["a.parquet"]
+
+
+def test_a_table_without_rows_still_has_its_columns(tmp_path: Path) -> None:
+    out = Output(tmp_path / "out")
+    with out.locked():
+        out.begin()
+        assert out.complete("t", SCHEMA) == 0
+        out.finish(State())
+    assert parquet.read_table(out.path / "t").schema == SCHEMA
+
+
+def test_tables_of_another_version_are_not_added_to(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "_run.json").write_text('{"version": 99}')
+    assert Output(tmp_path / "out").state() is None
+    (tmp_path / "out" / "_run.json").write_text("torn")
+    assert Output(tmp_path / "out").state() is None

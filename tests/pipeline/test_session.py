@@ -1,0 +1,98 @@
+"""How Spark is started, and what is said where it cannot be."""
+
+import importlib.util
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline import job, session
+from fiveways.pipeline.errors import NoSpark, SparkFailed
+
+
+def test_workers_have_the_package_and_our_python(spark: SparkSession) -> None:
+    def where(_: int) -> tuple[str, str]:
+        import fiveways.wire.base36  # noqa: PLC0415
+
+        return sys.executable, fiveways.wire.base36.__name__
+
+    assert spark.sparkContext.parallelize([1], 1).map(where).collect() == [(sys.executable, "fiveways.wire.base36")]
+
+
+def test_times_are_utc_and_nobody_serves_a_page(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_starting_leaves_the_environment_as_it_was(spark: SparkSession) -> None:
+    assert spark.sparkContext.master == "local[2]"
+    assert "PYSPARK_DRIVER_PYTHON" not in os.environ
+
+
+def test_the_user_has_the_last_word() -> None:
+    conf = session.configuration(session.Settings("local[3]", {"spark.driver.memory": "9g", "x.y": "z"}))
+    assert conf["spark.driver.memory"] == "9g"
+    assert conf["x.y"] == "z"
+    assert conf["spark.master"] == "local[3]"
+
+
+def test_a_cluster_is_not_told_to_look_for_us_on_this_machine_alone() -> None:
+    assert "spark.driver.host" in session.configuration(session.Settings("local[*]"))
+    assert "spark.driver.host" not in session.configuration(session.Settings("spark://somewhere:7077"))
+
+
+def test_no_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(NoSpark, match=r"Spark needs Java 17 or later \(on Debian .* openjdk-17-jre-headless\)"):
+        session.check()
+    session.check(java=False)
+
+
+def test_no_pyspark_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    with pytest.raises(NoSpark, match=r"pyspark is not installed; pip install 'fiveways\[pipeline\]'"):
+        session.check()
+
+
+def test_an_old_java_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        log.write(b"Error: ... java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main\n")
+    assert session._why(log, RuntimeError("gone")).endswith(session.JAVA)
+
+
+def test_what_java_said_last_is_the_reason(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        log.write(b"INFO starting\njava.net.BindException: no such address\nINFO ended\n")
+    sentence = session._why(log, RuntimeError("gone"))
+    assert sentence == f"Spark did not start: java.net.BindException: no such address; all it said is in {log.name}"
+
+
+def test_spark_is_asked_why_it_failed_before_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, tmp_path: Path
+) -> None:
+    is_stopped = False
+
+    class Broken(PySparkException):
+        def __str__(self) -> str:
+            assert not is_stopped
+            return "an error occurred\n  Caused by: the disk is full"
+
+    def stop(_spark: SparkSession) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+
+    monkeypatch.setattr(session, "start", lambda _settings, _log: spark)
+    monkeypatch.setattr(session, "stop", stop)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with (
+        pytest.raises(SparkFailed, match=r"Caused by: the disk is full; what Spark said is in /") as raised,
+        job.having_spark(session.Settings(), None, []),
+    ):
+        raise Broken("broken")
+    (log,) = tmp_path.glob("fiveways-spark-*.log")
+    assert str(raised.value).endswith(str(log))
+    assert is_stopped

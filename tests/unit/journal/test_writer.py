@@ -1,0 +1,208 @@
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fiveways.journal.closing import abandoned, close_segment, retire
+from fiveways.journal.errors import BadSegment, JournalError
+from fiveways.journal.messages import Rules
+from fiveways.journal.reader import check, read_batches, segments
+from fiveways.journal.record import SCHEMA, split_ops
+from fiveways.journal.tape import Tape, Track
+from fiveways.wire.packet import Packet, join_ops
+from tests.unit.journal.recorded import RUN, Written, records
+
+
+def test_what_was_noted_is_read_again(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    track = written.track("lrpm-json")
+    track.mark("open", "in")
+    track.heard(7, Packet(b"[40,1]"), "1")
+    track.know("ann")
+    track.said(9, Packet(b"\x01\x02", is_text=False), "1", since=4)
+    track.mark("drop", "out", "too slow", "p3", "a.b")
+    written.stop()
+    opened, heard, said, dropped = records(tmp_path)
+    assert list(heard) == SCHEMA.names
+    # Who it is became known before it was written.
+    frame = {"kind": "text", "op": "1", "payload": b"[40,1]", "size": 6}
+    assert heard == opened | frame | {"seq": 1, "at": 7, "peer": "ann"}
+    assert (said["peer"], said["direction"], said["kind"], said["queued_ns"]) == ("ann", "out", "binary", 5)
+    assert (dropped["op"], dropped["channel"], dropped["reason"], dropped["payload"]) == ("p3", "a.b", "too slow", None)
+    assert [opened["node"], opened["run"], opened["at"]] == ["node", RUN, 1_000_000_000]
+
+
+def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
+    written = Written(tmp_path, rules=Rules(0.01, segment_age=1e9))
+    for number in range(10_000):
+        written.hear(b"[41,%d,0,{}]" % number)
+    written.turn()
+    while written.journal.written < 10_000:
+        pass
+    (segment,) = segments(str(tmp_path))
+    assert not segment.is_closed
+    whole = len(records(tmp_path))
+    assert whole == 10_000
+    # As a kill leaves it, at any place.
+    for cut in (0, 1, 700, segment.size // 2, segment.size - 1):
+        place = tmp_path / "torn"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        torn = place / Path(segment.path).name
+        torn.write_bytes(Path(segment.path).read_bytes()[:cut])
+        left = records(place)
+        assert [row["seq"] for row in left] == list(range(len(left)))
+        assert abandoned(place) == [torn]
+        closed = close_segment(torn)
+        assert (closed is not None) == bool(left)
+        assert records(place) == left
+        assert [each.name for each in place.iterdir()] == ([closed.name] if closed else [])
+    written.stop()
+
+
+def test_segments_are_closed_when_they_are_full(tmp_path: Path) -> None:
+    written = Written(tmp_path, rules=Rules(0.01, segment_bytes=1 << 16))
+    for number in range(20_000):
+        written.hear(os.urandom(50), "nq", str(number), is_text=False)
+    written.stop()
+    found = segments(str(tmp_path))
+    assert len(found) > 1
+    assert all(each.is_closed for each in found)
+    assert [each.number for each in found] == list(range(len(found)))
+    assert [row["seq"] for row in records(tmp_path)] == list(range(20_000))
+
+
+def test_a_segment_that_another_hub_writes_is_left_alone(tmp_path: Path) -> None:
+    alive = Written(tmp_path, run="other")
+    alive.hear(b"[]")
+    assert abandoned(tmp_path) == []
+    second = Written(tmp_path)
+    second.hear(b"[]")
+    second.stop()
+    assert [each.is_closed for each in segments(str(tmp_path))] == [True, False]
+    alive.stop()
+    assert [each.is_closed for each in segments(str(tmp_path))] == [True, True]
+
+
+@pytest.mark.parametrize(("most", "kept"), [(3, b"[41"), (0, None)])
+def test_payloads_may_be_cut_and_their_sizes_are_still_told(tmp_path: Path, most: int, kept: bytes | None) -> None:
+    written = Written(tmp_path, most=most)
+    written.hear(b"[41,1,0,{}]")
+    written.hear(b'[2,"geheim",{}]')
+    written.stop()
+    plain, hello = records(tmp_path)
+    assert (plain["payload"], plain["size"]) == (kept, 11)
+    assert (hello["payload"], hello["size"]) == (kept and b"[2,", 12)
+
+
+def test_what_is_old_or_too_much_is_deleted(tmp_path: Path) -> None:
+    for number, age in enumerate([50, 9, 5, 1]):
+        path = tmp_path / f"run-{number:06}.parquet"
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (100_000_000 - age * 86_400, 100_000_000 - age * 86_400))
+    gone = retire(tmp_path, most=250, days=30, now=100_000_000)
+    assert sorted(path.name for path in gone) == ["run-000000.parquet", "run-000001.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-000002.parquet", "run-000003.parquet"]
+
+
+def test_a_disk_that_takes_nothing_costs_records_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(tmp_path)
+    written.hear(b"[41,1,0,{}]")
+    written.turn()
+    while not written.journal.written:
+        pass
+    with monkeypatch.context() as trouble:
+
+        def full(_descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        trouble.setattr(os, "fdatasync", full)
+        written.hear(b"[41,2,0,{}]")
+        written.turn()
+        while not written.journal.lost:
+            pass
+    assert "No space left on device" in caplog.text
+    written.hear(b"[41,3,0,{}]")
+    written.stop()
+    assert written.journal.lost == 1
+    assert [row["payload"] for row in records(tmp_path)] == [b"[41,1,0,{}]", b"[41,2,0,{}]", b"[41,3,0,{}]"]
+
+
+def test_a_page_is_not_too_long_to_be_passed_on() -> None:
+    tape = Tape(lambda: 1)
+    track = Track(tape, "s", "", "nq", "ws")
+    for size in (1, 1 << 23, 1 << 23, 1 << 25, 1):
+        track.heard(1, Packet(b"x" * size), "")
+    track.mark("close", "in", "away")
+    pages = list(iter(lambda: tape.take(4096), None))
+    assert [len(page.payloads) for page in pages] == [1 + (1 << 23), 1 << 23, 1 << 25, 1]
+    assert [page.first for page in pages] == [0, 2, 3, 4]
+    assert {place: note.reason for place, note in pages[-1].notes.items()} == {1: "away"}
+
+
+def test_nothing_can_be_written_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match="cannot be written to"):
+        Written(tmp_path / "file")
+
+
+# What others hand in.
+
+
+def table(**changes: pa.Array) -> pa.Table:
+    values = {
+        field.name: pa.array([1 if pa.types.is_integer(field.type) else b"x" if field.type == pa.binary() else "x"])
+        for field in SCHEMA
+    }
+    columns = {name: pa.array(column, SCHEMA.field(name).type) for name, column in values.items()}
+    return pa.table({name: column for name, column in (columns | changes).items() if column is not None})
+
+
+def test_any_directory_of_parquet_files_with_the_columns_is_a_journal(tmp_path: Path) -> None:
+    odd = {"queued_ns": None, "peer": pa.array(["a"]).dictionary_encode(), "more": pa.array([1]), "node": None}
+    parquet.write_table(table(**(odd | {"node": pa.array(["n"], pa.large_string())})), tmp_path / "a.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    assert check(str(tmp_path / "a.parquet")) == [f"{tmp_path}/a.parquet: the column more is ignored"]
+    (row,) = records(tmp_path)
+    assert list(row) == SCHEMA.names
+    assert (row["peer"], row["node"], row["queued_ns"]) == ("a", "n", None)
+    (batch,) = read_batches(str(tmp_path / "a.parquet"), ["peer", "at"], encoded=True)
+    assert batch.to_pylist() == [{"peer": "a", "at": 1}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"session": None}, "a.parquet has no column session"),
+        ({"at": pa.array(["yesterday"])}, "a.parquet: the column at is string, where int64 is wanted"),
+        ({"run": pa.array([None], pa.string())}, "a.parquet: the column run is null in 1 records"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_column(
+    tmp_path: Path, changes: dict[str, pa.Array], sentence: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table(**changes), path)
+    with pytest.raises(BadSegment, match=sentence):
+        list(read_batches(str(path)))
+
+
+def test_half_a_parquet_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table(), path)
+    path.write_bytes(path.read_bytes()[:-10])
+    for read in (check, lambda name: list(read_batches(name))):
+        with pytest.raises(BadSegment, match=r"a\.parquet is no whole Parquet file"):
+            read(str(path))
+
+
+def test_operations_of_a_frame_are_told_apart() -> None:
+    assert split_ops(join_ops(["1", "", "p2"]), 3) == ["1", None, "p2"]
+    assert split_ops(join_ops(["", ""]), 2) == [None, None]
+    assert split_ops("1 2", 3) == [None, None, None]
+    assert split_ops(None, 1) == [None]

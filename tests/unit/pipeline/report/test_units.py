@@ -1,0 +1,99 @@
+"""Numbers for people."""
+
+import pytest
+
+from fiveways.pipeline.report import units
+
+BLANK = units.THIN
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (999.6, "1.00 µs"),
+        (840_000, "840 µs"),
+        (999_499, "999 µs"),
+        (999_500, "1.00 ms"),
+        (12_340_000, "12.3 ms"),
+        (999_600_000, "1.00 s"),
+        (1_500_000_000, "1.50 s"),
+        (119_000_000_000, "119 s"),
+        (120 * 10**9, "2.00 min"),
+        (7_200 * 10**9, "2.00 h"),
+        (47 * 3_600 * 10**9, "47.0 h"),
+        (172_800 * 10**9, "2.00 d"),
+        (9_223_372_036_854_775_807, "106752 d"),
+        (-5_000_000, "-5.00 ms"),
+    ],
+)
+def test_a_duration_has_the_unit_that_fits(ns: float | None, said: str) -> None:
+    assert units.duration(ns) == said.replace(" ", BLANK)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0"),
+        (7, "7"),
+        (999, "999"),
+        (0.25, "0.25"),
+        (1000, "1.00 k"),
+        (999_499, "999 k"),
+        (999_500, "1.00 M"),
+        (12_345_678, "12.3 M"),
+        (2**63 - 1, "9.22 E"),
+        (-1500, "-1.50 k"),
+    ],
+)
+def test_a_short_number_has_three_digits(value: float | None, said: str) -> None:
+    assert units.short(value) == said.replace(" ", BLANK)
+
+
+def test_short_numbers_on_an_axis_end_where_their_digits_do() -> None:
+    assert units.short(2000, trim=True) == f"2{BLANK}k"
+    assert units.short(2500, trim=True) == f"2.5{BLANK}k"
+    assert units.short(200, trim=True) == "200"
+    assert units.duration(100_000_000, trim=True) == f"100{BLANK}ms"
+
+
+def test_bytes_have_their_unit() -> None:
+    assert units.size(52) == f"52{BLANK}B"
+    assert units.size(5_150_000_000) == f"5.15{BLANK}GB"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.0, "0 %"),
+        (0.00001, "< 0.01 %"),
+        (0.0042, "0.42 %"),
+        (0.061, "6.1 %"),
+        (0.9999, "> 99.9 %"),
+        (1.0, "100 %"),
+        (None, "\N{EN DASH}"),
+    ],
+)
+def test_what_is_not_nothing_is_not_shown_as_nothing(value: float | None, said: str) -> None:
+    assert units.percent(value) == said.replace(" ", BLANK)
+
+
+def test_a_share_of_nothing_is_no_number() -> None:
+    assert units.share(0, 0) == units.NOTHING
+    assert units.share(1, 4) == f"25.0{BLANK}%"
+
+
+def test_counts_are_whole_until_they_are_huge() -> None:
+    assert units.count(1_234_567) == "1,234,567"
+    assert units.count(5 * 10**15) == f"5.00{BLANK}P"
+
+
+def test_instants_are_told_in_utc_even_if_a_clock_was_wrong_by_millennia() -> None:
+    assert units.moment(1_772_524_800 * 10**9 + 999) == "2026-03-03 08:00:00"
+    assert units.moment(-1) == "1969-12-31 23:59:59"
+    assert units.day(1_772_524_800) == f"3{BLANK}Mar"
+    assert units.full_day(400_000_000_000) == f"30{BLANK}Jun 14645"
+    assert units.full_day(-100_000_000_000).endswith("-1199")
