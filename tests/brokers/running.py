@@ -21,6 +21,7 @@ from typing import NoReturn
 import pytest
 
 from fiveways.transports import mqtt_frames
+from tests.freezing import freeze, thaw
 
 BROKERS = ["mosquitto", "nats"]
 HOST = "127.0.0.1"
@@ -130,11 +131,11 @@ class RunningBroker:
 
     def freeze(self) -> None:
         """Let it do nothing at all, with its connections open."""
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         """Let it go on."""
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     def _try(self) -> bool:
         """Start it; return whether it came to life on this port, which somebody else may have taken."""

@@ -19,6 +19,7 @@ from fiveways.journal.redaction import NAMES
 from fiveways.journal.tape import Tape, Track
 from fiveways.wire.packet import Packet
 from tests.cli import hubs
+from tests.freezing import freeze, thaw
 from tests.unit.journal.recorded import RUN, records
 
 
@@ -49,7 +50,7 @@ def test_when_it_is_killed_another_goes_on_and_what_is_missing_is_told(
     feed.start()
     track.heard(1, Packet(b"[41,1,0,{}]"), "1")
     until(lambda: feed.written == 1, feed)
-    os.kill(scribe_of(feed), signal.SIGSTOP)  # so that what comes now reaches its pipe, and no disk
+    freeze(scribe_of(feed))  # so that what comes now reaches its pipe, and no disk
     track.heard(2, Packet(b"[41,2,0,{}]"), "2")
     feed.look()
     os.kill(scribe_of(feed), signal.SIGKILL)
@@ -72,7 +73,7 @@ def test_one_that_is_stuck_costs_records_and_neither_time_nor_memory(tmp_path: P
     tape = Tape(time.time_ns)
     track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path), most=1 << 20)
     feed.start()
-    os.kill(scribe_of(feed), signal.SIGSTOP)
+    freeze(scribe_of(feed))
     for number in range(1000):
         track.heard(number, Packet(b"x" * 10_000), "")
         feed.look()
@@ -80,7 +81,7 @@ def test_one_that_is_stuck_costs_records_and_neither_time_nor_memory(tmp_path: P
     assert feed._scribe.waiting < 2 << 20
     lost = feed.lost
     assert 700 < lost < 900  # the pipe has some, and what waits
-    os.kill(scribe_of(feed), signal.SIGCONT)
+    thaw(scribe_of(feed))
     until(lambda: not feed._scribe or not feed._scribe.waiting, feed)
     feed.stop()
     rows = records(tmp_path)

@@ -14,6 +14,7 @@ import zmq
 
 from fiveways.transports.zmq_processors import Busy, Processors
 from fiveways.transports.zmq_watch import Context, Socket
+from tests.freezing import freeze
 from tests.transports.loops import on_both_loops
 
 ANY = "tcp://127.0.0.1:*"
@@ -127,7 +128,7 @@ async def test_a_processor_that_is_killed_and_restarted_answers_in_the_end() -> 
             processors.add(endpoint)
             answers.submit(processors, b"a")
             await until(lambda: answers.got)
-            os.kill(child.pid, signal.SIGSTOP)
+            freeze(child.pid)
             for text in (b"b", b"c", b"d"):
                 answers.submit(processors, text)
             await asyncio.sleep(0.05)
