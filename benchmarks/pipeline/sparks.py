@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from benchmarks.pipeline.captures import Capture
 from fiveways.journal import reader
-from fiveways.pipeline import job, session
+from fiveways.pipeline import job, session, settling
 from fiveways.pipeline.decode import decode
-from fiveways.pipeline.digest import File, write_pieces
-from fiveways.pipeline.pieces import PIECES, pieces_of
+from fiveways.pipeline.digest import SCHEMAS, File, buckets_of
+from fiveways.pipeline.pieces import pieces_of
 from fiveways.pipeline.session import Settings
 
 if TYPE_CHECKING:
@@ -35,20 +35,25 @@ def core(spark: "SparkSession", capture: Capture, out: Path) -> None:
     from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
 
     shutil.rmtree(out, ignore_errors=True)
-    tasks = [(path, f"{number:04}", str(out / "pieces")) for number, path in enumerate(capture.segments)]
-    spark.sparkContext.parallelize(tasks, len(tasks)).map(_paired).collect()
-    found = calls(spark.read.parquet(f"file://{out}/pieces"))
-    found.write.parquet(f"file://{out}/calls")
+    tasks = [(path, f"{number:04}", str(out)) for number, path in enumerate(capture.segments)]
+    parts = spark.sparkContext.parallelize(tasks, len(tasks)).map(_paired).collect()
+    division = settling.divided(out, [], parts)
+    settling.settle(spark, out, parts, division)
+    if (out / settling.SHARED).exists():
+        calls(spark.read.parquet(f"file://{out}/{settling.SHARED}")).write.mode("append").parquet(f"file://{out}/calls")
     slo(spark.read.parquet(f"file://{out}/calls")).coalesce(1).write.parquet(f"file://{out}/slo")
 
 
-def _paired(task: tuple[str, str, str]) -> int:
-    """Decode one segment, and match what is in it."""
+def _paired(task: tuple[str, str, str]) -> str:
+    """Decode one segment, and match what is in it; return what the part is called."""
     path, name, folder = task
     messages = pa.concat_tables([decode(batch).messages for batch in reader.read_batches(path, encoded=True)])
-    file = File(Path(folder), name, PIECES)
-    write_pieces(file, pieces_of(messages))
-    return file.close()
+    pieces = pieces_of(messages)
+    for table, rows in (("_pieces", pieces), ("_buckets", buckets_of(pieces))):
+        file = File(Path(folder, table), name, SCHEMAS[table])
+        file.write(rows)
+        file.close()
+    return name
 
 
 def everything(spark: "SparkSession", capture: Capture, out: Path) -> None:

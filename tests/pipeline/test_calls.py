@@ -1,6 +1,7 @@
 """Calls and orphans, told by hand; and that it is all one into which segments the messages are cut."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fiveways.pipeline import schemas
+from fiveways.pipeline import schemas, settling
+from fiveways.pipeline.digest import SCHEMAS, File, buckets_of
 from fiveways.pipeline.pieces import PIECES, pieces_of
 from tests.pipeline.matching import DAY, Row, calls_of, message, orphans_of, table
 from tests.pipeline.matching_cases import CASES
@@ -43,6 +45,39 @@ class Matched:
         self.orphans = rows_of(orphans(frame))
 
 
+class Settled:
+    """The same, each capture's n-th segment in the n-th part: what one part alone knows is settled there."""
+
+    def __init__(self, spark: "SparkSession", captures: Iterable[list[list[Row]]], folder: Path) -> None:
+        from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
+        from fiveways.pipeline.silver.orphans import orphans  # noqa: PLC0415
+
+        parts = [
+            f"{number:02}"
+            for number, segments in enumerate(zip_longest(*captures))
+            if _paired(segments, number, folder)
+        ]
+        settling.settle(spark, folder, parts, settling.divided(folder, [], parts))
+        shared = spark.read.parquet(f"file://{folder}/_shared")
+        self.shared = shared.count()
+        self.pieces = sum(len(parquet.read_table(path)) for path in (folder / "_pieces").iterdir())
+        for name, function in (("calls", calls), ("orphans", orphans)):
+            function(shared).write.mode("append").parquet(f"file://{folder / name}")
+        self.calls, self.orphans = (
+            rows_of(spark.read.parquet(f"file://{folder / name}")) for name in ("calls", "orphans")
+        )
+
+
+def _paired(segments: Iterable[list[Row] | None], number: int, folder: Path) -> bool:
+    """Write one part of many captures; return whether there is anything in it."""
+    files = {name: File(folder / name, f"{number:02}", SCHEMAS[name]) for name in ("_pieces", "_buckets")}
+    for rows in filter(None, segments):
+        pieces = pieces_of(table(rows))
+        files["_pieces"].write(pieces)
+        files["_buckets"].write(buckets_of(pieces))
+    return sum(file.close() for file in files.values()) > 0
+
+
 @pytest.fixture(scope="module")
 def captures() -> dict[str, list[Row]]:
     """Captures made at random, by their runs."""
@@ -53,13 +88,19 @@ def captures() -> dict[str, list[Row]]:
 @pytest.fixture(scope="module")
 def matched(spark: "SparkSession", captures: dict[str, list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Matched:
     """Return calls and orphans of all captures, cut in several ways; a run is called after capture and cut."""
+    segments = [segment for capture in cut_up(captures) for segment in capture]
+    return Matched(spark, segments, tmp_path_factory.mktemp("pieces"))
+
+
+def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
+    """Return all captures, and the cases told by hand, cut in several ways."""
     chance = Random(5)
     told = {name: case.messages for name, case in CASES.items()} | captures
-    segments = []
-    for name, rows in told.items():
-        for how in CUTS if name in CASES else CUTS[:2]:
-            segments += cut([row | {"run": f"{name}, {how}"} for row in rows], how, chance)
-    return Matched(spark, segments, tmp_path_factory.mktemp("pieces"))
+    return [
+        cut([row | {"run": f"{name}, {how}"} for row in rows], how, chance)
+        for name, rows in told.items()
+        for how in (CUTS if name in CASES else CUTS[:2])
+    ]
 
 
 def by_time(row: Row) -> tuple[int, int]:
@@ -117,6 +158,17 @@ def test_chance_brings_about_what_is_to_be_tested(captures: dict[str, list[Row]]
     assert sum(len(orphans_of(rows)) for rows in captures.values()) > 100
 
 
+def test_what_is_settled_is_the_same(
+    spark: "SparkSession", matched: Matched, captures: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    settled = Settled(spark, cut_up(captures), tmp_path)
+    assert 0.1 < settled.shared / settled.pieces < 0.95
+    for run in matched.calls | settled.calls:
+        assert alike(settled.calls.get(run, [])) == alike(matched.calls.get(run, [])), run
+    for run in matched.orphans | settled.orphans:
+        assert alike(settled.orphans.get(run, [])) == alike(matched.orphans.get(run, [])), run
+
+
 def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were all hashes equal, the tables would be the same."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
@@ -133,7 +185,7 @@ def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatc
         assert alike(matched.orphans.get(run, [])) == alike(orphans_of(rows))
 
 
-def test_whole_pieces_are_neither_sorted_nor_sent_about(spark: "SparkSession", tmp_path: Path) -> None:
+def test_pieces_that_are_alone_are_neither_sorted_nor_sent_about(spark: "SparkSession", tmp_path: Path) -> None:
     from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
 
     parquet.write_table(pieces_of(table([message(1, "in", "call", op="1")])).cast(PIECES), tmp_path / FILE)

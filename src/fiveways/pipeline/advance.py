@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.journal.reader import Segment
-from fiveways.pipeline import compacting
+from fiveways.pipeline import compacting, settling
 from fiveways.pipeline.digest import SCHEMAS, Summary, Task
 from fiveways.pipeline.errors import BadInput
 from fiveways.pipeline.making import GROUP, WRITTEN, Making, Plan, location
@@ -68,8 +68,15 @@ class Step:
             raise BadInput(f"{self._before.journal} has no records{self._within()}")
         days = {date for part in fresh for date in part.dates}
         links, touched = self._links(kept, fresh, dates)
+        old = [part.name for part in kept]
+        division = settling.divided(self._output.next, old, [part.name for part in fresh])
+        touched.update(date for part in kept if part.name in division.changed for date in part.dates)
         linked = touched.union(*(links.get(date, ()) for date in touched)) if links is not None else set(dates)
         parts = compacting.compact(self._spark, self._output.next, [*kept, *fresh])
+        names = [part.name for part in parts]
+        known = set(names).intersection(old) - division.changed
+        settling.keep(self._output, known)
+        settling.settle(self._spark, self._output.next, [name for name in names if name not in known], division)
         plan = Plan(dates, days, touched, linked)
         making = Making(self._spark, self._output, parts, plan)
         teller.begin("making tables", sum(bool(table.inputs) for table in TABLES.values()))

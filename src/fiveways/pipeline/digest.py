@@ -7,7 +7,6 @@ back what is in them; done twice it does the same.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +18,10 @@ from pyarrow import parquet
 from fiveways.journal import reader
 from fiveways.journal.errors import JournalError
 from fiveways.pipeline import schemas
+from fiveways.pipeline.days import DAY, date
 from fiveways.pipeline.decode import decode
 from fiveways.pipeline.pieces import PIECES, pieces_of
 
-DAY: Final = 86_400_000_000_000
 _SLICE: Final = 1 << 20
 """Messages that are held, and paired with each other, at once: a segment of any size fits into memory."""
 SCHEMAS: Final = {
@@ -31,6 +30,7 @@ SCHEMAS: Final = {
     "late": schemas.arrow(schemas.LATE),
     "_marks": schemas.arrow(schemas.MARKS),
     "_pieces": PIECES,
+    "_buckets": pa.schema([PIECES.field("bucket")]),
 }
 """Columns of what is written here."""
 
@@ -97,7 +97,7 @@ class _Digest:
         self._pair()
         rows = {name: file.rows for name, file in self._files.items()}
         size = sum(file.close() for file in self._files.values())
-        dates = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
+        dates = list(map(date, sorted(self._days)))
         part, late, watermark = self._task.part, rows["late"], self._task.watermark
         return Summary(part, self._records, self._first, self._last, late, watermark, dates, rows, size)
 
@@ -151,15 +151,14 @@ class _Digest:
         self._held, self._held_rows = [], 0
         if len(messages):
             self._files["messages"].write(messages)
-            write_pieces(self._files["_pieces"], pieces_of(messages))
+            pieces = pieces_of(messages)
+            self._files["_pieces"].write(pieces)
+            self._files["_buckets"].write(buckets_of(pieces))
 
 
-def write_pieces(file: "File", pieces: pa.Table) -> None:
-    """Write pieces, those that lack something in row groups of their own: who wants these does not read the others."""
-    is_whole = pieces["whole"].to_numpy()
-    turns = [0, *(np.flatnonzero(np.diff(is_whole)) + 1).tolist(), len(pieces)]
-    for start, end in pairwise(turns):
-        file.write(pieces.slice(start, end - start))
+def buckets_of(pieces: pa.Table) -> pa.Table:
+    """Return the buckets that pieces, which were paired at once, are in, each of them once."""
+    return pieces.select(["bucket"]).group_by("bucket", use_threads=False).aggregate([])
 
 
 class File:
@@ -184,8 +183,10 @@ class File:
             # A dictionary is how Parquet keeps a column of few values anyway; on disk it is a plain one.
             kinds = [_kept(has.type, wanted.type) for has, wanted in zip(table.schema, self._schema, strict=True)]
             self._shape = pa.schema(list(zip(self._schema.names, kinds, strict=True)))
+            # Trying to find few values where there are many takes half as long again, and more room.
+            coded = [field.name for field in self._shape if pa.types.is_dictionary(field.type)]
             self._writer = parquet.ParquetWriter(
-                self._begun, self._shape, compression="zstd", store_schema=False, write_statistics=True
+                self._begun, self._shape, compression="zstd", store_schema=False, use_dictionary=coded
             )
         self._writer.write_table(table if table.schema.equals(self._shape) else table.cast(self._shape))
         self.rows += len(table)
@@ -223,6 +224,16 @@ def merge(name: str, parts: list[str], into: str) -> int:
 def _batches(files: list[Path]) -> Iterator[pa.Table]:
     for path in files:
         if path.exists():
-            with parquet.ParquetFile(path) as file:
+            with opened(path) as file:
                 for group in range(file.num_row_groups):
                     yield file.read_row_group(group, use_threads=False)
+
+
+def opened(path: Path) -> parquet.ParquetFile:
+    """Open a file to be read such that columns of few values come as they are kept."""
+    with parquet.ParquetFile(path) as file:
+        first = file.metadata.row_group(0)
+        columns = [first.column(number) for number in range(first.num_columns)]
+        coded = [each.path_in_schema for each in columns if each.has_dictionary_page]
+        # It is opened again, since only then it can be told; its metadata need not be read again.
+        return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=coded)

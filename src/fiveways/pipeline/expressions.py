@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.silver.calls import date_of
+from fiveways.pipeline.days import DAY
 
 __all__ = [
     "DAY",
@@ -24,7 +24,6 @@ __all__ = [
 SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
-DAY: Final = 24 * HOUR
 _GOOD: Final = ("result", "cancelled")
 
 
@@ -32,6 +31,13 @@ def begin(at: "Column | str", unit: int) -> Column:
     """Return when the second, minute or hour of a time began, in ns: a number, which is cheap to group by."""
     column = F.col(at) if isinstance(at, str) else at
     return column - F.pmod(column, F.lit(unit))
+
+
+def date_of(at: Column) -> Column:
+    """Return the day of a time in UTC as text, whatever Spark thinks of time zones."""
+    # Whole days are exact as floating numbers, single nanoseconds are not.
+    days = (at - F.pmod(at, F.lit(DAY))) / DAY
+    return F.date_from_unix_date(days.cast("int")).cast("string")
 
 
 def instant(at: "Column | str") -> Column:

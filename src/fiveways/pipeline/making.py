@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from fiveways.pipeline import digest
+from fiveways.pipeline import digest, settling
 from fiveways.pipeline.output import END, Output
 from fiveways.pipeline.state import Part
 from fiveways.pipeline.tables import TABLES, Table
@@ -35,7 +35,8 @@ _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _STAGE: Final = "_stage"
 _PATTERN: Final = re.compile(r"([\\*?{}\[\],])")
 _PARTITION: Final = "_date"
-WRITTEN: Final = {name: from_arrow_schema(schema) for name, schema in digest.SCHEMAS.items()}
+_WRITTEN: Final = {**digest.SCHEMAS, settling.SHARED: digest.SCHEMAS["_pieces"]}
+WRITTEN: Final = {name: from_arrow_schema(schema) for name, schema in _WRITTEN.items()}
 """Columns of what is written where segments are read."""
 
 
@@ -52,7 +53,7 @@ class Making:
 
     def run(self, made: Callable[[str], None]) -> dict[str, int]:
         """Make all tables, and say so of each; return how many rows they have."""
-        rows = {name: self._output.complete(name, schema) for name, schema in digest.SCHEMAS.items()}
+        rows = {name: self._output.complete(name, schema) for name, schema in _WRITTEN.items()}
         self._set_planning()
         waiting = [table for table in TABLES.values() if table.inputs]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="making", initializer=self._join) as pool:
@@ -83,27 +84,35 @@ class Making:
 
     def _make(self, table: Table) -> int:
         reads, writes = self._plan.of(table)
-        frame = table.function(*(self._frame(name, reads) for name in table.inputs))
-        with self._lock:
-            self._schemas[table.name] = frame.schema
-        kept = [name for name in self._output.files(table.name) if name[:10] not in writes and name[:5] != "empty"]
+        kept = [name for name in self._output.files(table.name) if _is_kept(name, writes)]
         self._output.keep(table.name, kept)
+        if table.name in settling.SETTLED and not any(self._paths(name, reads) for name in table.inputs):
+            # All its rows are there, and nothing is to be planned.
+            return self._complete(table.name, from_arrow_schema(settling.SETTLED[table.name]))
+        frame = table.function(*(self._frame(name, reads) for name in table.inputs))
         if writes:
             self._write(table.name, frame, writes)
-        return self._output.complete(table.name, _arrow(frame.schema))
+        return self._complete(table.name, frame.schema)
+
+    def _complete(self, name: str, schema: StructType) -> int:
+        with self._lock:
+            self._schemas[name] = schema
+        return self._output.complete(name, _arrow(schema))
 
     def _frame(self, name: str, dates: frozenset[str]) -> DataFrame:
         """Return a table that is made already, at least all rows of these days."""
+        paths, schema = self._paths(name, dates), self._schemas[name]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def _paths(self, name: str, dates: frozenset[str]) -> list[str]:
         folder = self._output.next / name
         if name in WRITTEN:
             names: Iterable[str] = (f"{part.name}{END}" for part in self._parts if not dates.isdisjoint(part.dates))
         else:
             names = (each.name for each in folder.iterdir() if each.name[:10] in dates)
-        paths = [location(path) for path in sorted(map(folder.joinpath, names)) if path.exists()]
-        schema = self._schemas[name]
-        if not paths:
-            return self._spark.createDataFrame([], schema)
-        return self._spark.read.schema(schema).parquet(*paths)
+        return [location(path) for path in sorted(map(folder.joinpath, names)) if path.exists()]
 
     def _write(self, name: str, frame: DataFrame, dates: Collection[str]) -> None:
         """Write the rows of these days, each day into files of its own."""
@@ -130,6 +139,11 @@ class Making:
         target = self._output.next / name
         for number, path in enumerate(sorted(folder.glob(f"part-*{END}"))):
             path.rename(target / f"{date}-{number:03}{END}")
+
+
+def _is_kept(name: str, writes: Collection[str]) -> bool:
+    """Whether a file of Spark's stays as it is; what is settled has been seen to."""
+    return name[:10] not in writes and name[:5] != "empty" and not settling.is_settled(name)
 
 
 def location(path: Path) -> str:

@@ -144,8 +144,8 @@ TABLES: Final = {
         Table("late", "silver", ()),
         Table("_activity", "work", ("messages", "quarantine"), folder="silver"),
         Table("_names", "work", ("messages",), folder="silver"),
-        Table("calls", "silver", ("_pieces",), scope="run"),
-        Table("orphans", "gold", ("_pieces",), scope="run", folder="silver"),
+        Table("calls", "silver", ("_shared",), scope="run"),
+        Table("orphans", "gold", ("_shared",), scope="run", folder="silver"),
         Table("deliveries", "silver", ("messages", "_marks"), scope="run"),
         Table("sessions", "silver", ("_activity", "_marks"), scope="run"),
         Table("slo", "gold", ("calls",)),
@@ -167,8 +167,8 @@ TABLES: Final = {
 }
 """All of them by name; each stands behind its inputs.
 
-`_pieces` and `_marks` are no tables of this list: they are written, as `messages` and `quarantine` are, where a segment
-is read.
+`_shared` and `_marks` are no tables of this list: they are written, as `messages` and `quarantine` are, where a segment
+is read. So are most rows of `calls` and `orphans`: what `settling` knows from one segment alone.
 """
 
 

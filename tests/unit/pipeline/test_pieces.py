@@ -49,22 +49,20 @@ def test_an_operation_is_one_row() -> None:
     assert (row["caller_session"], row["callee_session"], row["status"]) == ("s", "t", "result")
     assert (row["attempts"], row["forwards"], row["returns"], row["answers"]) == (1, 1, 1, 1)
     assert row["head"]
-    assert row["whole"]
     assert row["more"] is row["strays"] is None
 
 
 def test_each_use_of_an_identifier_is_a_row_and_the_first_is_the_head() -> None:
     rows = [row for row in rows_of(table(MIXED)) if row["run"] == "r2" and row["id"] == "a"]
-    assert [(row["leg"], row["scope"], row["head"], row["whole"]) for row in rows] == [
-        ("caller", "session s", True, True),
-        ("caller", "session s", False, False),
+    assert [(row["leg"], row["scope"], row["head"]) for row in rows] == [
+        ("caller", "session s", True),
+        ("caller", "session s", False),
     ]
     assert [row["answers"] for row in rows] == [1, 0]
 
 
 def test_an_answer_to_nobody_is_a_stray() -> None:
     (row,) = [row for row in rows_of(table(MIXED)) if row["id"] == "b"]
-    assert not row["whole"]
     (stray,) = row["strays"]
     assert (stray["what"], stray["seq"], stray["id"], stray["transport"]) == ("answer", 10, "b", "ws")
 
@@ -103,22 +101,12 @@ def test_operations_that_look_alike_are_different() -> None:
 
 def test_one_key_is_in_one_bucket_whatever_the_segment() -> None:
     of: dict[tuple[object, ...], set[int]] = {}
-    segments = set()
     for row in MIXED:
         for piece in rows_of(table([row])):
             of.setdefault(tuple(piece[name] for name in ("run", "op", "leg", "scope", "id")), set()).add(
                 piece["bucket"]
             )
-            segments.add(piece["segment"])
     assert all(len(buckets) == 1 for buckets in of.values())
-    assert len(segments) == len(MIXED)
-
-
-def test_segments_of_one_frame_each_are_told_apart() -> None:
-    def frame(seq: int) -> list[Row]:
-        return [message(seq, "in", "call", id="a", part=part, **NQ) for part in (0, 1)]
-
-    assert len({piece["segment"] for seq in range(9) for piece in rows_of(table(frame(seq)))}) == 9
 
 
 def test_neighbours_share_a_bucket() -> None:

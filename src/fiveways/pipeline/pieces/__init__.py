@@ -1,4 +1,4 @@
-"""Matching within one segment: from its messages to one row for each operation.
+"""Matching within one segment: from its messages to one row for each operation, and from such rows to calls.
 
 What one segment cannot know is put together by `silver.calls`, with `merged`, and by `silver.orphans`.
 """
@@ -8,12 +8,14 @@ import pyarrow as pa
 
 from fiveways.pipeline.pieces import roles
 from fiveways.pipeline.pieces.assemble import Rows
+from fiveways.pipeline.pieces.calls import calls_of
 from fiveways.pipeline.pieces.columns import Columns, Flags, Longs
 from fiveways.pipeline.pieces.keys import by_identifier, by_operation
 from fiveways.pipeline.pieces.merging import merged
+from fiveways.pipeline.pieces.orphans import orphans_of
 from fiveways.pipeline.pieces.schema import MERGED, PIECES
 
-__all__ = ["MERGED", "PIECES", "merged", "pieces_of"]
+__all__ = ["MERGED", "PIECES", "calls_of", "merged", "orphans_of", "pieces_of"]
 
 
 def pieces_of(messages: pa.Table) -> pa.Table:

@@ -1,6 +1,5 @@
 """From groups of messages to rows: the first message of each role, how many there are, and what columns cannot hold."""
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -62,27 +61,15 @@ class Rows:
         self._made: dict[str, pa.Array] = {}
 
     def table(self) -> pa.Table:
-        """Return them as a table of pieces, whole ones last; texts may be in dictionaries."""
-        self._put_whole_last()
+        """Return them as a table of pieces; texts may be in dictionaries."""
         made = self._made
         held = self._firsts()
         self._numbers()
         made["head"] = pa.array(self._grouped.heads)
-        made["whole"] = pa.array(self._whole())
         self._name()
-        made["segment"] = pa.array(np.full(self._grouped.size, buckets.segment_of(self._columns)))
         made["more"] = self._messages(self._is_more(held))
         made["strays"] = self._messages(self._is_stray())
         return pa.table([made[field.name] for field in PIECES], names=PIECES.names)
-
-    def _put_whole_last(self) -> None:
-        """Number the groups anew: who looks for what is lacking need not read on where the whole ones begin."""
-        order = np.argsort(self._whole(), kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        grouped = self._grouped
-        self._grouped = replace(grouped, group=place[grouped.group], heads=grouped.heads[order])
-        self._counts = [count[order] for count in self._counts]
 
     def merged(self) -> pa.Table:
         """Return them as rows that know all there is to know."""
@@ -136,12 +123,6 @@ class Rows:
         """Whether the caller's leg of each group has a request, and whether the callee's has."""
         count = self._counts
         return count[roles.ATTEMPT] + count[roles.OTHER_IN] > 0, count[roles.FORWARD] + count[roles.OTHER_OUT] > 0
-
-    def _whole(self) -> Flags:
-        asked, forwarded = self._asked()
-        answered, returned = self._counts[roles.ANSWER] > 0, self._counts[roles.RETURN] > 0
-        whole = (asked == answered) & (forwarded == returned)
-        return np.asarray(whole & asked if self._has_op else whole)
 
     def _useless(self) -> Longs:
         """Count the requests that came when the answer had gone."""

@@ -12,23 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fiveways.pipeline.pieces.columns import Columns, Longs
+from fiveways.pipeline.pieces.columns import Longs
 
 _OPERATIONS: Final = 12
 _IDENTIFIERS: Final = 8
 """How many neighbours share a bucket, as powers of two: those of a session are fewer than those of a hub."""
 _DIGITS: Final = 18
 """Of a number that fits."""
-_MIX: Final = {"at": 0x9E3779B97F4A7C15, "seq": 0xC2B2AE3D27D4EB4F, "part": 0x165667B19E3779F9}
-
-
-def segment_of(columns: Columns) -> int:
-    """Return a number that tells these messages from those of any other segment."""
-    mixed = np.zeros(len(columns), np.uint64)
-    for name, factor in _MIX.items():
-        mixed = (mixed + columns.longs(name).view(np.uint64)) * np.uint64(factor)
-    # A sum of numbers that have been stirred, whatever their order.
-    return int((mixed ^ (mixed >> np.uint64(29))).sum().view(np.int64))
 
 
 def by_operation(runs: pa.DictionaryArray, ops: pa.Array) -> Longs:

@@ -47,8 +47,6 @@ PIECES: Final = pa.schema(
         ("scope", _STRING),  # within which an identifier means one thing
         ("id", _STRING),
         ("head", _BOOL),
-        ("whole", _BOOL),  # whether each leg that is there has its request and its answer
-        ("segment", _LONG),  # in which segment the row is
         ("bucket", _LONG),  # rows of one key are in one bucket; most buckets have rows of one segment only
         *_place("requested"),
         ("request_size", _INT),
@@ -88,7 +86,7 @@ PIECES: Final = pa.schema(
     ]
 )
 
-_INNER = ("scope", "id", "head", "whole", "segment", "bucket", "more", "strays")
+_INNER = ("scope", "id", "head", "bucket", "more", "strays")
 # One row per operation, or use of an identifier, of all segments: what is known when nothing is left to be merged.
 MERGED: Final = pa.schema(
     [field for field in PIECES if field.name not in _INNER and not field.name.endswith(("_seq", "_part", "_target"))]

@@ -4,11 +4,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.pipeline import schemas
-from fiveways.pipeline.silver.calls import date_of
+from fiveways.pipeline.expressions import date_of
 from fiveways.pipeline.silver.merging import HASH, KEY, key_hash
 
 
-def orphans(pieces: DataFrame) -> DataFrame:
+def orphans(shared: DataFrame) -> DataFrame:
     """Which answers belong to no request?
 
     One row per final answer, of a callee (in) or to a caller (out), whose leg has no request of the same operation;
@@ -30,10 +30,10 @@ def orphans(pieces: DataFrame) -> DataFrame:
         target: what else it names
         status: result, failed, not_executed, timeout, lost, cancelled
     """
-    found = pieces.filter("strays is not null").select(*KEY, F.explode("strays").alias("stray"))
+    found = shared.filter("strays is not null").select(*KEY, F.explode("strays").alias("stray"))
     strays = found.withColumn("is_in", F.col("stray.what") == "return")
     keys = strays.select(key_hash().alias(HASH)).distinct()
-    near = pieces.withColumn(HASH, key_hash()).join(F.broadcast(keys), on=HASH, how="left_semi")
+    near = shared.withColumn(HASH, key_hash()).join(F.broadcast(keys), on=HASH, how="left_semi")
     is_same = [F.col(f"strays.{name}").eqNullSafe(F.col(f"asked.{name}")) for name in (*KEY, "is_in")]
     left = strays.alias("strays").join(F.broadcast(_asked(near).alias("asked")), on=is_same, how="left_anti")
     made = {
