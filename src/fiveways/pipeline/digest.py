@@ -5,7 +5,7 @@ back what is in them; done twice it does the same.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -213,23 +213,24 @@ def merge(name: str, parts: list[str], into: str) -> int:
         folder = Path(into, table)
         files = [folder / f"{part}.parquet" for part in parts]
         merged = File(folder, name, SCHEMAS[table])
-        for batch in _batches(files):
-            merged.write(batch)
+        for rows in read(files):
+            merged.write(rows)
         size += merged.close()
         for file in files:
             file.unlink(missing_ok=True)
     return size
 
 
-def _batches(files: list[Path]) -> Iterator[pa.Table]:
+def read(files: Iterable[Path]) -> Iterator[pa.Table]:
+    """Yield the rows of those of the files that there are, some at a time."""
     for path in files:
         if path.exists():
-            with opened(path) as file:
+            with _opened(path) as file:
                 for group in range(file.num_row_groups):
                     yield file.read_row_group(group, use_threads=False)
 
 
-def opened(path: Path) -> parquet.ParquetFile:
+def _opened(path: Path) -> parquet.ParquetFile:
     """Open a file to be read such that columns of few values come as they are kept."""
     with parquet.ParquetFile(path) as file:
         first = file.metadata.row_group(0)

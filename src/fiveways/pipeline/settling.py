@@ -1,7 +1,7 @@
 """What only one segment has messages of is settled there and then: its rows go into the tables as they are.
 
 Pieces know in which bucket of neighbours their key lies. A bucket that one segment alone has pieces in holds nothing
-that must be put together: its calls and orphans are written where the segment was read, and never rewritten. Those in
+that must be put together: its calls and orphans are written where the segment was read, and stay as they are. Those in
 other buckets are put aside, in `_shared`, for `silver.calls` and `silver.orphans`. When a segment comes that shares a
 bucket with one of before, that one is settled anew.
 """
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from fiveways.pipeline import columns
-from fiveways.pipeline.digest import File, opened
+from fiveways.pipeline import columns, digest
+from fiveways.pipeline.digest import File
 from fiveways.pipeline.output import END, Output
 from fiveways.pipeline.pieces import PIECES, calls_of, orphans_of
 from fiveways.pipeline.pieces.columns import Longs
@@ -49,7 +49,7 @@ def _settle(task: Task) -> None:
     into = Path(task.into)
     shared = File(into / SHARED, task.part, PIECES)
     files: dict[tuple[str, str], File] = {}
-    for pieces in _read(into / "_pieces" / f"{task.part}{END}"):
+    for pieces in digest.read([into / "_pieces" / f"{task.part}{END}"]):
         alone = pieces
         if len(task.split):
             is_split = np.isin(pieces["bucket"].to_numpy(), task.split)
@@ -63,13 +63,6 @@ def _settle(task: Task) -> None:
                 files[key].write(of_day)
     for file in (shared, *files.values()):
         file.close()
-
-
-def _read(path: Path) -> Iterator[pa.Table]:
-    if path.exists():
-        with opened(path) as file:
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group, use_threads=False)
 
 
 def _by_date(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
