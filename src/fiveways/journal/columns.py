@@ -32,8 +32,21 @@ def end_to_end(kind: pa.DataType, data: Iterable[bytes], lengths: np.ndarray, is
     """Return a column of texts that lie one behind the other."""
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
+    return with_ends(kind, b"".join(data), ends, is_there)
+
+
+def with_ends(kind: pa.DataType, data: bytes, ends: np.ndarray, is_there: np.ndarray) -> pa.Array:
+    """Return a column of texts of which each but the first begins where the one before ends; `ends` begins with 0."""
     valid = None if is_there.all() else _bits(is_there)
-    return pa.Array.from_buffers(kind, len(lengths), [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(data))])
+    return pa.Array.from_buffers(kind, len(is_there), [valid, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def repeated(value: bytes | None, count: int) -> pa.Array:
+    """Return a column in which one text stands again and again."""
+    if value is None:
+        return pa.nulls(count, pa.string())
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(value))
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(value * count)])
 
 
 def where(values: pa.Array) -> np.ndarray:

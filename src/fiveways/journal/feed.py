@@ -30,6 +30,8 @@ _WORTH: Final = 1 << 19
 """Bytes that are passed on even before it is time for that."""
 _MOST: Final = 1 << 28
 """Bytes that may wait for the process; beyond that, records are lost: it is stuck, the hub must not be."""
+_PLENTY: Final = 1 << 24
+"""Bytes; more than pages ever take at once."""
 _AGAIN: Final = 1.0
 """Seconds after which a process that has ended is started again."""
 _PATIENCE: Final = 60.0
@@ -71,6 +73,8 @@ class Feed:
         except OSError as exc:
             raise JournalError(f"the journal cannot be written to {directory}: {exc}") from exc
         self._tape.turn = self.pass_on
+        # The C library gives memory back, and has to ask for it again and again, until it has seen more come and go.
+        bytearray(_PLENTY)
 
     def pass_on(self) -> None:
         """Pass on all there is; never raises, and never waits."""
@@ -128,7 +132,7 @@ class Feed:
         lost, scribe = self.lost, self._scribe
         if lost > self._told and (scribe is None or scribe.waiting < self._most):
             note = Note(f"{lost - self._told} records could not be written")
-            self._tape.add((self._tape.clock(), Way("journal", "", "none", "memory", "in", "drop"), note, "", 0))
+            self._tape.add((self._tape.clock(), Way("journal", "", "none", "memory", "in", "drop"), note, ""))
             self._told = lost
 
 

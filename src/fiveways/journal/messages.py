@@ -50,12 +50,12 @@ class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
     text: str
 
 
-def pack(message: Orders | Page | Done | Told) -> bytes:
+def pack(message: Orders | Page | Done | Told) -> bytearray:
     """Return a message with its length before it."""
     buffer = bytearray(_LENGTH)
     _encoder.encode_into(message, buffer, _LENGTH)
     buffer[:_LENGTH] = (len(buffer) - _LENGTH).to_bytes(_LENGTH, "big")
-    return bytes(buffer)
+    return buffer
 
 
 def unpack(data: bytes) -> tuple[list[bytes], bytes]:

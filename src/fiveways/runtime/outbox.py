@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from fiveways.journal.tape import Track
+from fiveways.model.messages import Attachment
 from fiveways.transports.base import Link
+from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -14,6 +16,8 @@ PIECE: Final = 1 << 17
 """Bytes of a large attachment that go out as one fragment."""
 CORK: Final = 1 << 18
 """So much is written at once, even before the pass is over."""
+_LATE: Final = 1 << 12
+"""An attachment smaller than this costs more on disk than in memory."""
 _PIECES: Final = 8
 """Fragments that are written before others get their turn."""
 
@@ -76,6 +80,14 @@ class Outbox(Queue):
         """Whether more waits than anything may take, on disk too."""
         return self.size > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
+    def put_away(self, word: Attachment, spools: DiskSpools, awaited: str) -> Attachment:
+        """Let an attachment wait on disk that has to wait: for one that is awaited before it, or for a slow reader."""
+        data = word.data
+        if not isinstance(data, bytes) or len(data) < _LATE or (awaited == word.name and not self.is_slow):
+            return word
+        blob = spools.store(data)
+        return Attachment(word.name, error=blob.error) if blob.error else Attachment(word.name, blob)
+
     def add(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
         """Let packets wait, which belong to operations, one each, where that is noted down."""
         frame_of, append = self.link.frame, self.waiting.append
@@ -108,7 +120,7 @@ class Outbox(Queue):
             if is_late:
                 self._notes.append((self.track.clock(), packets, ops))
             else:
-                self._note(packets, ops)
+                self.track.said_all(packets, ops)
 
     def send(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
         """Write packets, after those that wait; what the link does not take waits. `ops` are as for `add`."""
@@ -118,7 +130,7 @@ class Outbox(Queue):
             if len(frames) <= CORK:
                 self.link.write(frames)
                 if self.track is not None:
-                    self._note(packets, ops)
+                    self.track.said_all(packets, ops)
                 return
         self.add(packets, ops)
         self.flush()
@@ -142,7 +154,7 @@ class Outbox(Queue):
                 link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
                 waiting.clear()
             if self.track is not None:
-                self._note_written()
+                self._note_written(self.track)
         if waiting:
             self.count()
         else:
@@ -174,21 +186,8 @@ class Outbox(Queue):
         self._notes.clear()
         return unwritten
 
-    # What is noted down.
-
-    def _note(self, packets: Sequence[Packet], ops: Sequence[str], since: int = 0) -> None:
-        track = self.track
-        if track is None:
-            return
-        at, add, text = track.clock(), track.add, track.out_text
-        for packet, op in zip(packets, ops, strict=True):
-            if packet.is_text and not since:  # nearly all of them
-                add((at, text, packet.payload, op, 0))
-            else:
-                track.said(at, packet, op, since)
-
-    def _note_written(self) -> None:
+    def _note_written(self, track: Track) -> None:
         """Note what waits no longer."""
         while len(self._notes) > len(self.waiting):
             since, packets, ops = self._notes.popleft()
-            self._note(packets, ops, since)
+            track.said_all(packets, ops, since)

@@ -23,8 +23,6 @@ from fiveways.wire.packet import Packet
 
 _log = logging.getLogger("fiveways.peer")
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
-_LATE = 1 << 12
-"""An attachment smaller than this costs more on disk than in memory."""
 MOST_WORDS = 24
 """So many are handed to the link at once, before the pass is over; 8, 16 or all of them let fewer calls through."""
 _LINGER = 2.0
@@ -90,9 +88,10 @@ class Pump(Party, Sleeper):
             talk = self._begin(packet, now)
         recorder, at = self._recorder, 0
         if recorder is not None:
-            at, recorder.session.op = recorder.clock(), ""
+            wall_clock, session = recorder.clock, recorder.session
+            at, session.op = wall_clock(), ""
         words = talk.receive(packet, now)
-        if recorder is not None and talk.unsent:
+        if recorder is not None and len(talk.unsent) != len(recorder.ops):
             recorder.tie("")  # it says so by itself
         for word in words:
             deliveries = handle(self.peer, word, now)
@@ -184,13 +183,18 @@ class Pump(Party, Sleeper):
         """Say a word; one that cannot be said is handed back to the hub."""
         word, send = delivery.word, self._send
         if type(word) is Attachment:
-            word = self._put_away(word)
+            word = self.outbox.put_away(word, self._spools, getattr(self._talk, "awaited_attachment", word.name))
         try:
             send(word, now)
         except LocalProtocolError as error:
             self._cannot_say(delivery, error, now)
-        if self._recorder is not None:
-            self._recorder.tie(delivery.op or operation_of(delivery))
+        recorder = self._recorder
+        if recorder is not None:
+            op, ops = delivery.op or operation_of(delivery), recorder.ops
+            if len(recorder.talk.unsent) - len(ops) == 1:  # nearly always
+                ops.append(op)
+            else:
+                recorder.tie(op)
         if self.alikes:
             self._apart()
         if not self.marked:
@@ -207,16 +211,6 @@ class Pump(Party, Sleeper):
     def _ops(self, packets: Sequence[Packet]) -> Sequence[str]:
         """Return what they belong to, where that is noted down."""
         return () if self._recorder is None else self._recorder.take(len(packets))
-
-    def _put_away(self, word: Attachment) -> Attachment:
-        """Let an attachment wait on disk that has to wait: for those before it, or for a slow reader."""
-        data = word.data
-        if not isinstance(data, bytes) or len(data) < _LATE:
-            return word
-        if not self.outbox.is_slow and getattr(self._talk, "awaited_attachment", word.name) == word.name:
-            return word
-        blob = self._spools.store(data)
-        return Attachment(word.name, error=blob.error) if blob.error else Attachment(word.name, blob)
 
     def _cannot_say(self, delivery: Delivery, error: LocalProtocolError, now: float) -> None:
         if self._talk is None or self._talk.closed:

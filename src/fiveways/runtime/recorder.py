@@ -12,7 +12,7 @@ from fiveways.wire.packet import Packet
 class Recorder:
     """Beside a conversation and a session of the hub, knows what their frames belong to."""
 
-    __slots__ = ("_identity", "_talk", "clock", "ops", "session", "track")
+    __slots__ = ("_add", "_identity", "_in_text", "clock", "ops", "session", "talk", "track")
 
     def __init__(self, track: Track, session: Session, talk: Conversation) -> None:
         self.track = track
@@ -20,27 +20,28 @@ class Recorder:
         self.session = session
         self.ops: list[str] = []
         """The operations of what the conversation has not handed over yet, one for each frame."""
-        self._talk = talk
+        self.talk = talk
         self._identity = ""
+        self._add, self._in_text = track.add, track.in_text
         track.mark("open", "in")
 
     def heard(self, at: int, packet: Packet) -> None:
         """Note what came at a time, now that the hub has dealt with it."""
-        session, track = self.session, self.track
+        session, add = self.session, self._add
         if packet.is_text:  # nearly all of them
-            track.add((at, track.in_text, packet.payload, session.op, 0))
+            add((at, self._in_text, packet.payload, session.op))
         else:
-            track.heard(at, packet, session.op)
+            self.track.heard(at, packet, session.op)
         if session.mark is not None:
-            note_mark(track, session)
+            note_mark(self.track, session)
         if session.identity is not self._identity:
             self._identity = session.identity
-            track.know(session.identity)
+            self.track.know(session.identity)
 
     def tie(self, op: str) -> None:
         """Know what those frames belong to that the conversation has made since this was said last."""
         ops = self.ops
-        fresh = len(self._talk.unsent) - len(ops)
+        fresh = len(self.talk.unsent) - len(ops)
         if fresh == 1:
             ops.append(op)
         elif fresh:
@@ -57,7 +58,7 @@ class Recorder:
 
     def end(self, reason: str, unwritten: int) -> None:
         """Note that the link is gone, and what was not written to it."""
-        unwritten += len(self._talk.unsent)
+        unwritten += len(self.talk.unsent)
         if unwritten:
             self.track.mark("drop", "out", f"{unwritten} frames were not written before the link was gone")
         self.track.mark("close", "in", reason)

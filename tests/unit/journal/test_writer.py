@@ -145,6 +145,55 @@ def test_a_page_is_not_too_long_to_be_passed_on() -> None:
     assert {place: note.reason for place, note in pages[-1].notes.items()} == {1: "away"}
 
 
+def test_frames_that_go_out_together_are_as_many_records(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    one, other = written.track("nq", "one"), written.track("umq", "other")
+    one.heard(5, Packet(b"[40,1]"), "1")
+    other.said_all([Packet(b"M1\na"), Packet(b"M2\nb"), Packet(b"M3\nc")], ["1", "", "p2"])
+    other.heard(6, Packet(b"R1\na"), "1")
+    one.said_all([Packet(b"[41,1]"), Packet(b"\1", is_text=False)], ["1", ""])
+    one.said_all([Packet(b"\2", is_text=False), Packet(b"\3", is_text=False)], ["", ""])
+    one.said_all([Packet(b"[41,2]"), Packet(b"[41,3]")], ["3", "4"], since=1)
+    one.said_all([Packet(b"[41,4]")], ["5"])
+    one.mark("close", "in", "away")
+    written.stop()
+    rows = records(tmp_path)
+    told = [(row["session"], row["kind"], row["op"], row["payload"], row["queued_ns"]) for row in rows]
+    second = 1_000_000_000
+    assert told == [
+        ("one", "text", "1", b"[40,1]", None),
+        ("other", "text", "1", b"M1\na", 0),
+        ("other", "text", None, b"M2\nb", 0),
+        ("other", "text", "p2", b"M3\nc", 0),
+        ("other", "text", "1", b"R1\na", None),
+        ("one", "text", "1", b"[41,1]", 0),
+        ("one", "binary", None, b"\1", 0),
+        ("one", "binary", None, b"\2", 0),
+        ("one", "binary", None, b"\3", 0),
+        ("one", "text", "3", b"[41,2]", 4 * second - 1),
+        ("one", "text", "4", b"[41,3]", 4 * second - 1),
+        ("one", "text", "5", b"[41,4]", 0),
+        ("one", "close", None, None, None),
+    ]
+    assert [row["seq"] for row in rows] == list(range(13))
+    assert [row["at"] for row in rows[:8]] == [5, second, second, second, 6, 2 * second, 2 * second, 3 * second]
+
+
+def test_pages_are_cut_between_entries() -> None:
+    tape = Tape(lambda: 1_000)
+    track = Track(tape, "s", "", "nq", "ws")
+    for number in range(3):
+        track.heard(number, Packet(b"in"), "")
+        track.said_all([Packet(b"out"), Packet(b"out")], ["a", "b"])
+        track.said(1_000, Packet(b"late"), "c", since=400 + number)
+    pages = list(iter(lambda: tape.take(4), None))
+    assert [(page.first, len(page)) for page in pages] == [(0, 5), (5, 6), (11, 1)]
+    assert [page.payloads for page in pages] == [b"inoutoutlatein", b"outoutlateinoutout", b"late"]
+    assert [page.ops for page in pages] == [b"\na\nb\nc\n", b"a\nb\nc\n\na\nb", b"c"]
+    assert [page.queued for page in pages] == [{2: 600}, {1: 599}, {0: 598}]
+    assert not len(tape)
+
+
 def test_nothing_can_be_written_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(JournalError, match="cannot be written to"):
