@@ -15,6 +15,7 @@ from pyarrow import compute
 
 from fiveways.errors import FivewaysError
 from fiveways.journal.columns import flags, texts, where
+from fiveways.journal.search import Search
 from fiveways.wire import cbor, jsontext
 
 STARS: Final = "***"
@@ -27,9 +28,10 @@ _HANDSHAKE: Final = frozenset({2, 3, 4})
 """HELLO, PROVE and PROOF of LRPM."""
 _UMQ: Final = re.compile(r"(?:A[^\n]*\n)?(.)([^\n]*)\n?(.*)", re.DOTALL)
 _UMQ36: Final = re.compile(r"(?:A[^:]*:)?(.)([0-9A-Z]*):?(.*)", re.DOTALL)
-_WORD: Final = 4
 _DIGITS: Final = np.zeros(256, bool)
 _DIGITS[ord("0") : ord("9") + 1] = True
+_LETTERS: Final = np.zeros(256, bool)
+_LETTERS[list(b"HWA")] = True
 
 
 class Redaction:
@@ -39,10 +41,7 @@ class Redaction:
         self._names = frozenset(names)
         wanted = [*sorted(self._names), _PEER]
         self._any = "|".join(map(re.escape, wanted))
-        beginnings = [name.encode()[:_WORD] for name in wanted]
-        is_short = any(len(each) < _WORD for each in beginnings)
-        self._beginnings = [] if is_short else [np.frombuffer(each, np.uint32)[0] for each in beginnings]
-        """The first bytes of each, as numbers; none if one of them is too short for that."""
+        self._search = Search([name.encode() for name in wanted])
         self._redact: dict[str, Callable[[bytes], bytes]] = {
             "umq": self._umq,
             "umq36": self._umq36,
@@ -75,21 +74,10 @@ class Redaction:
     def _doubtful(self, payload: pa.Array, protocols: Sequence[str], codes: np.ndarray) -> np.ndarray:
         """Return the places of payloads that may hold something secret."""
         found = _at_the_door(payload, protocols, codes)
-        if self._may_hold(payload):
+        data = payload.buffers()[2]
+        if data is not None and self._search.may_find(np.frombuffer(data, np.uint8)):
             found[where(compute.match_substring_regex(payload, self._any))] = True
         return np.flatnonzero(found)
-
-    def _may_hold(self, payload: pa.Array) -> bool:
-        """Say whether one of the names may occur in any of the payloads: four bytes at a time, all of them at once."""
-        data_at = payload.buffers()[2]
-        if data_at is None or not self._beginnings:
-            return data_at is not None
-        data = np.frombuffer(data_at, np.uint8)
-        for shift in range(_WORD):
-            words = data[shift : shift + (len(data) - shift) // _WORD * _WORD].view(np.uint32)
-            if any((words == beginning).any() for beginning in self._beginnings):
-                return True
-        return False
 
     # One by one.
 
@@ -146,10 +134,13 @@ class Redaction:
         if not isinstance(value, dict):
             return value
         named = self._is_secret(value.get("name")) or value.get("note") == "peer"
-        return {
-            key: STARS if self._is_secret(key) or (named and key in {"value", "args"}) else self._walk(each)
-            for key, each in value.items()
-        }
+        kept = {key: STARS if self._is_secret(key) else self._walk(each) for key, each in value.items()}
+        if named and "value" in kept:
+            kept["value"] = STARS
+        if named and "args" in kept:  # an array stays one, or the frame could not be read any more
+            args = value["args"]
+            kept["args"] = [STARS] * len(args) if isinstance(args, list) else STARS
+        return kept
 
     def _is_secret(self, name: object) -> bool:
         return isinstance(name, str) and name in self._names
@@ -172,13 +163,18 @@ def _at_the_door(payload: pa.Array, protocols: Sequence[str], codes: np.ndarray)
         return found
     data = np.frombuffer(data_at, np.uint8)
     offsets = np.frombuffer(offsets_at, np.int32)[payload.offset : payload.offset + len(payload) + 1]
-    start, length = offsets[:-1], np.diff(offsets)
-    first, second, third = (data[np.minimum(start + each, len(data) - 1)] for each in range(3))
-    is_umq, is_json, is_cbor = (
-        np.array([each in of for each in protocols])[codes] for of in (("umq", "umq36"), ("lrpm-json",), ("lrpm-cbor",))
-    )
-    found |= is_umq & ((first == ord("H")) | (first == ord("W")) | (first == ord("A")))
-    # Whatever is no kind of two digits may be one of a single digit, written in an unusual way.
-    found |= is_json & ~(_DIGITS[second] & _DIGITS[third])
-    found |= is_cbor & (second != 0x18)
-    return found & (length > 0)
+    start, last = offsets[:-1], len(data) - 1
+    for spoken, is_at_the_door in _DOORS:
+        if not spoken.isdisjoint(protocols):
+            is_spoken = np.array([each in spoken for each in protocols])[codes]
+            found |= is_spoken & is_at_the_door(lambda at: data[np.minimum(start + at, last)])
+    return found & (offsets[1:] > start)
+
+
+# Of LRPM, whatever is no kind of two digits may be one of a single digit, written in an unusual way.
+_DOORS: Final[Sequence[tuple[frozenset[str], Callable[[Callable[[int], np.ndarray]], np.ndarray]]]] = (
+    (frozenset({"umq", "umq36"}), lambda byte: _LETTERS[byte(0)]),
+    (frozenset({"lrpm-json"}), lambda byte: ~(_DIGITS[byte(1)] & _DIGITS[byte(2)])),
+    (frozenset({"lrpm-cbor"}), lambda byte: byte(1) != 0x18),
+)
+"""Protocols, and how a payload of theirs begins that has to be looked at; `byte(n)` is the n-th of each."""

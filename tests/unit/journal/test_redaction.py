@@ -2,7 +2,11 @@ import pyarrow as pa
 import pytest
 
 from fiveways.journal.redaction import Redaction
+from fiveways.pipeline.decode import nq_rows
+from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.messages import SystemNote
 from fiveways.wire import cbor
+from fiveways.wire.packet import Packet
 
 SAID = [
     # (protocol, frame, what of it is kept)
@@ -30,9 +34,11 @@ SAID = [
     ("nq", b'{"t":"a","r":"1","d":{"authorization":"geheim"}}', b'{"t":"a","r":"1","d":{"authorization":"***"}}'),
     (
         "nq",
-        b'[{"e":{"type":"sys","note":"peer","args":["geheim"]}}]',
-        b'[{"e":{"type":"sys","note":"peer","args":"***"}}]',
+        b'[{"e":{"type":"sys","note":"peer","args":["geheim","geheim"]}}]',
+        b'[{"e":{"type":"sys","note":"peer","args":["***","***"]}}]',
     ),
+    ("nq", b'{"t":"a","r":"1","d":{"name":"pin","args":"x"}}', b'{"t":"a","r":"1","d":{"name":"pin","args":"x"}}'),
+    ("nq", b'{"t":"a","d":{"name":"token","args":{"x":1}}}', b'{"t":"a","d":{"name":"token","args":"***"}}'),
     # What cannot be taken apart is not kept at all.
     ("lrpm-json", b'[40,1,"a",{"token":"geheim"', None),
     ("lrpm-cbor", b"\x85\x18\x28token geheim", None),
@@ -44,6 +50,14 @@ SAID = [
 @pytest.mark.parametrize(("protocol", "said", "kept"), SAID)
 def test_what_is_secret_is_not_kept(protocol: str, said: bytes, kept: bytes | None) -> None:
     assert Redaction().apply(pa.array([said]), [protocol], pa.array([0]).to_numpy()).to_pylist() == [kept]
+
+
+def test_the_note_by_which_a_peer_may_come_back_can_still_be_read() -> None:
+    said = b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["geheim","h-"]}}'
+    kept = Redaction().redacted("nq", said)
+    assert kept is not None
+    (message,) = nq_rows.read(Packet(kept))
+    assert message == SystemNote(Err("sys", False, note="peer", args=("***", "***")))
 
 
 PLAIN = [
