@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from fiveways.journal.places import CLOSED, OPEN
-from fiveways.journal.reader import read_batches
+from fiveways.journal.reader import REPEATING, read_batches
 from fiveways.journal.record import SCHEMA
 
 _ROWS: Final = 1 << 18
@@ -45,7 +45,9 @@ def _close(path: Path) -> Path | None:
 def _convert(path: Path, made: Path) -> int:
     """Write the records of an open segment to a Parquet file; return how many there are."""
     rows, waiting, count = 0, list[pa.RecordBatch](), 0
-    with parquet.ParquetWriter(made, SCHEMA, compression="zstd", compression_level=1) as writer:
+    # To look for what is the same among payloads takes long, and finds nothing.
+    how = {"compression": "zstd", "compression_level": 1, "use_dictionary": list(REPEATING)}
+    with parquet.ParquetWriter(made, SCHEMA, **how) as writer:
         for batch in read_batches(str(path)):
             waiting.append(batch)
             count += len(batch)

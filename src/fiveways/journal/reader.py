@@ -10,7 +10,7 @@ from fiveways.journal.errors import BadSegment
 from fiveways.journal.places import CLOSED, Segment, place, segments
 from fiveways.journal.record import OPTIONAL, SCHEMA
 
-__all__ = ["Segment", "check", "read_batches", "segments"]
+__all__ = ["REPEATING", "Segment", "check", "read_batches", "segments"]
 
 BATCH: Final = 65_536
 """Records that are read from a closed segment at once: large enough for what works on columns."""
@@ -20,7 +20,7 @@ _ALIKE: Final = {
 }
 """Types that say the same of a column."""
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-_REPEATING: Final = (
+REPEATING: Final = (
     "node",
     "run",
     "session",
@@ -32,6 +32,7 @@ _REPEATING: Final = (
     "channel",
     "reason",
 )
+"""Columns in which the same texts stand again and again."""
 
 
 def check(path: str) -> list[str]:
@@ -53,7 +54,7 @@ def read_batches(path: str, columns: Sequence[str] | None = None, *, encoded: bo
     """
     wanted = list(columns) if columns is not None else SCHEMA.names
     if path.endswith(CLOSED):
-        yield from _read_closed(path, wanted, _REPEATING if encoded else ())
+        yield from _read_closed(path, wanted, REPEATING if encoded else ())
     else:
         yield from _read_open(path, wanted)
 

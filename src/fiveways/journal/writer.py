@@ -26,10 +26,13 @@ from fiveways.journal.tape import Page
 _log = logging.getLogger("fiveways.journal")
 _BATCH: Final = 1 << 14
 """Records that are worth a batch, even before it is time for one."""
+_BATCH_BYTES: Final = 1 << 28
+"""Payloads that are: a column has room for eight times as much."""
 _WAITING: Final = 256
 """Pages that may wait; whoever brings more waits, too."""
 _BUFFER: Final = 1 << 20
-_LZ4: Final = ipc.IpcWriteOptions(compression="lz4")
+# Columns are too short for several threads to share the work: to hand it over costs more than it saves.
+_LZ4: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _TROUBLES: Final = (OSError, ArrowException)
 
 
@@ -95,14 +98,15 @@ class Journal:
 
     def _some(self) -> tuple[list[Page], bool]:
         """Gather pages for a while: together, each record costs less. Return them, and whether they are the last."""
-        pages, records, until = list[Page](), 0, monotonic() + self._rules.flush_interval / 2
+        pages, records, size, until = list[Page](), 0, 0, monotonic() + self._rules.flush_interval / 2
         with suppress(queue.Empty):
-            while records < _BATCH:
+            while records < _BATCH and size < _BATCH_BYTES:
                 page = self._pages.get(timeout=max(0.0, until - monotonic()))
                 if page is None:
                     return pages, True
                 pages.append(page)
                 records += len(page)
+                size += len(page.payloads)
         return pages, False
 
     def _take(self, pages: list[Page]) -> None:
