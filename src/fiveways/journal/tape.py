@@ -211,10 +211,11 @@ class Track:
         """Note what the socket got now, and to which operations that belongs."""
         at = self.clock()
         if len(packets) > 1 and not since:
-            is_text = packets[0].is_text
-            alike = [packet.payload for packet in packets if packet.is_text is is_text and packet.blob is None]
-            if len(alike) == len(packets):  # nearly always
-                self._tape.add_several(at, self.out_text if is_text else self.out_binary, alike, ops)
+            way, alike = self.out_text, [packet.payload for packet in packets if packet.is_text]
+            if not alike:
+                way, alike = self.out_binary, [packet.payload for packet in packets if packet.blob is None]
+            if len(alike) == len(packets) == len(ops):  # nearly always
+                self._tape.add_several(at, way, alike, ops)
                 return
         for packet, op in zip(packets, ops, strict=True):
             self.said(at, packet, op, since)
