@@ -113,7 +113,8 @@ class Tape:
             notes = {place: what for place, what in enumerate(whats) if type(what) is Note}
             whats = [b"" if type(what) is Note else what for what in whats]
             sizes = list(map(len, whats))
-        if sum(sizes) > _PAGE and len(cells) > _WIDTH:
+        payloads = b"".join(whats)
+        if len(payloads) > _PAGE and len(cells) > _WIDTH:
             return self.take(_fitting(cells[2::_WIDTH]))
         count, records, ways = len(cells) // _WIDTH, len(whats), cells[1::_WIDTH]
         numbers = {way: number for number, way in enumerate(set(ways))}
@@ -122,10 +123,10 @@ class Tape:
             first,
             list(numbers),
             pack(f"{count}i", *map(numbers.__getitem__, ways)),
-            pack(f"{count}q", *cells[::_WIDTH]),
+            pack(f"{count}n", *cells[::_WIDTH]),  # of 8 bytes as q is, but quicker
             pack(f"{len(places)}i", *places),
             pack(f"{len(places)}i", *lengths),
-            b"".join(whats),
+            payloads,
             pack(f"{records}i", *sizes),
             OP_END.join(ops).encode(),
             self._cut(count),
