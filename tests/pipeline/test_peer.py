@@ -1,8 +1,7 @@
 """Spark and a real hub: topics become rows, and rows publications."""
 
-import os
 import re
-import subprocess
+import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import fiveways
 from fiveways.client.handles import SyncEvent, SyncSubscription
 from fiveways.client.sync import SyncPeer
 from tests.cli import hubs
-from tests.pipeline.captures import QUICKLY_COMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -358,26 +356,27 @@ def test_a_block_of_the_docs_prints_what_its_comments_say(
         peer.close_topic(topic)
 
 
-@pytest.mark.usefixtures("java")
-def test_the_example_runs() -> None:
+def test_the_example_runs(
+    engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it but the start of a Spark of its own: it is given the one that is there."""
+    from fiveways.pipeline import session  # noqa: PLC0415
+
+    wanted: list[session.Settings] = []
+
+    @contextmanager
+    def running(settings: session.Settings) -> "Iterator[SparkSession]":
+        wanted.append(settings)
+        yield engine
+
+    monkeypatch.setattr(session, "running", running)
     with hubs.serving() as hub:
-        shown = example(hub)
+        place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
+        monkeypatch.setattr(sys, "argv", ["peer.py", place])
+        runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
+    shown = capsys.readouterr().out
     assert sorted(line.split()[0] for line in shown.splitlines()) == [f"means.room{n}" for n in range(4)]
-
-
-def example(hub: hubs.Hub) -> str:
-    place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
-    done = subprocess.run(  # noqa: S603  our own program
-        [sys.executable, "examples/spark/peer.py", place],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": "src", "JDK_JAVA_OPTIONS": QUICKLY_COMPILED},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=5 * PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert [settings.master for settings in wanted] == ["local[2]"]
 
 
 def test_a_plan_shows_no_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:
