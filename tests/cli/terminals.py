@@ -6,29 +6,37 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from select import select
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tests.cli.hubs import PATIENCE, ROOT, environment
 
 _COLUMNS, _ROWS = 100, 30
+_SEEN_BY: Final = {"TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
 
 
 class Terminal:
     """Runs `fiveways` with stderr, and stdout if it is not to go to a file, on a terminal of its own."""
 
-    def __init__(self, *arguments: str, out: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        out: Path | None = None,
+        program: Sequence[str] = ("-m", "fiveways"),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (_ROWS, _COLUMNS))
         self.shown = ""
         """All that came so far, with what moves the cursor."""
         where = theirs if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
         self.process = subprocess.Popen(  # noqa: S603  our own program
-            [sys.executable, "-m", "fiveways", *arguments],
+            [sys.executable, *program, *arguments],
             cwd=ROOT,
-            env={**environment(TERM="xterm-256color", COLUMNS=str(_COLUMNS))},
+            env={**(environment() if variables is None else variables), **_SEEN_BY},
             stdin=subprocess.DEVNULL,
             stdout=where,
             stderr=theirs,

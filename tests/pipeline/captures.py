@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from fiveways.journal.places import segment_name
 from fiveways.journal.record import SCHEMA
+from fiveways.pipeline.job import Report
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
@@ -39,6 +40,16 @@ class Whole:
     journal: Path
     paths: list[Path]
     tables: dict[str, Rows]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A journal of some calls, and what a batch made of it where."""
+
+    journal: Path
+    records: int
+    out: Path
+    report: Report
 
 
 @dataclass

@@ -59,3 +59,20 @@ def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactor
     paths = captures.split(folder / "journal", captures.over_midnight(), 4)
     job.run(job.Wish(str(folder / "journal"), folder / "tables"), spark=spark)
     return captures.Whole(folder / "journal", paths, captures.tables(folder / "tables"))
+
+
+@pytest.fixture(scope="session")
+def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Plain:
+    """Thirty calls with a result and one without, and a frame that cannot be read; nobody changes these tables."""
+    from fiveways.pipeline import job  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("plain")
+    tape = captures.Tape()
+    tape.open()
+    tape.calls(range(1, 31))
+    tape.ask(31)
+    tape.put("caller", "in", payload=b"\x00 what")
+    captures.split(folder / "journal", tape.records, 3)
+    out = folder / "tables [of mine], 1"  # Spark reads some of these characters as a pattern
+    report = job.run(job.Wish(str(folder / "journal"), out), spark=spark)
+    return captures.Plain(folder / "journal", len(tape.records), out, report)

@@ -11,11 +11,9 @@ from pyspark.sql import SparkSession
 
 from fiveways.cli import main
 from fiveways.cli.spark import Span
-from fiveways.pipeline import job, session
+from fiveways.pipeline import session
 from fiveways.pipeline.tables import TABLES
-from tests.cli.terminals import Terminal
 from tests.pipeline import captures
-from tests.pipeline.captures import Tape
 
 VERBS = ["pipeline run", "pipeline watch", "pipeline tables", "sql"]
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -32,14 +30,9 @@ def mine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "running", running)
 
 
-@pytest.fixture(scope="module")
-def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tables")
-    tape = Tape()
-    tape.calls(range(12))
-    captures.write(folder / "journal", tape.records, 1)
-    job.run(job.Wish(str(folder / "journal"), folder / "out"), spark=spark)
-    return folder / "out"
+@pytest.fixture
+def out(plain: captures.Plain) -> Path:
+    return plain.out
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -74,11 +67,12 @@ def test_one_table_is_shown_with_all_its_columns(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures("mine")
 def test_sql_gives_json_lines_to_programs(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    query = "select method, outcome, count(*) as n from calls group by all"
+    query = "select method, outcome, count(*) as n from calls group by all order by n desc"
     assert main(["sql", query, "--out", str(out)]) == 0
     shown = capfd.readouterr()
     assert [json.loads(line) for line in shown.out.splitlines()] == [
-        {"method": "math.add", "outcome": "result", "n": 12}
+        {"method": "math.add", "outcome": "result", "n": 30},
+        {"method": "math.add", "outcome": "unanswered", "n": 1},
     ]
     assert shown.err == ""
 
@@ -91,7 +85,7 @@ def test_sql_writes_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str])
     assert main(["sql", "select op, method from calls order by int(op)", "--out", str(out), "--format", "table"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["op", "method"]
-    assert lines[12].split() == ["11", "math.add"]
+    assert lines[12].split() == ["12", "math.add"]
 
 
 @pytest.mark.usefixtures("mine")
@@ -132,22 +126,3 @@ def test_times_are_read_exactly() -> None:
     assert Span("1970-01-02").bounds() == (86_400 * 10**9, None)
     assert Span("1970-01-01T00:00:01Z").bounds() == (10**9, None)
     assert Span(None, "1970-01-02T01:00:00.000001+01:00").bounds() == (None, 86_400 * 10**9 + 1000)
-
-
-@pytest.mark.usefixtures("java")
-def test_on_a_terminal_there_is_a_bar_and_not_a_word_from_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.cli.terminals.PATIENCE", 300.0)  # Spark takes its time
-    tape = Tape()
-    tape.calls(range(10))
-    captures.split(tmp_path / "journal", tape.records, 2)
-    where = ["--journal", str(tmp_path / "journal"), "--out", str(tmp_path / "out"), "--master", "local[2]"]
-    with Terminal("pipeline", "run", *where, *captures.quick(), out=tmp_path / "said") as terminal:
-        assert terminal.end() == 0
-    said = (tmp_path / "said").read_text()
-    assert re.fullmatch(
-        rf"2 segments, 40 records in \d+\.\d s; 40 messages, 10 calls in \d+ tables, in {tmp_path}/out\n", said
-    )
-    shown = ESCAPES.sub("", terminal.shown)
-    for words in ("starting Spark", "reading segments", "making tables", "/2", "tasks"):
-        assert words in shown
-    assert not re.search(r"WARN|log4j|INFO|java|Setting default", shown)

@@ -1,6 +1,7 @@
 """On clusters: workers without the package get it from us, and the tables are the same."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,10 +14,13 @@ import pyspark
 import pytest
 
 from fiveways.pipeline import shipping
-from tests.pipeline import captures
+from tests.cli.hubs import ROOT
+from tests.cli.terminals import Terminal
+from tests.pipeline import captures, few
 
 pytestmark = pytest.mark.usefixtures("java")
 PATIENCE = 600.0
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SITE = Path(pyspark.__file__).parents[1]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
@@ -43,9 +47,8 @@ def _environment() -> dict[str, str]:
     return {**clean, **spark, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": captures.QUICK_JAVA}
 
 
-def run(master: str, journal: Path, out: Path, python: Path) -> None:
-    """Run the command as a user would, who started it where the package is."""
-    code = f"import sys; sys.path[:0] = {[str(shipping.ROOT)]!r}; from fiveways.cli import main; sys.exit(main())"
+def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
+    """Return what a user would give to the program below."""
     conf = {
         "spark.pyspark.python": str(python),
         "spark.driver.memory": "1g",
@@ -56,23 +59,38 @@ def run(master: str, journal: Path, out: Path, python: Path) -> None:
     }
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     where = ["--journal", str(journal), "--out", str(out), "--master", master]
-    done = subprocess.run(  # noqa: S603  our own program
-        [sys.executable, "-c", code, "pipeline", "run", *where, *settings, *captures.quick(executors=True)],
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
+    return ["pipeline", "run", *where, *settings, *captures.quick(executors=True)]
+
+
+def program(*folders: Path, before: str = "") -> list[str]:
+    """Return the program, started where the package is: nothing in the environment says to workers where that was."""
+    found = f"import sys; sys.path[:0] = {[str(each) for each in (shipping.ROOT, *folders)]!r}; "
+    return ["-c", f"{found}{before}from fiveways.cli import main; sys.exit(main())"]
+
+
+def test_on_a_cluster_of_processes_in_front_of_a_terminal(
+    over_midnight: captures.Whole, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is a bar, and not a word from Java; a few tables tell that workers got what they need."""
+    monkeypatch.setattr("tests.cli.terminals.PATIENCE", PATIENCE)  # Spark takes its time
+    out, said = tmp_path / "out", tmp_path / "said"
+    few_of_them = program(ROOT, before="from tests.pipeline import few; few.narrow(); ")
+    arguments = command("local-cluster[2,1,1024]", over_midnight.journal, out, stranger)
+    with Terminal(*arguments, out=said, program=few_of_them, variables=_environment()) as terminal:
+        assert terminal.end() == 0, terminal.shown
+    made = few.shown(over_midnight.tables)
+    assert captures.tables(out) == made
+    assert captures.litter(out) == []
+    records, messages, calls = len(captures.over_midnight()), len(made["messages"]), len(made["calls"])
+    assert re.fullmatch(
+        rf"4 segments, {records} records in \d+\.\d s; "
+        rf"{messages} messages, {calls} calls, 1 unreadable in {len(made)} tables, in {out}\n",
+        said.read_text(),
     )
-    assert done.stderr == ""
-    assert done.returncode == 0
-    assert done.stdout.startswith("4 segments, ")
-
-
-def test_on_a_cluster_of_processes(over_midnight: captures.Whole, stranger: Path, tmp_path: Path) -> None:
-    run("local-cluster[2,1,1024]", over_midnight.journal, tmp_path / "out", stranger)
-    assert captures.tables(tmp_path / "out") == over_midnight.tables
-    assert captures.litter(tmp_path / "out") == []
+    shown = ESCAPES.sub("", terminal.shown)
+    for words in ("starting Spark", "reading segments", "making tables", "/4", "tasks"):
+        assert words in shown
+    assert not re.search(r"WARN|log4j|INFO|java|Setting default", shown)
 
 
 def test_on_a_master_with_two_workers(over_midnight: captures.Whole, stranger: Path, tmp_path: Path) -> None:
@@ -87,8 +105,17 @@ def test_on_a_master_with_two_workers(over_midnight: captures.Whole, stranger: P
             own = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / f"w{number}")]
             log = tmp_path / f"worker{number}.log"
             running.enter_context(daemon(log, "Successfully registered", WORKER, "--host", "127.0.0.1", *own, url))
-        run(url, over_midnight.journal, tmp_path / "out", stranger)
+        done = subprocess.run(  # noqa: S603  our own program
+            [sys.executable, *program(), *command(url, over_midnight.journal, tmp_path / "out", stranger)],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
         used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("4 segments, ")
     assert len(used) == 2
     assert captures.tables(tmp_path / "out") == over_midnight.tables
 

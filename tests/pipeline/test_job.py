@@ -23,16 +23,9 @@ def run(spark: SparkSession, journal: Path, out: Path, *, full: bool = False, **
     return job.run(Wish(str(journal), out, full=full, **bounds), spark=spark)  # type: ignore[arg-type]
 
 
-def test_a_journal_becomes_tables(spark: SparkSession, tmp_path: Path) -> None:
-    tape = Tape()
-    tape.open()
-    tape.calls(range(1, 31))
-    tape.ask(31)
-    tape.put("caller", "in", payload=b"\x00 what")
-    captures.split(tmp_path / "journal", tape.records, 3)
-    out = tmp_path / "tables [of mine], 1"  # Spark reads some of these characters as a pattern
-    report = run(spark, tmp_path / "journal", out)
-    assert (report.segments, report.records) == (3, len(tape.records))
+def test_a_journal_becomes_tables(plain: captures.Plain) -> None:
+    out, report = plain.out, plain.report
+    assert (report.segments, report.records) == (3, plain.records)
     assert {each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith("_")} == SHOWN
     assert captures.litter(out) == []
     assert captures.count(out, "calls") == 31
@@ -41,24 +34,23 @@ def test_a_journal_becomes_tables(spark: SparkSession, tmp_path: Path) -> None:
     told = json.loads((out / "_run.json").read_text())
     assert told["version"] == 1
     assert [each["name"] for each in told["segments"]] == ["r1-000001", "r1-000002", "r1-000003"]
-    assert all(
-        each["size"] == (tmp_path / "journal" / f"{each['name']}.parquet").stat().st_size for each in told["segments"]
-    )
+    assert all(each["size"] == (plain.journal / f"{each['name']}.parquet").stat().st_size for each in told["segments"])
     assert told["rows"] == {name: captures.count(out, name) for name in SHOWN}
     assert (told["late"], told["quarantined"], told["from"], told["to"]) == (0, 1, None, None)
     assert told["finished_at"].endswith("Z")
 
 
-def test_added_segment_by_segment_it_is_as_if_all_had_come_at_once(
+def test_added_step_by_step_it_is_as_if_all_had_come_at_once(
     spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path
 ) -> None:
     growing, paths = tmp_path / "growing", over_midnight.paths
     growing.mkdir()
     steps = []
-    for path in (paths[0], paths[2], paths[1], paths[3]):  # one comes out of order
-        (growing / path.name).write_bytes(path.read_bytes())
+    for added in (paths[:1], paths[2:], paths[1:2]):  # one comes out of order
+        for path in added:
+            (growing / path.name).write_bytes(path.read_bytes())
         steps.append(run(spark, growing, tmp_path / "added"))
-    assert [step.segments for step in steps] == [1] * 4
+    assert [step.segments for step in steps] == [1, 2, 1]
     assert captures.tables(tmp_path / "added") == over_midnight.tables
     assert [captures.count(tmp_path / "added", "calls", date=f"2026-03-0{day}") for day in (2, 3, 4)] == [21, 12, 10]
     assert captures.count(tmp_path / "added", "calls", outcome="unanswered") == 0
