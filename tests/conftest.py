@@ -1,5 +1,7 @@
 """How all tests are run, and what every run says at its end."""
 
+import os
+
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
@@ -21,6 +23,18 @@ class OneSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
     def _split_scope(self, nodeid: str) -> str:
         return SPARK if nodeid.startswith(SPARK) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:  # noqa: ARG001  the name is part of the hook
+    """One worker has Spark for most of the time, and is given two cores' work at once or none; the others wait a lot.
+
+    Half of what tests without Spark take is spent on timers and on processes that start. So there is one worker more
+    than there are cores; who knows better sets xdist's own variable, or says a number.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
 @pytest.hookimpl(optionalhook=True)
