@@ -14,9 +14,13 @@ import pyarrow.compute as pc
 
 from fiveways.pipeline.pieces.columns import Longs
 
-_OPERATIONS: Final = 12
+_OPERATIONS: Final = 6
 _IDENTIFIERS: Final = 8
-"""How many neighbours share a bucket, as powers of two: those of a session are fewer than those of a hub."""
+"""How many neighbours share a bucket, as powers of two.
+
+One call in thousands goes on in another segment, and takes all of its bucket along: buckets are small. Identifiers of a
+session are used up slowly, so that few of their buckets are split at all.
+"""
 _DIGITS: Final = 18
 """Of a number that fits."""
 
