@@ -24,9 +24,11 @@ CONF = {
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few of the tables only, for tests that ask how they are made and not what is in them."""
-    from tests.pipeline.few import narrow  # noqa: PLC0415  without pyspark it cannot be imported
+    from fiveways.pipeline import making  # noqa: PLC0415  without pyspark it cannot be imported
+    from fiveways.pipeline.tables import TABLES  # noqa: PLC0415
 
-    narrow(monkeypatch.setattr)
+    names = ("messages", "quarantine", "late", "_activity", "calls", "orphans", "sessions", "slo")
+    monkeypatch.setattr(making, "TABLES", {name: TABLES[name] for name in names})
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,8 @@ import pyspark
 import pytest
 
 from fiveways.pipeline import shipping
-from tests.cli.hubs import ROOT
 from tests.cli.terminals import Terminal
-from tests.pipeline import captures, few
+from tests.pipeline import captures
 
 pytestmark = pytest.mark.usefixtures("java")
 PATIENCE = 600.0
@@ -62,23 +61,22 @@ def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
     return ["pipeline", "run", *where, *settings, *captures.quick(executors=True)]
 
 
-def program(*folders: Path, before: str = "") -> list[str]:
+def program() -> list[str]:
     """Return the program, started where the package is: nothing in the environment says to workers where that was."""
-    found = f"import sys; sys.path[:0] = {[str(each) for each in (shipping.ROOT, *folders)]!r}; "
-    return ["-c", f"{found}{before}from fiveways.cli import main; sys.exit(main())"]
+    found = f"import sys; sys.path[:0] = {[str(shipping.ROOT)]!r}; "
+    return ["-c", f"{found}from fiveways.cli import main; sys.exit(main())"]
 
 
 def test_on_a_cluster_of_processes_in_front_of_a_terminal(
     over_midnight: captures.Whole, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is a bar, and not a word from Java; a few tables tell that workers got what they need."""
+    """There is a bar, and not a word from Java."""
     monkeypatch.setattr("tests.cli.terminals.PATIENCE", PATIENCE)  # Spark takes its time
     out, said = tmp_path / "out", tmp_path / "said"
-    few_of_them = program(ROOT, before="from tests.pipeline import few; few.narrow(); ")
     arguments = command("local-cluster[2,1,1024]", over_midnight.journal, out, stranger)
-    with Terminal(*arguments, out=said, program=few_of_them, variables=_environment()) as terminal:
+    with Terminal(*arguments, out=said, program=program(), variables=_environment()) as terminal:
         assert terminal.end() == 0, terminal.shown
-    made = few.shown(over_midnight.tables)
+    made = over_midnight.tables
     assert captures.tables(out) == made
     assert captures.litter(out) == []
     records, messages, calls = len(captures.over_midnight()), len(made["messages"]), len(made["calls"])
