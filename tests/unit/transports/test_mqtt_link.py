@@ -68,6 +68,16 @@ def without_id(message: Delivered) -> Delivered:
     return Delivered(message.topic, message.payload, message.retained, message.duplicate, message.qos)
 
 
+async def is_retained(broker: RunningBroker, topic: str) -> None:
+    """Wait until newcomers are told: nats-server passes a message on before it knows that it retains it."""
+    told = False
+    while not told:
+        async with linked(broker) as (probe, ear):
+            await probe.subscribe([topic])
+            await asyncio.sleep(0.05)
+            told = bool(ear.heard)
+
+
 @on_both_loops
 async def test_what_was_retained_says_so(broker: RunningBroker) -> None:
     topic = fresh()
@@ -75,6 +85,7 @@ async def test_what_was_retained_says_so(broker: RunningBroker) -> None:
         await one.subscribe([topic])
         one.publish(topic, b"kept", retain=True)
         await own.hears(1)
+        await is_retained(broker, topic)
         await two.subscribe([topic])
         await late.hears(1)
         assert [own.heard[0].retained, late.heard[0].retained] == [False, True]
