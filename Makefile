@@ -9,7 +9,7 @@ FLAGS ?=
 READY := .venv/.ready
 RUN := .venv/bin/python -m
 TYPED := $(wildcard src tests chaos fuzz benchmarks examples)
-COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
