@@ -80,7 +80,7 @@ proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --extra pipeline --constraint requirements.lock --output-file requirements-pipeline.lock
-	$(COMPILE) --extra pipeline --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
+	$(COMPILE) --extra pipeline --extra tracing --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
