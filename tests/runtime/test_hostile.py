@@ -745,7 +745,7 @@ def test_a_publisher_that_has_to_wait_is_not_taken_for_dead() -> None:
 
 def test_attachments_of_a_publisher_that_has_to_wait_are_not_overdue() -> None:
     async def run() -> None:
-        limits = replace(SHORT, attachment_timeout=0.3)
+        limits = replace(SHORT, attachment_timeout=1.0)
         async with besieged(replace(BLOCKING, limits=limits)) as place:
             slow, healthy, publisher = await umq_follower(place), await umq_follower(place), await place.umq()
             stop_reading(slow)
@@ -756,7 +756,7 @@ def test_attachments_of_a_publisher_that_has_to_wait_are_not_overdue() -> None:
                 publisher.binary(b"picture")
                 await asyncio.sleep(0.01)
                 number += 1
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(2.0)
             read_on(slow)
             assert await answers(publisher)
             heard = [frame for frame in all_heard(healthy) if not isinstance(frame, str) or frame.startswith("-")]
