@@ -930,6 +930,7 @@ class Umq extends Talk {
       count = Number(head.slice(1));
       if (!/^A\d{1,9}$/.test(head) || count > MAX_EXPECTED) throw new HubFault("a bad count of attachments");
       [head, payload] = divide(payload);
+      if (head.startsWith("A")) throw new HubFault("a count of attachments inside another");
     }
     const [kind, id] = [head[0], head.slice(1)];
     if (kind === "-" && !id) this.#attachment(null);
