@@ -547,6 +547,18 @@ class Talk {
   }
 }
 
+/** Fill the places of a text: `{0}` is the code, `{1}` the first argument; what is missing is empty. */
+function fill(text, codes, args) {
+  const place = (_, name) => codes[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "");
+  return text.replace(/\{(\w+)\}/g, place).slice(0, 1 << 16);
+}
+
+/** Return a text so that `fill` gives it back: there is no way to escape a brace, but an argument may hold it. */
+function template(text, args = []) {
+  if (text.includes("{")) return { text: `{${args.length + 1}}`, args: [...args, text] };
+  return args.length ? { text, args } : { text };
+}
+
 function checkedBytes(attachments = []) {
   return Array.from(attachments, (each) => {
     const bytes = bytesOf(each);
@@ -655,7 +667,7 @@ class Lrpm extends Talk {
   }
 
   note(id, value, text) {
-    const meta = text ? { progress: true, text } : { progress: true };
+    const meta = { progress: true, ...(text ? template(text) : {}) };
     if (this.#asked.get(id)?.progress) this.#say(LRPM_KINDS.RESULT, id, value, meta);
   }
 
@@ -728,7 +740,8 @@ class Lrpm extends Talk {
 
   #onResult(id, body, meta) {
     if (meta.progress === true) {
-      const note = { text: textOr(meta.text, ""), kind: textOr(meta.kind, "note"), code: textOr(meta.code, "") };
+      const [code, args] = [textOr(meta.code, ""), Array.isArray(meta.args) ? meta.args.map(String) : []];
+      const note = { text: fill(textOr(meta.text, ""), { 0: code }, args), kind: textOr(meta.kind, "note"), code };
       this.tell(id, () => unmark(body), (value) => this.listener.progress(id, { value, ...note }));
     } else if (isCount(meta.part) && meta.part > 0) {
       const isEmpty = meta.last === true && meta.empty === true;
@@ -1254,9 +1267,8 @@ class Nq extends Talk {
     if (!serving) return;
     const isRaised = reason === "raised";
     const args = reason === "overloaded" ? [String(millis(retryAfter ?? 0))] : [];
-    // NQ cannot escape a brace: a text that has one goes as an argument.
-    const said = text.includes("{") ? { text: `{${args.length + 1}}`, args: [...args, text] } : { text, args };
-    const e = { type: isRaised ? "app" : "local", fatal: true, err: isRaised ? name : (NQ_CODES[reason] ?? ""), ...said };
+    const err = isRaised ? name : (NQ_CODES[reason] ?? "");
+    const e = { type: isRaised ? "app" : "local", fatal: true, err, ...template(text, args) };
     const body = data === null ? { e } : { d: data, e };
     if (serving.sent === undefined) this.#keep(serving, body);
     else this.#putPart(serving, body, true);
@@ -1264,7 +1276,7 @@ class Nq extends Talk {
 
   note(id, value, text) {
     const { a, r } = this.#served.get(id);
-    const e = { type: "note", fatal: false, ...(text.includes("{") ? { text: "{1}", args: [text] } : { text }) };
+    const e = { type: "note", fatal: false, ...template(text) };
     this.#say({ a, i: r, e, ...(value === undefined || value === null ? {} : { d: value }) });
   }
 
@@ -1666,9 +1678,7 @@ function errorOf(e) {
   const [type, err, warn, note, text] = ["type", "err", "warn", "note", "text"].map((key) => String(e[key] ?? ""));
   const args = Array.isArray(e.args) ? e.args.map(String) : [];
   const code = err || warn || note;
-  const places = { err, warn, note, 0: code };
-  const said = cut(text.replace(/\{(\w+)\}/g, (_, name) => places[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "")));
-  return { type, fatal: e.fatal === true, err, note, code, args, said };
+  return { type, fatal: e.fatal === true, err, note, code, args, said: fill(text, { err, warn, note, 0: code }, args) };
 }
 
 /** Return the failure that a fatal error means; it claims no more than is known. */
