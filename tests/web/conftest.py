@@ -20,7 +20,7 @@ def node() -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium: Chromium) -> Iterator[Browser]:  # noqa: F811  that is how a fixture is asked for
+def browser(chromium: Chromium) -> Iterator[Browser]:
     """One page for all tests."""
     with browser_engine(chromium) as engine:
         yield engine

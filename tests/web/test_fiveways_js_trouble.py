@@ -29,6 +29,9 @@ class Phoenix:
         self.hub.signal(number)
         self.hub.process.communicate(timeout=hubs.PATIENCE)
 
+    def close(self) -> None:
+        self.hub.end()
+
     def start(self, *arguments: str) -> None:
         self.hub = hubs.Hub(hubs.start("serve", "--port", self.port, *self._arguments, *arguments))
         assert self.hub.urls, self.hub.end()
@@ -40,7 +43,7 @@ def phoenix(request: pytest.FixtureRequest) -> "Callable[..., Phoenix]":
 
     def make(*arguments: str) -> Phoenix:
         made = Phoenix(*arguments)
-        request.addfinalizer(lambda: made.hub.end())
+        request.addfinalizer(made.close)
         return made
 
     return make
@@ -95,9 +98,7 @@ def test_what_a_page_serves_ends_with_the_hub(engine: Engine, phoenix: Callable[
 
 
 @every_scheme
-def test_who_does_not_want_another_connection(
-    engine: Engine, phoenix: Callable[..., Phoenix], scheme: str
-) -> None:
+def test_who_does_not_want_another_connection(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
     place = phoenix()
     story = Story(engine, "once", {"url": place.hub.url(scheme)})
     story.said("ready")
@@ -200,7 +201,7 @@ NONSENSE: dict[str, tuple[str, list[str], list[str | bytes]]] = {
         [
             *("", "x", "{}", "[]", "null", "[999,1]", "[41]", '[41,"x",1]', "[41,-1,1]", "[41,1.5,1]", "[40,300]"),
             *("[2,null,{}]", "[3,{}]", "[60,1]", '[64,256,"x"]', '["WHAT",1]', "[41,256,1e999]", f"[41,256,{DEEP}]"),
-            *('[41,256,"\\ud800"]', ' [41,256,1]', b"\x01", "[20,40]", "[true]"),
+            *('[41,256,"\\ud800"]', " [41,256,1]", b"\x01", "[20,40]", "[true]"),
         ],
     ),
     "umq": (

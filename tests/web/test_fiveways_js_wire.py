@@ -93,9 +93,38 @@ def test_bodies_by_chance(engine: Engine) -> None:
 
 
 def test_texts_that_are_nearly_json(engine: Engine) -> None:
-    texts = ["-", "01", "1.", ".5", "1e5", "1e999", "-1e999", "1E+2", "nul", "nulll", "true ", "\ttrue", "[1,]", "{1:2}"]
-    texts += ['"\\ud800"', '"\\ud83d\\ude00"', '"\n"', '"\\x"', "[" * 128 + "]" * 128, "[" * 129 + "]" * 129, "NaN", "\ufeff1"]
-    texts += ["9007199254740993", "-9007199254740993", '{"a":12345678901234567890,"b":"12345678901234567890"}', "1" * 400]
+    texts = [
+        "-",
+        "01",
+        "1.",
+        ".5",
+        "1e5",
+        "1e999",
+        "-1e999",
+        "1E+2",
+        "nul",
+        "nulll",
+        "true ",
+        "\ttrue",
+        "[1,]",
+        "{1:2}",
+    ]
+    texts += [
+        '"\\ud800"',
+        '"\\ud83d\\ude00"',
+        '"\n"',
+        '"\\x"',
+        "[" * 128 + "]" * 128,
+        "[" * 129 + "]" * 129,
+        "NaN",
+        "\ufeff1",
+    ]
+    texts += [
+        "9007199254740993",
+        "-9007199254740993",
+        '{"a":12345678901234567890,"b":"12345678901234567890"}',
+        "1" * 400,
+    ]
     texts += ['"' + "9" * 20 + '\\""', "[1234567890123456789012e3]", "0.12345678901234567890123", "[-0,0,-0.0]"]
     check_bodies(engine, [{"from": "text", "body": text} for text in texts])
 
@@ -109,7 +138,16 @@ def test_base91(engine: Engine) -> None:
     assert written[: len(ruled)] == list(ruled.values())
     assert written == [base91.encode(bytes.fromhex(each)) for each in given]
     assert run(engine, "unbase91", given=written) == [{"value": each} for each in given]
-    strange = ["!", "~~", '"', "!!!!", "#}", "a b", "}}}}}", *("".join(random.choices(base91.ALPHABET, k=5)) for _ in range(200))]
+    strange = [
+        "!",
+        "~~",
+        '"',
+        "!!!!",
+        "#}",
+        "a b",
+        "}}}}}",
+        *("".join(random.choices(base91.ALPHABET, k=5)) for _ in range(200)),
+    ]
     for text, read in zip(strange, run(engine, "unbase91", given=strange), strict=True):
         try:
             assert read == {"value": base91.decode(text).hex()}, text
@@ -138,7 +176,12 @@ def test_topics_by_the_vectors(engine: Engine) -> None:
         for other in STYLES
     ]
     given += [
-        {"text": each["text"], "from": each["style"], "to": "umq", "wanted": topics.spell(tuple(each["topic"]), topics.UMQ)}
+        {
+            "text": each["text"],
+            "from": each["style"],
+            "to": "umq",
+            "wanted": topics.spell(tuple(each["topic"]), topics.UMQ),
+        }
         for each in entries["also_read"]
         if each["style"] in STYLES
     ]
