@@ -26,13 +26,13 @@ from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.standing import Leg
-from fiveways.runtime.standings import Standings
+from fiveways.runtime.standings import HEADER, Standings
 from fiveways.settings.sections import Settings, hub_settings
 from fiveways.store.store import Store
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
-from fiveways.transports.http import HttpLimits, Request, Response
-from fiveways.transports.origin import check_origin
+from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
+from fiveways.transports.origin import check_origin, preflight
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
@@ -223,7 +223,7 @@ class Server:
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        bearer = _bearer(request)
+        bearer = bearer_of(request.headers)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
             credentials = Credentials(request.is_loopback, bearer)
@@ -262,11 +262,13 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is not None:
+            if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
+                return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
             if not endpoint.posts or request.method != "POST":
                 return _upgrade_required(endpoint)
             if self._draining:
                 return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
-            return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
+            return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
         if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
             return _no_such_path(request.path)
         if request.method not in {"GET", "HEAD"}:
@@ -321,11 +323,6 @@ def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
         pump.cut_off()
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _no_such_path(path: str) -> Response:
