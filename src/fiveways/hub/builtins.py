@@ -1,6 +1,7 @@
 """The methods that the hub offers itself."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -37,10 +38,12 @@ DOCS: Final = {
     "hub.redrive": "{queue}: lets what was tried too often wait once more; answers how much that is.",
     "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
+    "hub.rights": "Answers who you are here, and what you may call, offer, publish and subscribe to, as patterns.",
+    "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
 """What discovery tells about them. Some have words of their own, and never come as calls."""
 
-_FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback"})
+_FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
 """What everybody may call who was let in: these do nothing to others."""
 _MOST_PEERS: Final = 1000
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
@@ -68,6 +71,8 @@ class BuiltIns:
         self._by_name = by_name
         self._stats = stats
         self._epoch = epoch
+        self.results: Callable[[], object] = _no_results
+        """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
         self._methods: Mapping[str, Method] = {
             "hub.ping": self._ping,
             "hub.echo": self._echo,
@@ -80,6 +85,8 @@ class BuiltIns:
             "hub.redrive": self._redrive,
             "hub.peers": self._peers,
             "hub.stats": self._tell_stats,
+            "hub.rights": self._rights,
+            "hub.results": self._tell_results,
         }
 
     def __contains__(self, name: str) -> bool:
@@ -152,6 +159,14 @@ class BuiltIns:
     def _tell_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
         return _answer(session, word, Value(self._stats()))
 
+    def _rights(self, session: Session, word: Call, _now: float) -> Deliveries:
+        rights = session.access.rights
+        told = {each.name: list(getattr(rights, each.name)) for each in fields(rights)}
+        return _answer(session, word, Value({"identity": session.identity, **told}))
+
+    def _tell_results(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self.results()))
+
 
 class Arguments:
     """What a built-in was given: an object, its fields in order, or the first alone."""
@@ -193,6 +208,10 @@ class Arguments:
             return Value(value)
         pieces = _PIECES.decode(self._body.json())
         return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+
+
+def _no_results() -> object:
+    return None
 
 
 def _answer(session: Session, word: Call, body: Payload) -> Deliveries:

@@ -84,8 +84,8 @@ class Hub:
         self._variables = Variables(limits, self._gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
         sessions = self._sessions, self._by_name
-        self._built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
-        self._owing = Owing(settings, self._calls, self.offers, self._built_ins, self._counters, epoch, keeps=keeps)
+        self.built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
+        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
             limits,
             self._calls,
@@ -93,7 +93,7 @@ class Hub:
             self._callbacks,
             self._attachments,
             self._queues,
-            self._built_ins,
+            self.built_ins,
             self._owing,
             self._counters,
         )
@@ -361,9 +361,9 @@ class Hub:
         return [Delivery(session.peer, words.Result(word.id))]
 
     def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:
-        if word.callback or word.method not in self._built_ins:
+        if word.callback or word.method not in self.built_ins:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
-        return self._built_ins.call(session, word, now)
+        return self.built_ins.call(session, word, now)
 
     def _limit(self, session: Session, word: Word, now: float) -> None:
         """Refuse a request that comes too fast: each session has a bucket that fills as time goes by."""
