@@ -17,14 +17,16 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import metrics
+from fiveways.runtime import answers, metrics
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
+from fiveways.runtime.pages import Pages
 from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
+from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
 from fiveways.settings.sections import Settings, hub_settings
@@ -93,6 +95,9 @@ class Server:
         self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls))
+        self._results = Results()
+        self.exchange.hub.built_ins.results = self._results.latest
 
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
@@ -107,7 +112,9 @@ class Server:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
-        self.urls = [url for host, port in places for url in described(host, port)]
+        has_page = self._settings.dashboard.enabled
+        self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
+        self._results.look_into(self._settings.dashboard.tables)
         await self._open_zmq()
         self._open_targets()
         if self._app is not None:
@@ -164,6 +171,8 @@ class Server:
         if settings.mqtt != self._settings.mqtt:
             _log.warning("the settings of [mqtt] are taken over at the next start only")
         self._settings = settings
+        self._pages.configure(settings)
+        self._results.look_into(settings.dashboard.tables)
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
             self._mqtt.renew()
@@ -185,6 +194,7 @@ class Server:
         for pump in list(self.pumps):
             pump.close("the hub is closing")
         self.standings.stop()
+        self._results.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
@@ -219,11 +229,11 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is None:
-            return _no_such_path(request.path)
+            return answers.no_such_path(request.path)
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        bearer = _bearer(request)
+        bearer = answers.bearer(request)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
             credentials = Credentials(request.is_loopback, bearer)
@@ -263,16 +273,17 @@ class Server:
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is not None:
             if not endpoint.posts or request.method != "POST":
-                return _upgrade_required(endpoint)
+                return answers.upgrade_required(endpoint)
             if self._draining:
-                return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
-            return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
-        if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
-            return _no_such_path(request.path)
+                return answers.CLOSING
+            return self.standings.post(request, Credentials(request.is_loopback, answers.bearer(request)))
+        page = self._pages.answer(request)
+        if page is not None:
+            return page
+        if request.path not in answers.PLAIN:
+            return answers.no_such_path(request.path)
         if request.method not in {"GET", "HEAD"}:
-            return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
-        if request.path == "/":
-            return Response(200, self._welcome().encode())
+            return answers.READ_ONLY
         if request.path == "/metrics":
             return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
         if request.path == "/readyz" and self._draining:
@@ -282,10 +293,6 @@ class Server:
     def _stats(self) -> dict[str, object]:
         journaled = {} if self._journaling is None else self._journaling.stats()
         return self.exchange.hub.stats() | journaled
-
-    def _welcome(self) -> str:
-        lines = [f"{what:8} {url}" for what, url in self.urls]
-        return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
 
     # Who is silent.
 
@@ -321,24 +328,6 @@ def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
         pump.cut_off()
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _no_such_path(path: str) -> Response:
-    paths = ", ".join(["/", "/livez", "/readyz", "/metrics", *ENDPOINTS])
-    return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
-
-
-def _upgrade_required(endpoint: Endpoint) -> Response:
-    path = endpoint.path
-    text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
-    if endpoint.posts:
-        text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"
-    return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
 
 
 def _no_port(host: str, port: int, error: OSError) -> str:

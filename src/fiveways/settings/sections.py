@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.settings.dashboard import DashboardSettings
 from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
@@ -343,6 +344,7 @@ class Settings:
     mqtt: MqttSettings = field(default_factory=MqttSettings)
     store: StoreSettings = StoreSettings()
     journal: JournalSettings = JournalSettings()
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     log: LogSettings = LogSettings()
     origin: Origin | None = field(default=None, compare=False, repr=False)
 

@@ -1,0 +1,39 @@
+"""Sentences for those who ask the port for something in plain HTTP."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from fiveways.runtime.endpoints import ENDPOINTS, Endpoint
+from fiveways.transports.http import Request, Response
+
+READ_ONLY: Final = Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
+CLOSING: Final = Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
+PLAIN: Final = ("/", "/livez", "/readyz", "/metrics")
+"""What is there besides the protocols and the pages."""
+
+
+def welcome(urls: Iterable[tuple[str, str]]) -> str:
+    """Say what is served where."""
+    lines = [f"{what:8} {url}" for what, url in urls]
+    return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
+
+
+def bearer(request: Request) -> str:
+    """Return the token that a request shows."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def no_such_path(path: str) -> Response:
+    """Say what there is instead."""
+    paths = ", ".join([*PLAIN, *ENDPOINTS])
+    return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
+
+
+def upgrade_required(endpoint: Endpoint) -> Response:
+    """Say who is answered under the path of a protocol."""
+    path = endpoint.path
+    text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
+    if endpoint.posts:
+        text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"
+    return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
