@@ -94,10 +94,21 @@ def test_words_of_their_own_are_not_calls() -> None:
 
 
 def test_all_have_documentation() -> None:
-    assert {name for name in DOCS if name in opened()._built_ins} == {
-        f"hub.{name}"
-        for name in ("ping", "echo", "time", "callback", "get", "push", "pull", "queues", "redrive", "peers", "stats")
-    }
+    calls = (
+        "ping",
+        "echo",
+        "time",
+        "callback",
+        "get",
+        "push",
+        "pull",
+        "queues",
+        "redrive",
+        "peers",
+        "stats",
+        "traffic",
+    )
+    assert {name for name in DOCS if name in opened()._built_ins} == {f"hub.{name}" for name in calls}
     assert all(DOCS.values())
 
 
