@@ -55,7 +55,7 @@ class Keeping:
     def _failed(self, keep: Keep, error: StoreError) -> None:
         now = self._loop.time()
         if isinstance(keep.record, PutRequest):
-            self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}"), now)
+            self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}", now), now)
         elif error.is_its_own:
             _log.error("%s; it is gone if the hub ends", error)
             self._perform(self._hub.kept(keep, now), now)

@@ -35,7 +35,7 @@ from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.wire.payload import Payload
 
-TRAITS: Final = Traits("local", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+TRAITS: Final = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
 
 
 def _no_subscription(_given: object, _written: str) -> str:
