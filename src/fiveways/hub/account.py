@@ -1,9 +1,11 @@
 """What `hub.traffic` answers: all that has passed since the hub's start, so that whoever reads it twice has rates."""
 
 from collections import Counter
+from collections.abc import Iterable
 from heapq import nlargest
 from typing import Final
 
+from fiveways.hub.histogram import BOUNDS, Histogram
 from fiveways.hub.policy import written
 from fiveways.hub.traffic import MOST_SLOW, OTHER, Cell, Failed, Passed, Slow, Traffic
 
@@ -24,6 +26,7 @@ def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[st
         "topics": [
             _topic(name, topics[name]) for name in nlargest(len(topics), topics, lambda n: topics[n].publications)
         ],
+        "latency": _latency(methods.values()),
         "bridges": [_bridge(*pair, cell) for pair, cell in sorted(traffic.by_bridge().items())],
         "failures": [_failure(each, epoch) for each in reversed(traffic.failures)],
         "slow": [_slow(each) for each in nlargest(MOST_SLOW, traffic.slow(), lambda each: (each.missed, each.waiting))],
@@ -32,6 +35,14 @@ def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[st
             "topics": traffic.other_topics.publications,
         },
     }
+
+
+def _latency(cells: Iterable[Cell]) -> dict[str, object]:
+    """Return how many calls took how long, all methods together: so the difference of two answers has percentiles."""
+    whole = Histogram()
+    for cell in cells:
+        whole.merge(cell.histogram)
+    return {"bounds": list(BOUNDS), "counts": whole.counts}
 
 
 def _by_topic(traffic: Traffic) -> dict[str, Passed]:
