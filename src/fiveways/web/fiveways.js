@@ -1707,9 +1707,9 @@ export class Peer extends EventTarget {
 
   // The life of a connection.
 
-  #tell(state, attempt = 0, error = null) {
+  #tell(state, attempt = 0, error = null, wait = 0) {
     this.#state = state;
-    this.#outside(() => this.dispatchEvent(new StateEvent({ state, attempt, error })));
+    this.#outside(() => this.dispatchEvent(new StateEvent({ state, attempt, error, wait })));
   }
 
   #newTalk() {
@@ -1863,8 +1863,8 @@ export class Peer extends EventTarget {
   /** Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once. */
   async #reopen(error) {
     for (let attempt = 1; !this.#over; attempt += 1) {
-      this.#tell("waiting", attempt, error);
       const wait = Math.random() * this.#wait;
+      this.#tell("waiting", attempt, error, wait);
       this.#wait = Math.min(2 * this.#wait, this.#settings.backoff[1]);
       await new Promise((go) => {
         const timer = after(wait, go);
