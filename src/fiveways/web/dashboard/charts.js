@@ -24,7 +24,7 @@ export function colourOf(protocol) {
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /** Seconds ago, as people say it. */
-const ago = (seconds) => (seconds === 0 ? "now" : `−${seconds / 60} min`);
+const ago = (seconds) => (seconds === 0 ? "now" : `−${-seconds / 60} min`);
 
 export class Charts {
   #isDrawing = false;
@@ -48,7 +48,8 @@ export class Charts {
       const points = this.#history.points;
       const end = points.at(-1).at;
       const xs = points.map((each) => each.at - end);
-      await this.#react(plotly, this.traffic, this.#layers(points, xs), { rangemode: "tozero", tickformat: "~s" });
+      const highest = Math.max(1, ...points.map((each) => Object.values(each.frames ?? {}).reduce((sum, one) => sum + one, 0)));
+      await this.#react(plotly, this.traffic, this.#layers(points, xs), { range: [0, 1.08 * highest], tickformat: "~s", nticks: 5 });
       const lines = this.#lines(points, xs);
       const seen = lines.flatMap((each) => each.y).filter((each) => each > 0);
       const [low, high] = seen.length ? [Math.min(...seen), Math.max(...seen)] : [0.001, 0.01];
@@ -90,7 +91,7 @@ export class Charts {
     const ticks = [-SPAN, -240, -180, -120, -60, 0];
     const layout = {
       height: 210,
-      margin: { l: 52, r: 8, t: 4, b: 44 },
+      margin: { l: 52, r: 16, t: 6, b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: style("ink") },

@@ -54,9 +54,38 @@ export function duration(value) {
 /** A time of day, of a time in seconds since 1970. */
 export const timeOfDay = (at) => (isNumber(at) ? clock.format(new Date(at * 1000)) : NONE);
 
+const base64 = (bytes) => btoa(Array.from(bytes, (each) => String.fromCharCode(each)).join(""));
+const raw = (value) => JSON.rawJSON?.(String(value)) ?? String(value);
+
+/** A value of the hub as JSON, bytes and large integers included. */
+export function asJson(value, indent = 0) {
+  const written = JSON.stringify(value, (_, each) => {
+    if (typeof each === "bigint") return raw(each);
+    if (typeof each === "number" && !Number.isFinite(each)) return { $number: String(each) };
+    return each instanceof Uint8Array ? { $base64: base64(each) } : each;
+  }, indent);
+  return written ?? "null";
+}
+
+/** What somebody wrote as JSON: `[value, ""]`, or `[null, why it is none]`. Nothing at all is null. */
+export function fromJson(text) {
+  if (text.trim() === "") return [null, ""];
+  try {
+    return [JSON.parse(text, (_, each, context) => {
+      // A number would not hold it: the text itself does.
+      const isLarge = typeof each === "number" && /^-?\d+$/.test(context?.source ?? "") && !Number.isSafeInteger(each);
+      if (isLarge) return BigInt(context.source);
+      const isBytes = each !== null && typeof each === "object" && Object.keys(each).length === 1 && typeof each.$base64 === "string";
+      return isBytes ? Uint8Array.from(atob(each.$base64), (char) => char.charCodeAt(0)) : each;
+    }), ""];
+  } catch (error) {
+    return [null, `This is no JSON: ${error.message}`];
+  }
+}
+
 /** A value as JSON for reading, not longer than `most` characters. */
 export function pretty(value, most) {
-  const text = value === undefined ? "null" : JSON.stringify(value, null, 2);
+  const text = asJson(value, 2);
   const rest = text.length - most;
   return rest > 0 ? `${text.slice(0, most)}\n… and ${count(rest)} characters more` : text;
 }

@@ -2,7 +2,7 @@
 
 import { CallError } from "/fiveways.js";
 import { byId, cut, h, say, show } from "./dom.js";
-import { duration, pretty, rate } from "./format.js";
+import { asJson, duration, fromJson, pretty, rate } from "./format.js";
 import { Picker } from "./picker.js";
 
 /** Built-ins that are about the session that calls them: this page would not know what to do with them. */
@@ -73,8 +73,10 @@ export class Methods {
     this.picker.show(names.map((name) => {
       const numbers = seen.get(name);
       if (!numbers) return { name, cells: ["", "", ""], says: "not called yet" };
-      const [calls, failed, p95] = [rate(rates.get(name) ?? 0), numbers.failures ? `${Math.ceil((100 * numbers.failures) / numbers.calls)} %` : "", duration(numbers.p95)];
-      return { name, cells: [calls, failed, p95], kind: numbers.failures ? "failing" : "", says: `${calls} calls, ${failed || "none"} failed, p95 ${p95}` };
+      const calls = rate(rates.get(name) ?? 0);
+      const failed = numbers.failures ? `${Math.ceil((100 * numbers.failures) / numbers.calls)} %` : "";
+      const p95 = numbers.p95 === null ? "" : duration(numbers.p95);
+      return { name, cells: [calls, failed, p95], kind: numbers.failures ? "failing" : "", says: `${calls} calls, ${failed || "none"} failed, p95 ${p95 || "unknown"}` };
     }));
     this.#allow();
   }
@@ -95,8 +97,7 @@ export class Methods {
     const asked = ++this.#docs;
     let text;
     try {
-      const found = await this.session.peer.discover(name);
-      text = (typeof found === "string" ? found : found?.doc) || "It has no documentation.";
+      text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
     } catch (error) {
       text = error instanceof CallError && error.reason === "refused" ? "This session may not call it." : `No documentation: ${error.message}`;
     }
@@ -120,20 +121,10 @@ export class Methods {
   }
 
   #check() {
-    const [, problem] = this.#argument();
+    const [, problem] = fromJson(this.body.value);
     say(this.problem, problem);
     this.body.setAttribute("aria-invalid", String(problem !== ""));
     this.button.disabled = problem !== "";
-  }
-
-  #argument() {
-    const text = this.body.value.trim();
-    if (text === "") return [null, ""];
-    try {
-      return [JSON.parse(text), ""];
-    } catch (error) {
-      return [null, `This is no JSON: ${error.message}`];
-    }
   }
 
   #key(event) {
@@ -142,7 +133,7 @@ export class Methods {
   }
 
   async #call() {
-    const [body, problem] = this.#argument();
+    const [body, problem] = fromJson(this.body.value);
     if (problem || this.#running) return;
     const abort = new AbortController();
     this.#running = abort;
@@ -174,7 +165,7 @@ export class Methods {
     let number = 0;
     for await (const part of this.session.peer.stream(this.chosen, body, options)) {
       number += 1;
-      parts.push(`${number}: ${cut(JSON.stringify(part) ?? "null", 2000)}`);
+      parts.push(`${number}: ${cut(asJson(part), 2000)}`);
       if (parts.length > MOST_PARTS) parts.shift();
       this.#settle("good", `${number} ${number === 1 ? "part" : "parts"} so far, ${took()}`, parts.join("\n"));
     }

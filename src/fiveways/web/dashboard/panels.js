@@ -123,10 +123,10 @@ export class Panels {
     for (const [key, cell] of this.cells) {
       const each = found.get(key);
       // By orders of magnitude, so that one busy pair does not make all others look alike.
-      const heat = each ? 1 + Math.round((5 * Math.log(each.calls || 1)) / Math.log(Math.max(most, 2))) : 0;
+      const heat = each ? 1 + Math.round((5 * Math.log(each.calls || 1)) / Math.log(Math.max(most, 1000))) : 0;
       cell.className = `h${heat}`;
       say(cell.children[0], each ? short(each.calls) : "");
-      say(cell.children[1], each ? duration(each.p95) : "");
+      say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
       say(cell.children[2], each?.failures ? `${short(each.failures)} failed` : "");
       const words = each ? `: ${count(each.calls)} calls, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
       cell.title = key.replace(" ", " → ") + words;

@@ -1,9 +1,8 @@
 // Topics: which there are, what is published on those that one watches, and a form to publish.
 
 import { byId, cut, h, say, show, Table } from "./dom.js";
-import { count, rate, timeOfDay } from "./format.js";
+import { asJson, count, fromJson, rate, timeOfDay } from "./format.js";
 import { Picker } from "./picker.js";
-import { fromLrpm, toLrpm } from "./spelling.js";
 
 const MOST_EVENTS = 50;
 const MOST_WATCHES = 8;
@@ -31,7 +30,7 @@ export class Topics {
     this.pattern = h("input", { id: "watch-pattern", type: "text", placeholder: "sensors.*.temperature", autocomplete: "off", spellcheck: false, required: true, "aria-describedby": "watch-problem" });
     this.problem = h("p", { id: "watch-problem", class: "problem", role: "status" });
     this.form = h("form", { "aria-label": "Watch a topic", onsubmit: (event) => { event.preventDefault(); this.#watch(this.pattern.value.trim()); } },
-      h("label", { for: "watch-pattern" }, "Watch"),
+      h("label", { for: "watch-pattern" }, "Topic or pattern"),
       h("div", { class: "line" }, this.pattern, h("button", { type: "submit", class: "main" }, "Watch")), this.problem);
     this.chips = h("ul", { class: "chips", "aria-label": "Watched" });
     this.events = new Table("Events", [{ title: "Time" }, { title: "Topic", kind: "name" }, { title: "Data", kind: "wide name code" }], "Choose a topic, or type a pattern in which * stands for any characters of a segment.");
@@ -89,7 +88,7 @@ export class Topics {
     }
     this.#watches.set(pattern, null);
     try {
-      const events = await this.session.peer.subscribe(toLrpm(pattern));
+      const events = await this.session.peer.subscribe(pattern);
       if (!this.#watches.has(pattern)) return void events.close();
       this.#watches.set(pattern, events);
       this.#follow(pattern, events);
@@ -118,8 +117,8 @@ export class Topics {
   #took(event) {
     this.#number += 1;
     const missed = event.missed ? ` (${count(event.missed)} missed before)` : "";
-    const text = JSON.stringify(event.data) ?? "null";
-    this.#events.unshift([timeOfDay(Date.now() / 1000), `${fromLrpm(event.topic)}${missed}`, { text: cut(text, LONGEST_DATA), title: text.length > LONGEST_DATA ? `${count(text.length)} characters` : "" }]);
+    const text = asJson(event.data);
+    this.#events.unshift([timeOfDay(Date.now() / 1000), `${event.topic}${missed}`, { text: cut(text, LONGEST_DATA), title: text.length > LONGEST_DATA ? `${count(text.length)} characters` : "" }]);
     this.#events.length = Math.min(this.#events.length, MOST_EVENTS);
     // However many come, the page is drawn a few times a second.
     if (this.#isDue) return;
@@ -142,26 +141,17 @@ export class Topics {
 
   #check() {
     const topic = this.topic.value.trim();
-    const [, problem] = this.#given();
+    const [, problem] = fromJson(this.data.value);
     const denied = topic && !this.session.rights.may("publish", topic) ? `This session may not publish on ${cut(topic, 80)}.` : "";
     say(this.said, denied || problem);
     this.button.disabled = Boolean(denied || problem);
   }
 
-  #given() {
-    const text = this.data.value.trim();
-    try {
-      return [text === "" ? null : JSON.parse(text), ""];
-    } catch (error) {
-      return [null, `This is no JSON: ${error.message}`];
-    }
-  }
-
   async #publish() {
-    const [data, problem] = this.#given();
+    const [data, problem] = fromJson(this.data.value);
     if (problem) return;
     try {
-      await this.session.peer.publish(toLrpm(this.topic.value.trim()), data, { retain: this.retain.checked });
+      await this.session.peer.publish(this.topic.value.trim(), data, { retain: this.retain.checked });
       say(this.said, `Published at ${timeOfDay(Date.now() / 1000)}.`);
     } catch (error) {
       say(this.said, `It was not published: ${error.message}`);
