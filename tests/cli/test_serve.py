@@ -9,7 +9,8 @@ import pytest
 
 from fiveways.cli import logs, main
 from fiveways.cli.serve import _program, greet
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LogSettings, Secret, ServerSettings, Settings
+from fiveways.settings.operations import LogSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.cli.hubs import ROOT, run, serving
 
 TOKEN = "let-me-in"  # noqa: S105

@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from fiveways.cli.endings import printable
-from fiveways.settings.sections import LogSettings
+from fiveways.settings.operations import LogSettings
 
 LOG = logging.getLogger("fiveways.serve")
 

@@ -8,6 +8,7 @@ from typing import Final
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.session import public_name
+from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
 from fiveways.runtime.groups import Group, KnownGroups
@@ -39,12 +40,15 @@ class Exchange:
         self._marked: list[Party] = []
         self._is_flushing = False
         """What there is to write will be written when this pass of the loop is over."""
-        self._groups = KnownGroups(self.parties)
+        self._groups = KnownGroups(self.parties, hub.traffic)
         self._under_way: list[Group] = []
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self.slow: set[Party] = set()
+        """Who has missed something, or has much unread, or once had."""
+        hub.traffic.slow = self._tell_slow
 
     # In.
 
@@ -60,7 +64,7 @@ class Exchange:
                 party = self.parties.get(delivery.to)
                 if party is not None:
                     if many:
-                        _say_one_of_many(party, delivery, now)
+                        self._say_one_of_many(party, delivery, now)
                     else:
                         party.say(delivery, now)
             elif type(delivery) is Fanout:
@@ -68,10 +72,21 @@ class Exchange:
             elif type(delivery) is Keep:
                 self.keeping.keep(delivery, now)
 
+    def _say_one_of_many(self, party: Party, delivery: Delivery, now: float) -> None:
+        """Say a word, and have it written if there is much already; who is too slow for events misses some."""
+        word = delivery.word
+        if party.choked and type(word) is Event:
+            party.skip(word.subscription)
+            self.drop(party, word, _TOO_SLOW)
+            return
+        party.say(delivery, now)
+        party.relieve()
+
     def leave(self, party: Party) -> None:
         """Forget one who is gone."""
         if self.parties.pop(party.peer, None) is not None:
             self._groups.forget()
+            self.slow.discard(party)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
@@ -81,6 +96,7 @@ class Exchange:
     def _fan_out(self, fanout: Fanout, now: float) -> None:
         """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
         for group in self._groups.of(fanout.subscribers):
+            group.tally.deliveries += group.size
             if not group.is_under_way:
                 group.set_out()
                 self._under_way.append(group)
@@ -131,8 +147,19 @@ class Exchange:
                 self.perform(self.hub.unsubscribe(subscriber.peer, subscriber.subscription), now)
             case _:
                 party.skip(subscriber.subscription)
-        party.note_drop(fanout.event, _TOO_SLOW)
+        self.drop(party, fanout.event, _TOO_SLOW)
         return False
+
+    def drop(self, party: Party, event: Event, reason: str) -> None:
+        """Know that an event does not go out to somebody."""
+        party.missed += 1
+        self.slow.add(party)
+        self.hub.traffic.missed(event.topic)
+        party.note_drop(event, reason)
+
+    def _tell_slow(self) -> list[Slow]:
+        found = [Slow(public_name(each.peer), each.family, each.missed, each.waiting()) for each in self.slow]
+        return [each for each in found if each.missed or each.waiting]
 
     def mark(self, party: Party) -> None:
         """Have what a party has to say written when this pass of the loop is over."""
@@ -189,17 +216,6 @@ class Exchange:
         now = self.now()
         self.perform(self.hub.expire(now), now)
         self.schedule()
-
-
-def _say_one_of_many(party: Party, delivery: Delivery, now: float) -> None:
-    """Say a word, and have it written if there is much already; who is too slow for events misses some."""
-    word = delivery.word
-    if party.choked and type(word) is Event:
-        party.skip(word.subscription)
-        party.note_drop(word, _TOO_SLOW)
-        return
-    party.say(delivery, now)
-    party.relieve()
 
 
 def addressed(event: Event, subscriber: Subscriber, missed: int = 0) -> Event:

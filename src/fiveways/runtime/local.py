@@ -48,6 +48,8 @@ _STYLES: Final = builtins.Styles(TRAITS.names, TRAITS.topics, _no_subscription)
 class LocalPeer(Party):
     """One application at the hub. Fulfils `app.context.Reach`."""
 
+    family = TRAITS.protocol
+
     def __init__(self, app: App, exchange: Exchange, peer: str) -> None:
         self.peer = peer
         self.outbox = Queue()  # nothing waits in it: what is said is heard at once

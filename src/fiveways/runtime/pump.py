@@ -66,6 +66,7 @@ class Pump(Party, Sleeper):
         self._talk: Conversation | None = None
         self._recorder: Recorder | None = None
         self._send: Callable[[Word, float], None] = _nobody_listens
+        self._tally = self.outbox.tally
         self.alikes: set[str] = set()
         self._ended = False
         self._is_parting = False
@@ -86,6 +87,9 @@ class Pump(Party, Sleeper):
         talk = self._talk
         if talk is None:
             talk = self._begin(packet, now)
+        tally, size = self._tally, len(packet.payload)
+        tally.frames_in += 1
+        tally.bytes_in += size if packet.blob is None else len(packet.blob)
         recorder, at = self._recorder, 0
         if recorder is not None:
             wall_clock, session = recorder.clock, recorder.session
@@ -109,7 +113,7 @@ class Pump(Party, Sleeper):
             self._apart()
         if not self.marked:
             exchange.mark(self)
-        if len(packet.payload) > CORK:
+        if size > CORK:
             exchange.flush()
 
     def _begin(self, packet: Packet, now: float) -> Conversation:
@@ -119,6 +123,7 @@ class Pump(Party, Sleeper):
         self.family = spec.name
         self._exchange.parties[self.peer] = self
         hub, tape = self._exchange.hub, self._exchange.tape
+        self._tally = self.outbox.tally = hub.traffic.tally(spec.name)
         hub.arrive(self.peer, traits_of(spec), self._credentials, now)
         session = hub.session(self.peer)
         if tape is not None and session is not None:
@@ -218,7 +223,7 @@ class Pump(Party, Sleeper):
         word, exchange = delivery.word, self._exchange
         if isinstance(word, Event):
             self.skip(word.subscription, word.missed + 1)
-            self.note_drop(word, str(error))
+            exchange.drop(self, word, str(error))
         exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> Shared | None:
@@ -334,6 +339,7 @@ class Pump(Party, Sleeper):
         self.outbox.flush()
         self.choked = self.outbox.is_choked
         if self.choked:
+            self._exchange.slow.add(self)
             self._apart()
         if self.outbox.is_over and not self._ended:
             self._ended = True

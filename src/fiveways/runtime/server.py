@@ -29,7 +29,8 @@ from fiveways.runtime.pump import Pump
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
-from fiveways.settings.sections import Settings, hub_settings
+from fiveways.settings.hub import hub_settings
+from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
@@ -71,10 +72,10 @@ class Server:
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
-        self._epoch = wall_clock() - asyncio.get_running_loop().time()
-        self.exchange = Exchange(
-            Hub(self._random, self._limits, hub_settings(settings), self._epoch, keeps=bool(settings.store.path))
-        )
+        now, keeps = asyncio.get_running_loop().time(), bool(settings.store.path)
+        self._epoch = wall_clock() - now
+        hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
+        self.exchange = Exchange(hub)
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
