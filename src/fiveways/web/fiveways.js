@@ -521,17 +521,17 @@ class Talk {
     then(value);
   }
 
-  /** Pass on an event; one that cannot be read counts as missed. */
-  happen(name, read, topic, missed, attachments) {
-    let data;
+  /** Pass on an event, as `read` gives it; one that cannot be read counts as missed. */
+  happen(name, read) {
+    let event;
     try {
-      data = read();
+      event = read();
     } catch (error) {
       if (!(error instanceof BadValue)) throw error;
-      this.listener.missed(name, missed + 1);
+      this.listener.missed(name, 1);
       return;
     }
-    this.listener.event(name, { topic, data, missed, attachments });
+    this.listener.event(name, event);
   }
 
   /** Let a call of ours be run; it fails at once if nobody can read its body. */
@@ -790,7 +790,8 @@ class Lrpm extends Talk {
       return;
     }
     const topic = isText(meta.topic) ? this.plainTopic(meta.topic) : "";
-    this.happen(name, () => unmark(body), topic, isCount(meta.missed) ? meta.missed : 0, attachmentsOf(meta));
+    const missed = isCount(meta.missed) ? meta.missed : 0;
+    this.happen(name, () => ({ topic, data: unmark(body), missed, attachments: attachmentsOf(meta) }));
   }
 
   #onCall(id, uri, body, meta) {
@@ -838,6 +839,855 @@ async function proof(secret, nonce) {
   return hex(new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8(nonce))));
 }
 
+// UMQ 1.0.0: a type, an identifier, a line feed, a payload; attachments are binary frames that follow in order.
+
+const UMQ_CODES = {
+  ...{ raised: 6, "no such method": 7, "no such callback": 8, timeout: 9, lost: 10, "nobody serves it now": 11 },
+  ...{ refused: 12, "bad arguments": 13, overloaded: 14, "too large": 15, cancelled: 16 },
+};
+const UMQ_REASONS = new Map(Object.entries(UMQ_CODES).map(([reason, code]) => [code, reason]));
+const MAX_ATTACHMENT = 1 << 24; // A browser sends each as one frame, of which a hub takes no larger ones.
+const MAX_EXPECTED = 4096;
+
+class Umq extends Talk {
+  #isOpen = false;
+  #following = new Set(); // our subscriptions; their names are the ids of the topics
+  #asking = new Map(); // requests to subscribe -> the name
+  #expected = []; // messages whose attachments have not all come, and those that must not overtake them
+
+  start() {
+    const { token } = this.settings;
+    // Bare, a token such as 12345 would be read as a number.
+    this.put(`H1.0.0\n${token && toText(token) !== token ? write({ token }) : token}`);
+  }
+
+  goodbye() {
+    this.put("E\n11 goodbye");
+  }
+
+  complain(text) {
+    this.put(`E\n2 Message parse error: ${text}`);
+  }
+
+  detach() {
+    super.detach();
+    this.#expected = [];
+  }
+
+  call(id, name, body, { attachments }) {
+    const { token, name: method } = this.target(name);
+    const head = token === undefined ? `M${id}\n${method}` : `C${id}\n${token}`;
+    this.#say(`${head}\n${toText(body ?? null)}`, attachments);
+  }
+
+  /** UMQ cannot say it: the late answer will find nobody. */
+  cancel(id) {
+    this.#following.delete(this.#asking.get(id));
+    this.#asking.delete(id);
+  }
+
+  subscribe(id, name, pattern, whenFull) {
+    const options = whenFull ? { when_full: whenFull } : {};
+    // An envelope tells the topic, and how many events were missed.
+    this.call(id, "hub.subscribe", { topic: this.topic(pattern, true), id: name, envelope: true, ...options }, {});
+    this.#following.add(name);
+    this.#asking.set(id, name);
+  }
+
+  unsubscribe(_id, name) {
+    if (this.#following.delete(name)) this.put(`U${name}`);
+  }
+
+  // Our answers.
+
+  answer(id, value, attachments) {
+    this.#say(`R${id}\n${toText(value ?? null)}`, attachments);
+  }
+
+  note() {} // UMQ has no word for it, and nobody misses it
+
+  fail(id, { reason, text = "", name = "", data = null }) {
+    if (reason !== "raised") {
+      this.put(`${reason === "cancelled" ? "E" : "!"}${id}\n${UMQ_CODES[reason]} ${text || reason}`);
+      return;
+    }
+    const own = text || name || (data === null ? "" : cut(toText(data)));
+    // A text that looks like one of the hub's gets the code of an exception before it, which readers take off.
+    const isPlain = own && !/^(?:6|9|10|16)(?: |$)/.test(own);
+    this.put(`E${id}\n${isPlain ? own : `${UMQ_CODES.raised} ${own || reason}`}`);
+  }
+
+  // What the hub says.
+
+  receive(data) {
+    if (!isText(data)) {
+      this.#attachment(data);
+      return;
+    }
+    let [head, payload] = divide(data);
+    let count = 0;
+    if (head.startsWith("A")) {
+      count = Number(head.slice(1));
+      if (!/^A\d{1,9}$/.test(head) || count > MAX_EXPECTED) throw new HubFault("a bad count of attachments");
+      [head, payload] = divide(payload);
+    }
+    const [kind, id] = [head[0], head.slice(1)];
+    if (kind === "-" && !id) this.#attachment(null);
+    else if ((kind === "E" || kind === "!") && !id) this.#onFatal(payload);
+    else if (!this.#isOpen) this.#onWelcome(kind, id, payload);
+    else if (id) this.#expect(count, `${kind}${id}`, (attachments) => this.#onMessage(kind, id, payload, attachments));
+    else throw new HubFault(`a message of the unknown kind ${JSON.stringify(cut(head))}`);
+  }
+
+  /** Let a message be heard when its attachments are there; what is about the same thing does not overtake it. */
+  #expect(count, about, heard) {
+    if (count === 0 && !this.#expected.some((each) => each.about === about)) {
+      heard([]);
+      return;
+    }
+    if (this.#expected.length >= MAX_EXPECTED) throw new HubFault("too many attachments that did not come");
+    this.#expected.push({ count, about, heard, attachments: [] });
+  }
+
+  #attachment(bytes) {
+    const owner = this.#expected.find((each) => each.attachments.length < each.count);
+    if (!owner) throw new HubFault("a binary frame that nobody announced");
+    owner.attachments.push(bytes);
+    const whole = (each) => each.attachments.length === each.count;
+    for (let at = 0; at < this.#expected.length; ) {
+      const each = this.#expected[at];
+      const isNext = this.#expected.findIndex(({ about }) => about === each.about) === at;
+      if (!whole(each) || !isNext) {
+        at += 1;
+        continue;
+      }
+      this.#expected.splice(at, 1);
+      each.heard(each.attachments);
+      at = 0;
+    }
+  }
+
+  #onWelcome(kind, version, payload) {
+    if (kind !== "W") throw new HubFault(`a message of kind ${JSON.stringify(kind)} before the welcome`);
+    if (!/^1(?:\.0)*$/.test(version)) throw new HubFault(`version ${JSON.stringify(cut(version))}, and we speak 1.0.0`);
+    this.#isOpen = true;
+    let body = null;
+    try {
+      body = fromText(payload);
+    } catch {
+      body = null; // what it says besides is no condition
+    }
+    this.listener.welcome(isMap(body) ? textOr(body.session, "") : "");
+  }
+
+  #onFatal(payload) {
+    const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
+    this.listener.parted(cut(text), Number(code) === UMQ_CODES.refused);
+  }
+
+  #onMessage(kind, id, payload, attachments) {
+    const asked = Number(id);
+    if (kind === "R") this.#asking.delete(asked);
+    if (kind === "R") this.tell(asked, () => fromText(payload), (value) => this.listener.settled(asked, value, attachments));
+    else if (kind === "E" || kind === "!") this.#onFailure(kind, asked, payload);
+    else if (kind === "T") this.#onUpdate(id, payload, attachments);
+    else if (kind === "M" || kind === "C") this.#onCall(kind, id, payload, attachments);
+    else if (kind === "Z") {
+      if (this.#following.delete(id)) this.listener.topicClosed(id);
+    } else if (kind === "S") this.listener.variable(id, this.#variable(payload));
+    else if (kind === "X") this.listener.variable(id, undefined);
+    else if (kind === "?") this.#onDiscover(id, payload);
+    else if (kind !== "U") throw new HubFault(`a message of the unknown kind ${JSON.stringify(kind)}`);
+  }
+
+  #variable(payload) {
+    try {
+      return fromText(payload);
+    } catch {
+      return null;
+    }
+  }
+
+  /** The letter says whether it ran; the code why, where it is one that goes with the letter. */
+  #onFailure(kind, id, payload) {
+    const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
+    const known = UMQ_REASONS.get(Number(code));
+    const fits = known !== undefined && (RAN[known] === undefined) === (kind === "!");
+    const reason = fits ? known : kind === "!" ? "nobody serves it now" : "raised";
+    this.cancel(id);
+    this.listener.failed(id, new CallError(reason, fits ? text : payload));
+  }
+
+  #onUpdate(id, payload, attachments) {
+    if (!this.#following.has(id)) {
+      this.put(`U${id}`);
+      return;
+    }
+    this.happen(id, () => {
+      const told = fromText(payload);
+      if (!isMap(told) || !isText(told.topic)) throw new BadValue("an update without its envelope");
+      const missed = isCount(told.missed) ? told.missed : 0;
+      return { topic: this.plainTopic(told.topic), data: told.data ?? null, missed, attachments };
+    });
+  }
+
+  #onCall(kind, id, payload, attachments) {
+    const [name, text] = divide(payload);
+    const token = kind === "C" ? name : null;
+    this.take({ id, name, token, attachments, wantsParts: false }, () => fromText(text));
+  }
+
+  #onDiscover(id, name) {
+    const offered = this.listener.offered();
+    const found = offered.find((offer) => offer.name === name);
+    if (!name) this.put(`R${id}\n${offered.map((offer) => `M${offer.name}\n`).join("")}`);
+    else if (found) this.put(`R${id}\nD${found.doc}`);
+    else this.put(`E${id}\n${UMQ_CODES["no such method"]} there is no method ${name}`);
+  }
+
+  #say(text, attachments) {
+    const list = checkedBytes(attachments);
+    if (list.some((bytes) => bytes.length > MAX_ATTACHMENT)) {
+      throw new CallError("too large", `an attachment has at most ${MAX_ATTACHMENT} bytes`);
+    }
+    this.put(list.length ? `A${list.length}\n${text}` : text);
+    for (const bytes of list) this.link?.send(bytes);
+  }
+}
+
+/** Divide a text at its first line feed. */
+function divide(text) {
+  const at = text.indexOf("\n");
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+// NQ: nothing is assumed about the link. What is not reacted to is said again; what comes again is not run again. The
+// conversation belongs to an id that the hub gave us, and goes on over the next link, or the next page of a poll.
+
+const NQ_REASONS = {
+  ...{ notarget: "no such method", nocallback: "no such callback", unavailable: "nobody serves it now" },
+  ...{ denied: "refused", badargs: "bad arguments", busy: "overloaded", toolarge: "too large", expired: "timeout" },
+  ...{ cancelled: "cancelled", malformed: "bad arguments", version: "bad arguments", nokey: "bad arguments" },
+};
+const NQ_CODES = {
+  ...{ "no such method": "notarget", "no such callback": "nocallback", "bad arguments": "badargs" },
+  ...{ overloaded: "busy", cancelled: "cancelled", "nobody serves it now": "unavailable" },
+};
+const NQ_CANCEL = { type: "local", fatal: true, err: "cancelled" };
+const NQ_HELLO = '{"e":{"type":"sys","fatal":false,"note":"hello"}}';
+const FIRST_REPEAT = 1;
+const FIRST_POLL = 5;
+const LONGEST_WAIT = 60;
+const TICK = 0.5; // Seconds between two looks at what is overdue.
+const WINDOW = 64; // Parts of a stream that are on their way, or held for the sake of their order, at once.
+const MAX_TOMBS = 1 << 14; // Finished requests of the hub that are known by their keys.
+const MAX_BATCH = 1000;
+
+/** The parts of a stream as they come: given on in order, once each. */
+class Parts {
+  next = 1;
+  total = null;
+  #held = new Map();
+
+  /** Return the parts whose turn it is; null if the part contradicts what is known. */
+  take(n, f, part) {
+    if (isCount(f)) this.total = part.e ? n : (this.total ?? n + f);
+    if (this.total !== null && n > this.total) return null;
+    if (n >= this.next && n < this.next + WINDOW) this.#held.set(n, part);
+    const turn = [];
+    for (; this.#held.has(this.next); this.next += 1) {
+      turn.push(this.#held.get(this.next));
+      this.#held.delete(this.next);
+    }
+    return turn;
+  }
+
+  get isDone() {
+    return this.total !== null && this.next > this.total;
+  }
+
+  get missing() {
+    if (!this.#held.size) return [];
+    const last = Math.max(...this.#held.keys());
+    return Array.from({ length: last - this.next }, (_, at) => this.next + at).filter((n) => !this.#held.has(n));
+  }
+}
+
+class Nq extends Talk {
+  static names = { alphabet: /^[A-Za-z0-9_-]+$/, separator: "-", cut: /[-.:/]/ };
+  static topics = NQ_TOPICS;
+  lasts = true;
+  /** The hub has all that it had before: it is the same, and we are the same to it. */
+  isKnown = false;
+  #prefix = hex(crypto.getRandomValues(new Uint8Array(8)));
+  #minted = 0;
+  #peer = "";
+  #run = ""; // what the hub's own ids begin with: another one is another hub
+  #known = ""; // who we were to which hub when it had all that we offer and follow
+  #isWelcome = false;
+  #asked = new Map(); // our requests, by r
+  #byId = new Map(); // the same by the peer's ids, those that somebody waits for
+  #following = new Map(); // the targets of events -> our names of the subscriptions
+  #served = new Map(); // requests of the hub, by t and r
+  #backs = new Map(); // the same by their backchannels
+  #tombs = new Map(); // those that are over
+  #out = [];
+  #isFlushing = false;
+  #timer = null;
+  #thanks = new Set();
+  #heard = new Set();
+
+  /** Return where the next link leads. */
+  where(url) {
+    if (!this.#peer || !url.startsWith("ws")) return url;
+    return `${url}${url.includes("?") ? "&" : "?"}peer=${encodeURIComponent(this.#peer)}`;
+  }
+
+  /** The id by which we come back. */
+  get peerId() {
+    return this.#peer;
+  }
+
+  start() {
+    this.#isWelcome = false;
+    this.#out = [];
+    this.put(NQ_HELLO);
+  }
+
+  detach() {
+    super.detach();
+    clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  /** Know that the hub has all that we offer and follow. */
+  restored() {
+    this.#known = `${this.#peer} ${this.#run}`;
+  }
+
+  goodbye() {
+    for (const asking of this.#byId.values()) this.#cancel(asking);
+    this.#say({ e: { type: "sys", fatal: true, note: "goodbye" } });
+    this.#flush();
+  }
+
+  nudge() {
+    this.put(NQ_HELLO);
+  }
+
+  // Our requests.
+
+  call(id, name, body, { attachments }) {
+    const { token, name: target } = this.target(name);
+    const list = checkedBytes(attachments);
+    this.#ask(id, token === undefined ? target : `callback-${token}`, body, list.length ? { attachments: list } : {});
+  }
+
+  subscribe(id, name, pattern, whenFull) {
+    for (const [old, each] of this.#following) {
+      // A hub that still has it ends it; it is asked for anew.
+      if (each === name) this.#drop(old);
+    }
+    const target = this.#mint(); // any other might be the name of a method
+    const options = whenFull ? { when_full: whenFull } : {};
+    this.#ask(id, "hub-subscribe", { topic: this.topic(pattern, true), id: target, ...options });
+    this.#following.set(target, name);
+  }
+
+  unsubscribe(_id, name) {
+    for (const [target, each] of this.#following) if (each === name) this.#drop(target);
+  }
+
+  #drop(target) {
+    this.#following.delete(target);
+    this.#ask(null, "hub-unsubscribe", { id: target });
+  }
+
+  cancel(id) {
+    const asking = this.#byId.get(id);
+    if (asking) this.#cancel(asking);
+  }
+
+  #ask(id, t, body, more = {}) {
+    const r = this.#mint();
+    const raw = this.#fitting({ t, r, d: body ?? null, ...more });
+    const asking = { id, t, r, raw, a: "", state: "sent", step: 0, due: 0, parts: null, isDoubtful: false };
+    this.#asked.set(r, asking);
+    if (id !== null) this.#byId.set(id, asking);
+    if (this.#isWelcome) this.#repeat(asking);
+  }
+
+  #cancel(asking) {
+    this.#byId.delete(asking.id);
+    Object.assign(asking, { state: "cancelled", id: null, parts: null, step: 0, until: now() + LONGEST_WAIT });
+    this.#repeat(asking);
+  }
+
+  #finish(asking) {
+    this.#asked.delete(asking.r);
+    this.#byId.delete(asking.id);
+  }
+
+  /** Say a request, ask what became of it, or say that it is cancelled; and see to it that this is said again. */
+  #repeat(asking) {
+    const { t, r, a, state, step } = asking;
+    if (state === "sent") this.#push(asking.raw);
+    else if (state === "cancelled") this.#say(a ? { i: a, e: NQ_CANCEL } : { t, i: r, e: NQ_CANCEL });
+    else if (step > 0) this.#say({ t, p: r });
+    const first = state === "accepted" ? FIRST_POLL : FIRST_REPEAT;
+    asking.due = now() + Math.min(first * 2 ** step, LONGEST_WAIT);
+    asking.step += 1;
+    this.#watch();
+  }
+
+  // Our answers.
+
+  answer(id, value, attachments) {
+    const serving = this.#served.get(id);
+    const list = checkedBytes(attachments);
+    this.#keep(serving, { d: value ?? null, ...(list.length ? { attachments: list } : {}) });
+  }
+
+  fail(id, { reason, text = "", name = "", data = null, retryAfter = null }) {
+    const serving = this.#served.get(id);
+    if (!serving) return;
+    const isRaised = reason === "raised";
+    const args = reason === "overloaded" ? [String(millis(retryAfter ?? 0))] : [];
+    // NQ cannot escape a brace: a text that has one goes as an argument.
+    const said = text.includes("{") ? { text: `{${args.length + 1}}`, args: [...args, text] } : { text, args };
+    const e = { type: isRaised ? "app" : "local", fatal: true, err: isRaised ? name : (NQ_CODES[reason] ?? ""), ...said };
+    const body = data === null ? { e } : { d: data, e };
+    if (serving.sent === undefined) this.#keep(serving, body);
+    else this.#putPart(serving, body, true);
+  }
+
+  note(id, value, text) {
+    const { a, r } = this.#served.get(id);
+    const e = { type: "note", fatal: false, ...(text.includes("{") ? { text: "{1}", args: [text] } : { text }) };
+    this.#say({ a, i: r, e, ...(value === undefined || value === null ? {} : { d: value }) });
+  }
+
+  async part(id, value) {
+    const serving = this.#served.get(id);
+    this.#putPart(serving, { d: value ?? null }, false);
+    while (serving.queue.length > 4 * WINDOW && this.#served.get(id) === serving) {
+      serving.room = deferred();
+      await serving.room.promise;
+    }
+  }
+
+  end(id) {
+    this.#putPart(this.#served.get(id), {}, true);
+  }
+
+  #keep(serving, body) {
+    serving.raw = this.#fitting({ a: serving.a, i: serving.r, ...body });
+    this.#again(serving);
+  }
+
+  #putPart(serving, body, isLast) {
+    serving.queue ??= [];
+    serving.base ??= 1;
+    serving.sent ??= 0;
+    const n = serving.base + serving.queue.length;
+    serving.queue.push(this.#fitting({ a: serving.a, i: serving.r, ...body, n, ...(isLast ? { f: 0 } : {}) }));
+    serving.isEnded = isLast;
+    this.#advance(serving);
+  }
+
+  /** Send as many parts as the window allows. */
+  #advance(serving) {
+    const last = Math.min(serving.base + serving.queue.length, serving.base + WINDOW) - 1;
+    for (; serving.sent < last; serving.sent += 1) this.#push(serving.queue[serving.sent + 1 - serving.base]);
+    [serving.step, serving.due] = [0, now() + FIRST_REPEAT];
+    this.#watch();
+  }
+
+  /** Say an answer again, or the first part of it that was not acknowledged, and the last. */
+  #again(serving) {
+    if (serving.raw) this.#push(serving.raw);
+    else if (serving.queue?.length && serving.sent >= serving.base) {
+      this.#push(serving.queue[0]);
+      if (serving.sent > serving.base) this.#push(serving.queue[serving.sent - serving.base]);
+    } else return;
+    serving.due = now() + Math.min(FIRST_REPEAT * 2 ** serving.step, LONGEST_WAIT);
+    serving.step += 1;
+    this.#watch();
+  }
+
+  #forget(serving) {
+    this.#served.delete(serving.key);
+    this.#backs.delete(serving.a);
+    serving.room?.resolve();
+    this.#bury(serving.key, false);
+  }
+
+  #bury(key, isEvent) {
+    this.#tombs.set(key, isEvent);
+    if (this.#tombs.size > MAX_TOMBS) this.#tombs.delete(this.#tombs.keys().next().value);
+  }
+
+  // Out.
+
+  #mint() {
+    this.#minted += 1;
+    return `${this.#prefix}-${this.#minted.toString(16)}`;
+  }
+
+  #fitting(message) {
+    const raw = write(message, markBase91, MAX_DEPTH + 1);
+    if (raw.length * 3 > this.settings.maxText && bytesIn(raw) > this.settings.maxText) {
+      throw new CallError("too large", `a message has at most ${this.settings.maxText} bytes`);
+    }
+    return raw;
+  }
+
+  #say(message) {
+    this.#push(write(message, markBase91, MAX_DEPTH + 1));
+  }
+
+  /** Say it with the next packet. Without a link it is lost; all that matters is said again on the next one. */
+  #push(raw) {
+    if (!this.link) return;
+    this.#out.push(raw);
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    queueMicrotask(() => this.#flush());
+  }
+
+  /** Send what is to be said, in as few packets as the limits allow. */
+  #flush() {
+    this.#isFlushing = false;
+    let batch = [];
+    let room = this.settings.maxText;
+    const send = () => {
+      const packet = batch.length === 1 ? batch[0] : `[${batch.join(",")}]`;
+      // A link that takes no more is no harm: what it does not take is said again.
+      if (batch.length && this.link && this.link.waiting <= MAX_UNSENT) this.link.send(packet);
+      [batch, room] = [[], this.settings.maxText];
+    };
+    for (const raw of this.#out.splice(0)) {
+      const size = raw.length * 3 < room ? raw.length * 3 : bytesIn(raw) + 1;
+      if (size >= room || batch.length === MAX_BATCH) send();
+      batch.push(raw);
+      room -= size;
+    }
+    send();
+  }
+
+  #watch() {
+    if (this.#timer === null && this.link) this.#timer = after(TICK, () => this.#tick());
+  }
+
+  /** Say again what was not reacted to. */
+  #tick() {
+    this.#timer = null;
+    const time = now();
+    for (const asking of this.#asked.values()) {
+      if (asking.state === "cancelled" && asking.until <= time) this.#finish(asking);
+      else if (asking.due <= time) this.#repeat(asking);
+      const missing = asking.parts?.missing ?? [];
+      if (missing.length) this.#say({ i: asking.a, o: missing });
+    }
+    for (const serving of this.#served.values()) if (serving.due && serving.due <= time) this.#again(serving);
+    if (this.#asked.size || this.#served.size) this.#watch();
+  }
+
+  // What the hub says.
+
+  receive(data) {
+    let packet;
+    try {
+      if (!isText(data)) throw new NotJson("it is no text");
+      packet = parse(data, MAX_DEPTH + 2);
+    } catch (error) {
+      // The conversation goes on: it is not the link's.
+      this.#complain(error.message);
+      return;
+    }
+    let complaints = 0;
+    for (const message of Array.isArray(packet) ? packet : [packet]) {
+      try {
+        this.#hear(message);
+      } catch (error) {
+        if (!(error instanceof HubFault)) throw error;
+        complaints += 1;
+        if (complaints <= 8) this.#complain(error.message);
+      }
+    }
+    const thanks = [...this.#thanks];
+    if (thanks.length) this.#say({ i: thanks.length === 1 ? thanks[0] : thanks });
+    for (const asking of this.#heard) this.#say({ i: asking.a, o: asking.parts.next });
+    this.#thanks.clear();
+    this.#heard.clear();
+  }
+
+  #complain(text) {
+    this.#say({ e: { type: "local", fatal: true, err: "malformed", text: "{1}", args: [writable(text)] } });
+  }
+
+  #hear(message) {
+    if (!isMap(message)) throw new HubFault("a message that is no object");
+    const { r, p, a, i, e, o } = message;
+    if (r !== undefined) this.#onRequest(message, idOf(r));
+    else if (p !== undefined) this.#onPoll(message, idOf(p));
+    else if (i === undefined) this.#onSystem(errorOf(e));
+    else if (a !== undefined && o === undefined) for (const each of idsOf(i)) this.#onAnswer(message, idOf(a), each);
+    else for (const each of idsOf(i)) this.#onBack(message, each, e === undefined ? null : errorOf(e));
+  }
+
+  #onSystem(error) {
+    if (error.type !== "sys") return; // a complaint, which is never answered
+    if (error.fatal) this.listener.parted(error.said, error.note === "denied");
+    else if (error.note === "peer" && error.args.length) this.named(error.args[0], error.args[1]);
+  }
+
+  /** Know who we are to the hub, and what its own ids begin with, where it told. */
+  named(peer, run) {
+    const isOther = peer !== this.#peer || (run !== undefined && run !== this.#run);
+    this.#peer = peer;
+    if (this.#isWelcome && isOther) {
+      this.listener.parted("the hub is another one since", false);
+      return;
+    }
+    if (run === undefined || this.#isWelcome) return;
+    this.#isWelcome = true;
+    this.#run = run;
+    this.isKnown = this.#known === `${peer} ${run}`;
+    for (const asking of this.#asked.values()) if (!this.isKnown) this.#beginAnew(asking);
+    for (const asking of this.#asked.values()) this.#repeat(Object.assign(asking, { step: asking.state === "sent" ? 0 : 1 }));
+    for (const serving of this.#served.values()) this.#again(Object.assign(serving, { step: 0 }));
+    this.listener.welcome("");
+  }
+
+  /** Know that a request was made to a hub that is another one since; what it said in parts is not gone on with. */
+  #beginAnew(asking) {
+    asking.isDoubtful = true;
+    asking.a = ""; // it is no name any more by which it could be cancelled
+    if (asking.state === "cancelled") return;
+    asking.state = "sent";
+    const came = asking.parts?.next ?? 1;
+    asking.parts = null;
+    if (came === 1 || this.listener.forgets(asking.id)) return;
+    const text = `the hub has begun anew in the middle of the answer: ${came - 1} of its parts had come, the rest is lost`;
+    this.listener.failed(asking.id, new CallError("lost", text));
+    this.#cancel(asking);
+  }
+
+  #onAnswer({ d, e, n, f, attachments }, a, r) {
+    const asking = this.#asked.get(r);
+    const error = e === undefined ? null : errorOf(e);
+    const isEnd = n === undefined && (error ? error.fatal : d !== undefined);
+    if (isEnd) this.#thanks.add(a);
+    if (isCount(n) && n > 0) this.#onPart(asking, a, n, f, { d, e: error });
+    else if (!asking) return;
+    else if (error && !error.fatal) this.#onNote(asking, error, d);
+    else if (isEnd || n === 0) this.#onEnd(asking, error, d ?? (n === 0 ? [] : null), attachments);
+    else this.#accepted(asking, a);
+  }
+
+  #accepted(asking, a) {
+    asking.a = a;
+    if (asking.state === "sent") Object.assign(asking, { state: "accepted", step: 1, due: now() + FIRST_POLL });
+  }
+
+  #onNote(asking, error, d) {
+    if (error.type === "sys") {
+      // What became of a request that we asked after: one that the hub does not know is made again.
+      if (error.note === "unknown" && asking.state !== "cancelled") {
+        Object.assign(asking, { state: "sent", step: 0, a: "" });
+        this.#repeat(asking);
+      }
+      return;
+    }
+    const kind = ["note", "warn", "tmp", "debug"].includes(error.type) ? error.type : "warn";
+    const note = { kind, code: error.code, text: error.said };
+    if (asking.id === null || kind === "tmp" || kind === "debug") return;
+    this.tell(asking.id, () => unmark(d ?? null), (value) => this.listener.progress(asking.id, { value, ...note }));
+  }
+
+  #onEnd(asking, error, d, attachments) {
+    this.#finish(asking);
+    if (asking.id === null) return;
+    if (error) {
+      this.#fail(asking, error, d);
+      return;
+    }
+    const read = () => ({ value: unmark(d), list: markedAttachments(attachments) });
+    this.tell(asking.id, read, ({ value, list }) => this.listener.settled(asking.id, value, list));
+  }
+
+  #fail(asking, error, d) {
+    const failure = failureIn(error, d);
+    const { reason, message } = failure;
+    for (const [target, name] of this.#following) {
+      if (asking.t === "hub-subscribe" && asking.raw.includes(`"${target}"`)) this.#following.delete(target, name);
+    }
+    const isDoubtful = asking.isDoubtful && failure.ran === "no";
+    const text = `${reason}: ${message}; it may have run, as the hub is another one since`;
+    this.listener.failed(asking.id, isDoubtful ? new CallError("lost", text) : failure);
+  }
+
+  #onPart(asking, a, n, f, part) {
+    if (!asking || asking.state === "cancelled") {
+      this.#say({ i: a, o: n + 1 }); // what is acknowledged is not said again
+      if (asking && f === 0) this.#finish(asking);
+      return;
+    }
+    asking.parts ??= new Parts();
+    Object.assign(asking, { a, state: "accepted", step: 1, due: now() + FIRST_POLL });
+    const turn = asking.parts.take(n, f, part);
+    if (turn === null) {
+      this.listener.failed(asking.id, new CallError("raised", "the parts of the answer contradict each other"));
+      this.#cancel(asking);
+      return;
+    }
+    this.#heard.add(asking);
+    const { isDone } = asking.parts;
+    if (isDone) this.#finish(asking);
+    for (const { d, e } of turn) {
+      if (e) this.#fail(asking, e, d);
+      else if (d !== undefined) this.tell(asking.id, () => unmark(d), (value) => this.listener.part(asking.id, value));
+    }
+    if (isDone && asking.id !== null) this.listener.ended(asking.id);
+  }
+
+  /** Hear what the hub says about answers of ours. */
+  #onBack({ a, o, t }, id, error) {
+    if (a !== undefined) return; // parts of a request of ours: we make none
+    const serving = this.#backs.get(id) ?? this.#served.get(`${t ?? ""}#${id}`);
+    if (!serving) return;
+    if (error?.fatal) {
+      if (serving.raw || serving.isEnded) this.#again(serving);
+      else this.listener.cancelled(serving.key);
+    } else if (isCount(o) && serving.queue) {
+      const came = Math.min(o, serving.sent + 1) - serving.base;
+      if (came <= 0) return;
+      serving.queue.splice(0, came);
+      serving.base += came;
+      serving.room?.resolve();
+      if (serving.isEnded && !serving.queue.length) this.#forget(serving);
+      else this.#advance(serving);
+    } else if (Array.isArray(o) && serving.queue) {
+      for (const n of o) if (n >= serving.base && n <= serving.sent) this.#push(serving.queue[n - serving.base]);
+    } else if (!error && o === undefined && serving.raw) this.#forget(serving);
+  }
+
+  #onPoll({ t }, r) {
+    const key = `${t ?? ""}#${r}`;
+    const serving = this.#served.get(key);
+    const isDone = serving ? Boolean(serving.raw || serving.isEnded) : this.#tombs.has(key);
+    const note = isDone ? "done" : serving ? "pending" : "unknown";
+    this.#say({ a: serving?.a ?? this.#mint(), i: r, e: { type: "sys", fatal: false, note } });
+    if (isDone) this.#isRepeat(key, r);
+  }
+
+  /** Whether a request has come before; if so, say again what was said then. */
+  #isRepeat(key, r) {
+    const serving = this.#served.get(key);
+    const tomb = this.#tombs.get(key);
+    if (serving) this.#again(serving);
+    else if (tomb === true) this.#say({ a: this.#mint(), i: r, d: null });
+    else if (tomb === false) this.#say({ a: this.#mint(), i: r, e: { type: "local", fatal: true, err: "expired" } });
+    return Boolean(serving) || tomb !== undefined;
+  }
+
+  #onRequest(message, r) {
+    const target = textOr(message.t, "");
+    const key = `${target}#${r}`;
+    const isPart = isCount(message.n) && message.n > 0;
+    const known = this.#served.get(key);
+    if (!(isPart && known?.parts) && this.#isRepeat(key, r)) return;
+    if (target === "hub-closed" || this.#following.has(target)) {
+      this.#bury(key, true);
+      this.#say({ a: this.#mint(), i: r, d: null });
+      this.#onEvent(target, message);
+      return;
+    }
+    const serving = known ?? { a: this.#mint(), key, r, raw: "", step: 0, due: 0, parts: isPart ? new Parts() : null };
+    this.#served.set(key, serving);
+    this.#backs.set(serving.a, serving);
+    if (isPart) this.#gather(serving, message);
+    else this.#take(serving, message, () => unmark(message.d ?? null));
+  }
+
+  /** Put a request together that comes in parts: methods here take it as one array. */
+  #gather(serving, { n, f, ...message }) {
+    serving.gathered ??= [];
+    const turn = serving.parts.take(n, f, message) ?? [];
+    for (const { d } of turn) if (d !== undefined) serving.gathered.push(d);
+    this.#say({ a: serving.a, i: serving.r, o: serving.parts.next });
+    if (!turn.length || !serving.parts.isDone) return;
+    serving.parts = null;
+    this.#take(serving, message, () => unmark(serving.gathered));
+  }
+
+  #take(serving, { t, attachments }, read) {
+    const name = textOr(t, "");
+    const token = name.startsWith("callback-") ? name.slice("callback-".length) : null;
+    const call = { id: serving.key, name, token, attachments: [], wantsParts: true };
+    this.take(call, () => {
+      call.attachments = markedAttachments(attachments);
+      return read();
+    });
+  }
+
+  #onEvent(target, { d, topic, missed, attachments }) {
+    if (target === "hub-closed") {
+      const ended = isMap(d) ? textOr(d.id, "") : "";
+      const name = this.#following.get(ended);
+      this.#following.delete(ended);
+      if (name !== undefined) this.listener.topicClosed(name);
+      return;
+    }
+    this.happen(this.#following.get(target), () => ({
+      topic: isText(topic) ? this.plainTopic(topic) : "",
+      data: unmark(d ?? null),
+      missed: isCount(missed) ? missed : 0,
+      attachments: markedAttachments(attachments),
+    }));
+  }
+}
+
+/** Return an identifier as a text; numbers are tolerated. */
+function idOf(value) {
+  if (isText(value) && value) return value;
+  if (Number.isSafeInteger(value) && value !== 0) return String(value);
+  throw new HubFault("an identifier that is none");
+}
+
+const idsOf = (value) => (Array.isArray(value) ? value.map(idOf) : [idOf(value)]);
+
+/** Read an error object; `said` is its text with all places filled. */
+function errorOf(e) {
+  if (!isMap(e)) throw new HubFault("an error that is no object");
+  const [type, err, warn, note, text] = ["type", "err", "warn", "note", "text"].map((key) => String(e[key] ?? ""));
+  const args = Array.isArray(e.args) ? e.args.map(String) : [];
+  const code = err || warn || note;
+  const places = { err, warn, note, 0: code };
+  const said = cut(text.replace(/\{(\w+)\}/g, (_, name) => places[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "")));
+  return { type, fatal: e.fatal === true, err, note, code, args, said };
+}
+
+/** Return the failure that a fatal error means; it claims no more than is known. */
+function failureIn({ type, err, code, args, said }, d) {
+  let data = null;
+  try {
+    data = unmark(d ?? null);
+  } catch {
+    data = null; // the failure itself must arrive
+  }
+  if (type !== "local" && type !== "remote") return new CallError("raised", said, { data, name: code });
+  const reason = NQ_REASONS[err] ?? "lost";
+  const retryAfter = reason === "overloaded" && /^\d{1,9}$/.test(args[0] ?? "") ? args[0] / 1000 : null;
+  return new CallError(reason, said || err, { data, retryAfter });
+}
+
+function markedAttachments(list) {
+  const read = Array.isArray(list) ? unmark(list) : [];
+  return read.map((each) => (each instanceof Uint8Array ? each : null));
+}
+
 // Links: how a conversation's frames travel. Each calls back `opened()`, `heard(data)` and, once, `gone(reason)`.
 
 class SocketLink {
@@ -874,6 +1724,123 @@ class SocketLink {
 
   close() {
     this.#socket.close();
+  }
+}
+
+const NOTHING = "[]";
+const POLL = 20; // Seconds that the hub may wait for something to say.
+
+/** A link over HTTP: what we say is posted, and what the hub says comes in its answers, for which it is asked again. */
+class PollLink {
+  #url;
+  #talk;
+  #settings;
+  #told;
+  #queue = [];
+  #isTalking = false;
+  #isListening = false;
+  #isNamed = false;
+  #isClosing = false;
+  #isGone = false;
+  #posts = 0;
+  #stop = new AbortController();
+  waiting = 0;
+
+  constructor(url, talk, settings, told) {
+    [this.#url, this.#talk, this.#settings, this.#told] = [url, talk, settings, told];
+    queueMicrotask(told.opened);
+  }
+
+  async drained() {}
+
+  send(data) {
+    if (this.#isGone || this.#isClosing) return;
+    this.#queue.push(data);
+    this.waiting += data.length;
+    this.#speak();
+  }
+
+  /** Close after what was said. */
+  close() {
+    this.#isClosing = true;
+    if (!this.#isTalking && !this.#queue.length) this.#end("closed");
+    else after(2, () => this.#end("closed"));
+  }
+
+  async #speak() {
+    if (this.#isTalking) return;
+    this.#isTalking = true;
+    while (this.#queue.length && !this.#isGone) {
+      const body = this.#queue.shift();
+      this.#posts += 1;
+      this.#take(await this.#post("", body, this.#settings.openTimeout));
+      this.waiting -= body.length;
+    }
+    this.#isTalking = false;
+    if (this.#isClosing) this.#end("closed");
+    else this.#listen();
+  }
+
+  /** Ask the hub for what it may have to say, as long as that is expected. A hub answers the older of two questions at once. */
+  async #listen() {
+    if (this.#isListening) return;
+    this.#isListening = true;
+    while (this.#isNamed && !this.#isGone && !this.#isClosing && this.#told.isExpectant()) {
+      const [began, posts] = [now(), this.#posts];
+      const answer = await this.#post(`wait=${POLL}`, NOTHING, POLL + this.#settings.openTimeout);
+      this.#take(answer);
+      // A hub that was told something in between had a reason not to wait.
+      const isHasty = answer?.body === NOTHING && now() - began < 1 && posts === this.#posts;
+      if (isHasty) await new Promise((go) => after(1, go));
+    }
+    this.#isListening = false;
+  }
+
+  async #post(query, body, patience) {
+    const { token } = this.#settings;
+    const peer = this.#talk.peerId;
+    const headers = { "Content-Type": "application/json" };
+    if (token) headers.Authorization = `Bearer ${token}`;
+    if (peer) headers["NQ-Peer"] = peer;
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    const timer = after(patience, abort);
+    this.#stop.signal.addEventListener("abort", abort);
+    const url = query ? `${this.#url}${this.#url.includes("?") ? "&" : "?"}${query}` : this.#url;
+    try {
+      const options = { method: "POST", headers, body, signal: stop.signal, credentials: "omit", cache: "no-store" };
+      const response = await this.#settings.fetch(url, options);
+      const text = await response.text();
+      return { status: response.status, peer: response.headers.get("NQ-Peer"), body: text };
+    } catch (error) {
+      const late = stop.signal.aborted && !this.#stop.signal.aborted;
+      this.#end(late ? `no answer within ${patience} seconds` : `cannot be reached, or does not allow this page: ${error.message}`);
+      return null;
+    } finally {
+      clearTimeout(timer);
+      this.#stop.signal.removeEventListener("abort", abort);
+    }
+  }
+
+  #take(answer) {
+    if (!answer || this.#isGone) return;
+    if (answer.status === 401) {
+      this.#told.heard('{"e":{"type":"sys","fatal":true,"note":"denied","text":"the hub does not let us in"}}');
+    } else if (answer.status !== 200) {
+      this.#end(`refused: ${answer.status} ${cut(answer.body.slice(0, 200).trim())}`);
+    } else {
+      this.#isNamed = true;
+      if (answer.peer) this.#talk.named(answer.peer);
+      if (answer.body !== NOTHING) this.#told.heard(answer.body);
+    }
+  }
+
+  #end(reason) {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    this.#queue = [];
+    this.#stop.abort();
+    this.#told.gone(reason);
   }
 }
 
@@ -1403,7 +2370,7 @@ export class Peer extends EventTarget {
     for (const feed of this.#feeds.values()) feed.finish();
     const present = this.#present;
     const error = new ConnectionLost("the connection is closed");
-    this.#finish(error);
+    this.#finish(error, true);
     if (!present || present.isOver) return;
     present.why = error;
     this.#quietly(() => present.talk.goodbye());
@@ -1814,7 +2781,7 @@ export class Peer extends EventTarget {
     if (!session.talk.isKnown) {
       if (session.talk.lasts) this.#loseCalls();
       await this.#restore(session);
-      session.talk.settled?.();
+      session.talk.restored?.();
     }
     if (this.#over || session.isOver) throw this.#over ?? (await session.ended.promise);
     this.#session = session;
@@ -1884,7 +2851,7 @@ export class Peer extends EventTarget {
     return null;
   }
 
-  #finish(error) {
+  #finish(error, isWanted = false) {
     if (this.#over) return;
     this.#over = error;
     this.#session = null;
@@ -1893,7 +2860,7 @@ export class Peer extends EventTarget {
     this.#feeds.clear();
     for (const waiter of this.#waiters) waiter.resolve();
     this.#wake();
-    this.#tell("closed", 0, error);
+    this.#tell("closed", 0, isWanted ? null : error);
   }
 }
 
@@ -1908,7 +2875,7 @@ function failureOf(error) {
 /** A token as a subprotocol of WebSocket, since browsers let nobody set headers there. */
 const bearer = (token) => `bearer.${toBase64(utf8(token)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "")}`;
 
-const TALKS = { lrpm: Lrpm };
+const TALKS = { umq: Umq, lrpm: Lrpm, nq: Nq };
 
 /**
  * Open a connection to a hub: `const peer = await connect("lrpm+ws://localhost:7500")`.
