@@ -1,7 +1,7 @@
 // Two small charts. The library is large and comes when it comes; the numbers are there without it.
 
 import { SPAN } from "./history.js";
-import { h } from "./dom.js";
+import { h, say, show } from "./dom.js";
 import { duration, rate } from "./format.js";
 
 /** In the order in which they are shown; relatives stand together, and have shades of one colour. */
@@ -24,7 +24,9 @@ export function colourOf(protocol) {
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /** Seconds ago, as people say it. */
-const ago = (seconds) => (seconds === 0 ? "now" : `−${-seconds / 60} min`);
+const ago = (seconds) => (seconds === 0 ? "now" : seconds % 60 ? `−${-seconds} s` : `−${-seconds / 60} min`);
+/** How much is shown when so many seconds are known, and how far marks are apart. */
+const SPANS = [[60, 15], [120, 30], [SPAN, 60]];
 
 export class Charts {
   #isDrawing = false;
@@ -48,6 +50,7 @@ export class Charts {
       const points = this.#history.points;
       const end = points.at(-1).at;
       const xs = points.map((each) => each.at - end);
+      this.span = SPANS.find(([seconds]) => -xs[0] <= seconds) ?? SPANS.at(-1);
       const highest = Math.max(1, ...points.map((each) => Object.values(each.frames ?? {}).reduce((sum, one) => sum + one, 0)));
       await this.#react(plotly, this.traffic, this.#layers(points, xs), { range: [0, 1.08 * highest], tickformat: "~s", nticks: 5 });
       const lines = this.#lines(points, xs);
@@ -58,6 +61,8 @@ export class Charts {
       const decades = Array.from({ length: range[1] - range[0] + 1 }, (_, index) => 10 ** (range[0] + index));
       const ticks = { tickmode: "array", tickvals: decades, ticktext: decades.map((each) => duration(each)) };
       await this.#react(plotly, this.latency, lines, { type: "log", range, ...ticks });
+      say(this.notes.get(this.latency), "No call has ended in this time.");
+      show(this.notes.get(this.latency), seen.length === 0);
     } finally {
       this.#isDrawing = false;
     }
@@ -88,7 +93,9 @@ export class Charts {
     const soft = style("soft");
     const grid = style("mark");
     const axis = { gridcolor: grid, zeroline: false, fixedrange: true, tickfont: { size: 11, color: soft }, ticklen: 0 };
-    const ticks = [-SPAN, -240, -180, -120, -60, 0];
+    const [span, step] = this.span;
+    // The first mark would stand where the other axis has one.
+    const ticks = Array.from({ length: span / step }, (_, index) => -index * step);
     const layout = {
       height: 210,
       margin: { l: 52, r: 16, t: 6, b: 44 },
@@ -96,13 +103,13 @@ export class Charts {
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: style("ink") },
       showlegend: true,
-      legend: { orientation: "h", x: 0, y: -0.14, yanchor: "top", font: { size: 11.5, color: soft }, itemclick: false, itemdoubleclick: false },
+      legend: { orientation: "h", x: 0, y: -0.14, yanchor: "top", font: { size: 11.5, color: soft }, traceorder: "normal", itemclick: false, itemdoubleclick: false },
       hovermode: "x unified",
       hoverlabel: { bgcolor: style("page"), bordercolor: style("rule"), font: { size: 12, color: style("ink") } },
-      xaxis: { ...axis, range: [-SPAN, 0], tickvals: ticks, ticktext: ticks.map(ago), showgrid: false, unifiedhovertitle: { text: "" }, hoverformat: ".0f" },
+      xaxis: { ...axis, range: [-span, 0], tickvals: ticks, ticktext: ticks.map(ago), showgrid: false, unifiedhovertitle: { text: "" }, hoverformat: ".0f" },
       yaxis: { ...axis, ...scale },
     };
-    this.notes.get(place)?.remove();
+    show(this.notes.get(place), false);
     await plotly.react(place, traces, layout, CONFIG);
   }
 }

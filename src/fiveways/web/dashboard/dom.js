@@ -43,7 +43,7 @@ export function show(element, isShown) {
 export class Table {
   constructor(label, columns, empty) {
     this.columns = columns;
-    const heads = columns.map((each) => h("th", { scope: "col", class: this.#kind(each) }, each.title));
+    const heads = columns.map((each) => h("th", { scope: "col", class: this.#kind(each).replace("code", "") }, each.title));
     this.body = h("tbody");
     this.table = h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, ...heads)), this.body);
     this.note = h("p", { class: "empty" }, empty);

@@ -7,6 +7,12 @@ import { Picker } from "./picker.js";
 
 /** Built-ins that are about the session that calls them: this page would not know what to do with them. */
 const ABOUT_ITSELF = new Set(["callback", "pull", "register", "set", "subscribe", "unregister", "unset", "unsubscribe"].map((each) => `hub.${each}`));
+/** What is counted together, and is no method. */
+const TOGETHER = {
+  "(other)": "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one.",
+  "(unknown)": "All calls of names that nobody offers.",
+  "(callback)": "All calls of callbacks.",
+};
 const MOST_SHOWN = 20_000;
 const MOST_PARTS = 200;
 const MOST_REMEMBERED = 100;
@@ -67,7 +73,7 @@ export class Methods {
     const told = this.history.latest?.methods ?? [];
     const seen = new Map(told.map((each) => [each.method, each]));
     const rates = this.history.rates("methods", "method", "calls");
-    const isOwn = (name) => name.startsWith("hub.");
+    const isOwn = (name) => (name in TOGETHER ? 2 : Number(name.startsWith("hub.")));
     const names = [...new Set([...this.names, ...told.map((each) => each.method).filter((each) => !ABOUT_ITSELF.has(each))])];
     names.sort((a, b) => isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
     this.picker.show(names.map((name) => {
@@ -95,7 +101,8 @@ export class Methods {
     this.#check();
     this.#allow();
     const asked = ++this.#docs;
-    let text;
+    let text = TOGETHER[name];
+    if (text) return say(this.doc, text);
     try {
       text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
     } catch (error) {
@@ -114,7 +121,7 @@ export class Methods {
   /** Offer only what the hub would not refuse. */
   #allow() {
     const { rights } = this.session;
-    show(this.form, this.chosen !== "" && rights.may("call", this.chosen));
+    show(this.form, this.chosen !== "" && !(this.chosen in TOGETHER) && rights.may("call", this.chosen));
     if (this.chosen) return;
     const may = rights.mayAny("call");
     say(this.doc, may ? "Choose one to read about it, and to call it." : "This session may only look: it has no right to call anything.");

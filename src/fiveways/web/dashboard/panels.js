@@ -1,7 +1,7 @@
 // What stands still and is only looked at: tiles, protocols, who calls whom, failures, slow consumers, sessions.
 
 import { colourOf, inOrder } from "./charts.js";
-import { byId, cut, h, say, Table } from "./dom.js";
+import { byId, cut, h, say, show, Table } from "./dom.js";
 import { byteRate, bytes, count, duration, rate, short, timeOfDay } from "./format.js";
 import { frames } from "./history.js";
 
@@ -40,15 +40,15 @@ export class Panels {
       ["publications", "Publications"], ["deliveries", "Deliveries"], ["bytes", "Bytes"], ["open", "Open calls"],
     ]);
     this.protocols = this.#table("protocols", "Traffic by protocol", [
-      { title: "Protocol" }, { title: "Sessions", number: true }, { title: "Frames in", number: true }, { title: "out", number: true },
-      { title: "Bytes in", number: true, extra: true }, { title: "out", number: true, extra: true }, { title: "Calls", number: true },
-      { title: "Published", number: true, extra: true },
+      { title: "Protocol" }, { title: "Sessions", number: true }, { title: "Frames/s in", number: true }, { title: "out", number: true },
+      { title: "Bytes/s in", number: true, extra: true }, { title: "out", number: true, extra: true }, { title: "Calls/s", number: true },
+      { title: "Publ./s", number: true, extra: true },
     ], "Nobody has come yet.");
     this.failures = this.#table("failures", "Latest failures", [
-      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Reason" }, { title: "Text", kind: "wide name", extra: true },
+      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Why", kind: "wide name" },
     ], "No call has failed since the hub started.");
     this.slow = this.#table("slow", "Slow consumers", [
-      { title: "Peer" }, { title: "Protocol" }, { title: "Missed events", number: true }, { title: "Waiting", number: true },
+      { title: "Peer" }, { title: "Protocol" }, { title: "Missed", number: true }, { title: "Unread", number: true },
     ], "Everybody keeps up with what was published.");
     this.peers = this.#table("peers", "Sessions", [
       { title: "Peer" }, { title: "Protocol" }, { title: "Identity", kind: "wide name" },
@@ -77,7 +77,7 @@ export class Panels {
     this.#protocols(told);
     this.#bridges(told.bridges);
     this.failures.show(told.failures.map((each) => [
-      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, { text: each.reason, title: each.text }, { text: cut(each.text, 160), title: each.text },
+      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, each.text ? `${each.reason}: ${each.text}` : each.reason,
     ]));
     this.slow.show(told.slow.map((each) => [
       { text: each.peer, kind: "code" }, each.protocol, { text: count(each.missed), kind: each.missed ? "bad" : "" }, bytes(each.waiting_bytes),
@@ -103,8 +103,8 @@ export class Panels {
     const names = inOrder(Object.keys(told.protocols));
     const of = (name, column) => this.history.rate((each) => each.protocols[name]?.[column] ?? 0);
     this.protocols.show(names.filter((name) => told.protocols[name].sessions || frames(told.protocols[name]) || told.protocols[name].calls).map((name) => [
-      { text: name, kind: `proto ${colourOf(name)}` }, count(told.protocols[name].sessions), rate(of(name, "frames_in")), rate(of(name, "frames_out")),
-      byteRate(of(name, "bytes_in")), byteRate(of(name, "bytes_out")), rate(of(name, "calls")), rate(of(name, "publications")),
+      { text: name, kind: `proto ${colourOf(name)}` }, count(told.protocols[name].sessions), short(of(name, "frames_in")), short(of(name, "frames_out")),
+      bytes(of(name, "bytes_in")), bytes(of(name, "bytes_out")), short(of(name, "calls")), short(of(name, "publications")),
     ]));
   }
 
@@ -122,12 +122,13 @@ export class Panels {
     const found = new Map(bridges.map((each) => [`${each.caller} ${each.callee}`, each]));
     for (const [key, cell] of this.cells) {
       const each = found.get(key);
-      // By orders of magnitude, so that one busy pair does not make all others look alike.
-      const heat = each ? 1 + Math.round((5 * Math.log(each.calls || 1)) / Math.log(Math.max(most, 1000))) : 0;
+      // By the root, so that one busy pair does not make all others look alike.
+      const heat = each ? 1 + Math.round(5 * Math.sqrt(each.calls / Math.max(most, 20))) : 0;
       cell.className = `h${heat}`;
       say(cell.children[0], each ? short(each.calls) : "");
       say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
-      say(cell.children[2], each?.failures ? `${short(each.failures)} failed` : "");
+      say(cell.children[2].firstChild, each?.failures ? short(each.failures) : "");
+      show(cell.children[2], Boolean(each?.failures));
       const words = each ? `: ${count(each.calls)} calls, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
       cell.title = key.replace(" ", " → ") + words;
     }
@@ -136,14 +137,15 @@ export class Panels {
   #drawBridges(callers, callees, shape) {
     this.shape = shape;
     this.cells = new Map();
-    const head = h("tr", {}, h("th", { scope: "col" }, "from \\ to"), ...callees.map((each) => h("th", { scope: "col" }, each)));
+    const head = h("tr", {}, h("th", { scope: "col" }, "from \\ to"), ...callees.map((each) => h("th", { scope: "col" }, h("span", {}, each))));
     const rows = callers.map((caller) => h("tr", {}, h("th", { scope: "row", class: `proto ${colourOf(caller)}` }, caller), ...callees.map((callee) => {
-      const cell = h("td", {}, h("b"), h("span"), h("em"));
+      const cell = h("td", {}, h("b"), h("span"), h("em", {}, h("i"), h("span", {}, " failed")));
       this.cells.set(`${caller} ${callee}`, cell);
       return cell;
     })));
     const table = h("table", { class: "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
-    const note = h("p", { class: "more" }, "Calls since the hub started, the time that 95 in 100 took at most, and how many failed.");
+    const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
+    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed.");
     this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
   }
 

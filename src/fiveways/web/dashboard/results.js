@@ -6,6 +6,7 @@ import { count, duration, timeOfDay } from "./format.js";
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)} %` : "–");
 const pair = (each) => `${each.caller || "unknown"} → ${each.callee || "hub"}`;
 
+const SHOWN = 10;
 const TABLES = [
   ["slo", "Slowest methods", [{ title: "Method", kind: "wide name" }, { title: "Calls", number: true }, { title: "Failed", number: true }, { title: "p99", number: true }],
     (each) => [each.method || "unknown", count(each.calls), percent(each.errors, each.calls), duration(each.p99)], "No call was recorded."],
@@ -51,7 +52,10 @@ export class Results {
       `Tables of ${made} UTC from ${count(told.segments)} segments of the journal`, told.day ? `the day ${told.day}` : "",
       `${count(told.rows.calls ?? 0)} calls and ${count(told.rows.messages ?? 0)} messages in all`, `${count(told.quarantined)} unreadable`, `${count(told.late)} late`,
     ].filter(Boolean).join(" · "));
-    for (const [name, , , cells] of TABLES) this.tables.get(name).show((told[name] ?? []).map(cells));
+    for (const [name, , , cells] of TABLES) {
+      const rows = told[name] ?? [];
+      this.tables.get(name).show(rows.slice(0, SHOWN).map(cells), { more: rows.length > SHOWN ? `The first ${SHOWN} of ${count(rows.length)}.` : "" });
+    }
   }
 
   refuse(sentence) {

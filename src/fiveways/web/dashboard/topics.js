@@ -6,7 +6,7 @@ import { Picker } from "./picker.js";
 
 const MOST_EVENTS = 50;
 const MOST_WATCHES = 8;
-const LONGEST_DATA = 600;
+const LONGEST_DATA = 240;
 
 export class Topics {
   #events = [];
