@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint
-from fiveways.transports.http import Request, Response
+from fiveways.transports.http import Response
 
 READ_ONLY: Final = Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
 CLOSING: Final = Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
@@ -16,12 +16,6 @@ def welcome(urls: Iterable[tuple[str, str]]) -> str:
     """Say what is served where."""
     lines = [f"{what:8} {url}" for what, url in urls]
     return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
-
-
-def bearer(request: Request) -> str:
-    """Return the token that a request shows."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def no_such_path(path: str) -> Response:

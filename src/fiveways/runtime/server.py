@@ -28,14 +28,14 @@ from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
-from fiveways.runtime.standings import Standings
+from fiveways.runtime.standings import HEADER, Standings
 from fiveways.settings.hub import hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
-from fiveways.transports.http import HttpLimits, Request, Response
-from fiveways.transports.origin import check_origin
+from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
+from fiveways.transports.origin import check_origin, preflight
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
@@ -234,7 +234,7 @@ class Server:
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        bearer = answers.bearer(request)
+        bearer = bearer_of(request.headers)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
             credentials = Credentials(request.is_loopback, bearer)
@@ -273,11 +273,13 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is not None:
+            if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
+                return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
             if not endpoint.posts or request.method != "POST":
                 return answers.upgrade_required(endpoint)
             if self._draining:
                 return answers.CLOSING
-            return self.standings.post(request, Credentials(request.is_loopback, answers.bearer(request)))
+            return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
         page = self._pages.answer(request)
         if page is not None:
             return page

@@ -1168,7 +1168,7 @@ class Nq extends Talk {
   goodbye() {
     for (const asking of this.#byId.values()) this.#cancel(asking);
     this.#say({ e: { type: "sys", fatal: true, note: "goodbye" } });
-    this.#flush();
+    this.flush(true);
   }
 
   nudge() {
@@ -1352,12 +1352,13 @@ class Nq extends Talk {
     this.#out.push(raw);
     if (this.#isFlushing) return;
     this.#isFlushing = true;
-    queueMicrotask(() => this.#flush());
+    queueMicrotask(() => this.flush());
   }
 
-  /** Send what is to be said, in as few packets as the limits allow. */
-  #flush() {
+  /** Send what is to be said, in as few packets as the limits allow; a busy link asks for it when it has time. */
+  flush(isUrgent = false) {
     this.#isFlushing = false;
+    if (this.link?.isBusy && !isUrgent) return;
     let batch = [];
     let room = this.settings.maxText;
     const send = () => {
@@ -1702,11 +1703,9 @@ class SocketLink {
       opened();
     };
     socket.onmessage = ({ data }) => heard(isText(data) ? data : new Uint8Array(data));
-    socket.onerror = () => {}; // a browser tells nothing here, and closes the socket next
-    socket.onclose = ({ reason, code }) => {
-      const what = this.#isOpen ? "the connection was lost" : "nobody answers there, or it is refused";
-      gone(reason || (code ? `${what} (${code})` : what));
-    };
+    // Nobody tells why; and some close the socket next, and some, if it never was open, do not even do that.
+    socket.onerror = () => this.#isOpen || gone("nobody answers there, or it is refused");
+    socket.onclose = ({ reason, code }) => gone(reason || `the connection was lost${code ? ` (${code})` : ""}`);
   }
 
   /** Bytes that were not sent yet. */
@@ -1767,16 +1766,22 @@ class PollLink {
     else after(2, () => this.#end("closed"));
   }
 
+  /** Whether a question is under way: what is said meanwhile goes with the next one. */
+  get isBusy() {
+    return this.#isTalking;
+  }
+
   async #speak() {
     if (this.#isTalking) return;
-    this.#isTalking = true;
     while (this.#queue.length && !this.#isGone) {
+      this.#isTalking = true;
       const body = this.#queue.shift();
       this.#posts += 1;
       this.#take(await this.#post("", body, this.#settings.openTimeout));
       this.waiting -= body.length;
+      this.#isTalking = false;
+      if (!this.#queue.length && !this.#isClosing) this.#talk.flush();
     }
-    this.#isTalking = false;
     if (this.#isClosing) this.#end("closed");
     else this.#listen();
   }
@@ -1786,11 +1791,11 @@ class PollLink {
     if (this.#isListening) return;
     this.#isListening = true;
     while (this.#isNamed && !this.#isGone && !this.#isClosing && this.#told.isExpectant()) {
-      const [began, posts] = [now(), this.#posts];
+      const [began, posts, isTalking] = [now(), this.#posts, this.#isTalking];
       const answer = await this.#post(`wait=${POLL}`, NOTHING, POLL + this.#settings.openTimeout);
       this.#take(answer);
       // A hub that was told something in between had a reason not to wait.
-      const isHasty = answer?.body === NOTHING && now() - began < 1 && posts === this.#posts;
+      const isHasty = answer?.body === NOTHING && now() - began < 1 && posts === this.#posts && !isTalking;
       if (isHasty) await new Promise((go) => after(1, go));
     }
     this.#isListening = false;
