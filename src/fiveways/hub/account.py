@@ -40,6 +40,7 @@ def _by_topic(traffic: Traffic) -> dict[str, Passed]:
 
 
 def _protocols(traffic: Traffic) -> dict[str, dict[str, int]]:
+    traffic.fold_frames()
     calls = Counter[str]()
     for (_, caller, _), cell in traffic.cells.items():
         calls[caller] += cell.calls

@@ -38,7 +38,7 @@ Key: TypeAlias = tuple[str, str, str]
 class Tally:
     """What has passed in one protocol. Whoever sees something pass counts it here."""
 
-    __slots__ = ("bytes_in", "bytes_out", "deliveries", "frames_in", "frames_out", "publications", "sessions")
+    __slots__ = ("bytes_in", "bytes_out", "deliveries", "frames_in", "frames_out", "publications", "sessions", "sizes")
 
     def __init__(self) -> None:
         self.sessions = 0
@@ -48,8 +48,16 @@ class Tally:
         self.bytes_in = 0
         self.bytes_out = 0
         """Of frames without what the transport adds to them."""
+        self.sizes: list[int] = []
+        """Bytes of each frame that has come since somebody looked."""
         self.publications = 0
         self.deliveries = 0
+
+    def fold(self) -> None:
+        """Count what has come."""
+        self.frames_in += len(self.sizes)
+        self.bytes_in += sum(self.sizes)
+        self.sizes.clear()
 
     def heard(self, size: int) -> None:
         """Count a frame that came."""
@@ -222,10 +230,16 @@ class Traffic:
         self.failures.append(failure._replace(text=failure.text[:LONGEST_TEXT]))
 
     def fold(self) -> None:
-        """Count what has ended; as long as this is not called, lists grow."""
+        """Count calls that have ended; as long as this is not called, lists grow."""
         for cell in self.cells.values():
             if cell.waits:
                 cell.fold()
+
+    def fold_frames(self) -> None:
+        """Count frames that have come, likewise."""
+        for tally in self.tallies.values():
+            if tally.sizes:
+                tally.fold()
 
     # Topics.
 

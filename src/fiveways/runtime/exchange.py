@@ -20,6 +20,8 @@ _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
+_FOLDED_EVERY: Final = 0x3F
+"""The bits that are 0 in the number of a pass after which it is counted what came."""
 _NOTES: Final = 512
 """Entries on the tape after which they are passed on, as long as they are in a cache."""
 
@@ -44,6 +46,7 @@ class Exchange:
         self._under_way: list[Group] = []
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
+        self._passes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self.slow: set[Party] = set()
@@ -193,6 +196,9 @@ class Exchange:
                 self._cut_off(party)
         if self.tape is not None and len(self.tape) > _NOTES:
             self.tape.turn()
+        self._passes += 1
+        if not self._passes & _FOLDED_EVERY:
+            self.hub.traffic.fold_frames()
         self.schedule()
 
     def _cut_off(self, party: Party) -> None:

@@ -19,7 +19,7 @@ from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, size_of
 
 _log = logging.getLogger("fiveways.peer")
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
@@ -66,7 +66,7 @@ class Pump(Party, Sleeper):
         self._talk: Conversation | None = None
         self._recorder: Recorder | None = None
         self._send: Callable[[Word, float], None] = _nobody_listens
-        self._tally = self.outbox.tally
+        self._sizes = self.outbox.tally.sizes
         self.alikes: set[str] = set()
         self._ended = False
         self._is_parting = False
@@ -87,9 +87,8 @@ class Pump(Party, Sleeper):
         talk = self._talk
         if talk is None:
             talk = self._begin(packet, now)
-        tally, size = self._tally, len(packet.payload)
-        tally.frames_in += 1
-        tally.bytes_in += size if packet.blob is None else len(packet.blob)
+        sizes, size = self._sizes, len(packet.payload)
+        sizes.append(size or size_of(packet))
         recorder, at = self._recorder, 0
         if recorder is not None:
             wall_clock, session = recorder.clock, recorder.session
@@ -123,7 +122,8 @@ class Pump(Party, Sleeper):
         self.family = spec.name
         self._exchange.parties[self.peer] = self
         hub, tape = self._exchange.hub, self._exchange.tape
-        self._tally = self.outbox.tally = hub.traffic.tally(spec.name)
+        self.outbox.tally = hub.traffic.tally(spec.name)
+        self._sizes = self.outbox.tally.sizes
         hub.arrive(self.peer, traits_of(spec), self._credentials, now)
         session = hub.session(self.peer)
         if tape is not None and session is not None:
