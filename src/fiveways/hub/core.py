@@ -341,6 +341,10 @@ class Hub:
             **self._counters.told(),
         }
 
+    def queues(self) -> dict[str, dict[str, int]]:
+        """Return how much waits in each work queue, is being worked on, and was tried too often."""
+        return self._queues.told()
+
     def account(self, now: float) -> dict[str, object]:
         """Return what has passed, in numbers."""
         return account(self.traffic, self._epoch + now, now - self._began_at, self._epoch)

@@ -17,7 +17,7 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import metrics
+from fiveways.runtime import watching
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
@@ -27,6 +27,7 @@ from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import Standings
+from fiveways.runtime.watching import Watching
 from fiveways.settings.hub import hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
@@ -77,6 +78,7 @@ class Server:
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
+        self._watching = Watching(self.exchange, self._journaling, self._epoch + now)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -116,6 +118,7 @@ class Server:
             await self._local.start()
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
+            self._watching.mqtt = self._mqtt
             self.urls.append(await self._mqtt.start())
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
 
@@ -172,7 +175,7 @@ class Server:
 
     async def stop(self) -> None:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
-        self._draining = True
+        self._draining = self._watching.is_draining = True
         exchange = self.exchange
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
@@ -268,21 +271,11 @@ class Server:
             if self._draining:
                 return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
             return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
-        if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
+        if request.path not in {"/", *watching.PATHS}:
             return _no_such_path(request.path)
         if request.method not in {"GET", "HEAD"}:
             return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
-        if request.path == "/":
-            return Response(200, self._welcome().encode())
-        if request.path == "/metrics":
-            return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
-        if request.path == "/readyz" and self._draining:
-            return Response(503, b"closing\n")
-        return Response(200, b"ok\n")
-
-    def _stats(self) -> dict[str, object]:
-        journaled = {} if self._journaling is None else self._journaling.stats()
-        return self.exchange.hub.stats() | journaled
+        return self._watching.answer(request) if request.path != "/" else Response(200, self._welcome().encode())
 
     def _welcome(self) -> str:
         lines = [f"{what:8} {url}" for what, url in self.urls]
@@ -330,7 +323,7 @@ def _bearer(request: Request) -> str:
 
 
 def _no_such_path(path: str) -> Response:
-    paths = ", ".join(["/", "/livez", "/readyz", "/metrics", *ENDPOINTS])
+    paths = ", ".join(["/", *watching.PATHS, *ENDPOINTS])
     return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
 
 

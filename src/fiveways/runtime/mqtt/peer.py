@@ -105,6 +105,11 @@ class BrokerPeer(Party, Sleeper):
         self._why = ""
         self._tally = exchange.hub.traffic.tally(self.family)
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link to the broker now."""
+        return self._link is not None
+
     def start(self) -> None:
         """Reach for the broker, now and whenever the link to it is lost."""
         self._exchange.hub.offers.changed = self._look_again
