@@ -166,7 +166,8 @@ class Traffic:
         self.failures: deque[Failed] = deque(maxlen=MOST_FAILURES)
         self.slow: Callable[[], Iterable[Slow]] = _nobody
         """Tells who is too slow; whoever writes to peers knows."""
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
+        """Methods that have a name of their own, in the order in which they came."""
         self._turned_away = 0
         self._topics_turned_away = 0
         self.configure(max_methods, max_topics)
@@ -196,7 +197,7 @@ class Traffic:
                     return self.cell(OTHER, caller, callee)
                 self._turned_away = 0
                 self._forget_methods()
-            self._names.add(method)
+            self._names[method] = None
         found = self.cells[method, caller, callee] = Cell()
         return found
 
@@ -207,7 +208,7 @@ class Traffic:
             if method in calls:
                 calls[method] += cell.calls
         gone = _least(calls, self._max_methods)
-        self._names -= gone
+        self._names = {name: None for name in self._names if name not in gone}
         for method, caller, callee in [key for key in self.cells if key[0] in gone]:
             self.cell(OTHER, caller, callee).absorb(self.cells.pop((method, caller, callee)))
 

@@ -11,8 +11,10 @@ from fiveways.hub.session import public_name
 from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
+from fiveways.runtime.doors import Doors
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.keeping import Keeping
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.outbox import CORK, Shared
 from fiveways.runtime.party import Party
 
@@ -52,6 +54,8 @@ class Exchange:
         self.slow: set[Party] = set()
         """Who has missed something, or has much unread, or once had."""
         hub.traffic.slow = self._tell_slow
+        self._doors = Doors(hub.gate, self.now)
+        self._laggards = Sparing(_log)
 
     # In.
 
@@ -85,11 +89,12 @@ class Exchange:
         party.say(delivery, now)
         party.relieve()
 
-    def leave(self, party: Party) -> None:
+    def leave(self, party: Party, reason: str = "") -> None:
         """Forget one who is gone."""
         if self.parties.pop(party.peer, None) is not None:
             self._groups.forget()
             self.slow.discard(party)
+            self._doors.left(party.peer, party.family, reason)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
@@ -159,6 +164,20 @@ class Exchange:
         self.slow.add(party)
         self.hub.traffic.missed(event.topic)
         party.note_drop(event, reason)
+
+    def lag(self, party: Party) -> None:
+        """Know that somebody has much unread."""
+        self.slow.add(party)
+        if not party.lagged:
+            party.lagged = True
+            name = public_name(party.peer)
+            self._laggards.tell(self.now(), "a peer reads too slowly", peer=name, protocol=party.family)
+
+    def give_up(self, party: Party, unread: int) -> None:
+        """Know that somebody has too much unread, and is let go."""
+        name = public_name(party.peer)
+        text = "a peer left %d bytes unread and is let go"
+        self._laggards.tell(self.now(), text, unread, peer=name, protocol=party.family)
 
     def _tell_slow(self) -> list[Slow]:
         found = [Slow(public_name(each.peer), each.family, each.missed, each.waiting()) for each in self.slow]

@@ -21,6 +21,7 @@ from fiveways.runtime import watching
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.lines import Sparing, known
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.processors import Target
@@ -79,6 +80,7 @@ class Server:
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
         self._watching = Watching(self.exchange, self._journaling, self._epoch + now)
+        self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -177,6 +179,8 @@ class Server:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
         self._draining = self._watching.is_draining = True
         exchange = self.exchange
+        about = known(open_calls=exchange.hub.open_calls(), sessions=len(exchange.parties))
+        _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
             self._mqtt.withdraw()
@@ -204,6 +208,7 @@ class Server:
             exchange.keeping.store.close()
         if self._journaling is not None:
             await self._journaling.stop()
+        _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -255,8 +260,10 @@ class Server:
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         if sentence is None:
             return None
+        path = request.path[:_LONGEST_PATH]
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
         if self._journaling is not None:
-            self._journaling.refuse(request.path[:_LONGEST_PATH], sentence)
+            self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:

@@ -32,6 +32,7 @@ from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
 from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
@@ -39,7 +40,6 @@ from fiveways.runtime.mqtt.recording import BrokerRecorder
 from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
-from fiveways.runtime.sparing import Sparing
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.address import is_loopback
 from fiveways.transports.mqtt_link import Broker, Delivered, LinkFull, MqttLink, Will, open_mqtt
