@@ -15,7 +15,7 @@ _DIGITS: Final = 6
 
 def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[str, object]:
     """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0."""
-    methods, topics = traffic.by_method(), _by_topic(traffic)
+    methods, topics = traffic.by_method(), by_topic(traffic)
     return {
         "at": round(at, _DIGITS),
         "uptime": round(uptime, _DIGITS),
@@ -45,12 +45,14 @@ def _latency(cells: Iterable[Cell]) -> dict[str, object]:
     return {"bounds": list(BOUNDS), "counts": whole.counts}
 
 
-def _by_topic(traffic: Traffic) -> dict[str, Passed]:
+def by_topic(traffic: Traffic) -> dict[str, Passed]:
+    """Return what is known of each topic."""
     topics = {written(topic): passed for topic, passed in traffic.topics.items()}
     return topics | ({OTHER: traffic.other_topics} if traffic.other_topics.publications else {})
 
 
 def _protocols(traffic: Traffic) -> dict[str, dict[str, int]]:
+    traffic.fold_frames()
     calls = Counter[str]()
     for (_, caller, _), cell in traffic.cells.items():
         calls[caller] += cell.calls

@@ -11,8 +11,8 @@ from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traffic import Cell, Failed, Traffic
 from fiveways.model.failures import Reason
 
-_FOLDED_EVERY: Final = 1024
-"""Calls after which it is counted how long they took. It is a power of two."""
+_FOLDED_EVERY: Final = 0x3FF
+"""The bits that are 0 in the number of a call after which it is counted how long those before took."""
 
 
 class Pending(msgspec.Struct, gc=False):
@@ -87,13 +87,13 @@ class Calls:
 
     def open(self, caller: Session, call_id: str, callee: Session, method: str, timeout: float, now: float) -> Pending:
         """Take up a call. The caller has no other open one with this id."""
-        self.made += 1
-        op = str(self.made)
+        self.made = made = self.made + 1
+        op = str(made)
         deadline = now + timeout
         key = method, caller.traits.protocol, callee.traits.protocol
         cell = self._cells.get(key) or self._traffic.cell(*key)
         cell.calls += 1
-        if not self.made % _FOLDED_EVERY:
+        if not made & _FOLDED_EVERY:
             self._traffic.fold()
         pending = Pending(op, caller, call_id, callee, deadline, method, now, cell)
         caller.asked[call_id] = callee.serving[op] = pending

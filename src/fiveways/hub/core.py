@@ -64,7 +64,8 @@ class Hub:
         self._epoch, self._began_at = epoch, began_at
         self.alarm = Alarm()
         """When to call `expire`."""
-        self._gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
+        self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
+        """The door."""
         self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
         self.offers = Offers(random, limits.max_pending)
         """Methods on offer."""
@@ -72,7 +73,7 @@ class Hub:
         self._attachments = Attachments(limits)
         self._subscriptions = Subscriptions(limits.max_subscriptions)
         self._queues = Queues(limits, settings, self._calls, epoch, keeps=keeps)
-        self._variables = Variables(limits, self._gate)
+        self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
         self.built_ins = BuiltIns(
             limits, self._callbacks, self._queues, Present(self._sessions, self._by_name), self, self.traffic, epoch
@@ -95,11 +96,11 @@ class Hub:
         )
         self._handlers = self._make_handlers()
         self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._make_reliable()}
-        self._gate.set_tables(self._handlers, self._reliable_handlers)
+        self.gate.set_tables(self._handlers, self._reliable_handlers)
 
     def _make_handlers(self) -> dict[Stage, dict[type[Word], Handler]]:
         """Say what is done with each word, in each stage of a session."""
-        gate, variables, router, publishing = self._gate, self._variables, self._router, self._publishing
+        gate, variables, router, publishing = self.gate, self._variables, self._router, self._publishing
         parting: dict[type[Word], Handler] = {words.Goodbye: _nothing}
         door: dict[type[Word], Handler] = {words.Hello: gate.hello, words.Proof: gate.proof}
         variable: dict[type[Word], Handler] = {words.SetVariable: variables.set, words.UnsetVariable: variables.unset}
@@ -147,7 +148,7 @@ class Hub:
         session.allowance, session.refilled_at = max(1.0, self._rate), now
         self._counters.arrived += 1
         self.traffic.tally(traits.protocol).sessions += 1
-        self._gate.arrive(session, now)
+        self.gate.arrive(session, now)
 
     def handle(self, peer: str, word: Word, now: float) -> Deliveries:
         """Take a word that a peer said."""
@@ -169,12 +170,12 @@ class Hub:
         self.arrive(peer, traits, Credentials(), now)
         session = self._sessions[peer]
         session.is_kept = True
-        self._gate.readmit(session, identity)
+        self.gate.readmit(session, identity)
 
     def admit(self, peer: str, traits: Traits, identity: str, now: float, *, is_loopback: bool) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""
         self.arrive(peer, traits, Credentials(is_loopback), now)
-        return self._gate.admit(self._sessions[peer], identity)
+        return self.gate.admit(self._sessions[peer], identity)
 
     def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -218,7 +219,7 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> str | None:
         """Return as whom somebody with these credentials would be let in at once; None if not at all."""
-        return self._gate.identify(credentials)
+        return self.gate.identify(credentials)
 
     def leave(self, peer: str, now: float) -> Deliveries:
         """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
@@ -228,7 +229,7 @@ class Hub:
         session.is_here = False
         self.traffic.tally(session.traits.protocol).sessions -= 1
         self._by_name.pop(session.name, None)
-        self._gate.leave(session)
+        self.gate.leave(session)
         self.offers.leave(session)
         self._publishing.leave(session)
         self._callbacks.leave(session)
@@ -261,19 +262,19 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        times = (self._calls.deadline(), self._gate.deadline(), self._owing.deadline())
+        times = (self._calls.deadline(), self.gate.deadline(), self._owing.deadline())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        deliveries = [*self._router.late(now), *self._gate.late(now), *self._owing.late(now)]
+        deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now)]
         following = self.deadline()
         self.alarm.at = inf if following is None else following
         return deliveries
 
     def drain(self, now: float) -> Deliveries:
         """Take no new calls and let nobody in from now on; open calls go on."""
-        self._gate.close()
+        self.gate.close()
         self._queues.close()
         for handlers in (self._handlers, self._reliable_handlers):
             handlers[Stage.OPEN][words.Call] = self._call_while_closing
@@ -293,7 +294,7 @@ class Hub:
         self._publishing.configure(settings)
         self._queues.configure(settings)
         self._owing.configure(settings)
-        self._gate.reload(settings)
+        self.gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
             self.offers.revoke(session)
@@ -341,6 +342,10 @@ class Hub:
             "publications": self._publishing.made,
             **self._counters.told(),
         }
+
+    def queues(self) -> dict[str, dict[str, int]]:
+        """Return how much waits in each work queue, is being worked on, and was tried too often."""
+        return self._queues.told()
 
     def account(self, now: float) -> dict[str, object]:
         """Return what has passed, in numbers."""

@@ -38,7 +38,7 @@ Key: TypeAlias = tuple[str, str, str]
 class Tally:
     """What has passed in one protocol. Whoever sees something pass counts it here."""
 
-    __slots__ = ("bytes_in", "bytes_out", "deliveries", "frames_in", "frames_out", "publications", "sessions")
+    __slots__ = ("bytes_in", "bytes_out", "deliveries", "frames_in", "frames_out", "publications", "sessions", "sizes")
 
     def __init__(self) -> None:
         self.sessions = 0
@@ -48,8 +48,16 @@ class Tally:
         self.bytes_in = 0
         self.bytes_out = 0
         """Of frames without what the transport adds to them."""
+        self.sizes: list[int] = []
+        """Bytes of each frame that has come since somebody looked."""
         self.publications = 0
         self.deliveries = 0
+
+    def fold(self) -> None:
+        """Count what has come."""
+        self.frames_in += len(self.sizes)
+        self.bytes_in += sum(self.sizes)
+        self.sizes.clear()
 
     def heard(self, size: int) -> None:
         """Count a frame that came."""
@@ -158,7 +166,8 @@ class Traffic:
         self.failures: deque[Failed] = deque(maxlen=MOST_FAILURES)
         self.slow: Callable[[], Iterable[Slow]] = _nobody
         """Tells who is too slow; whoever writes to peers knows."""
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
+        """Methods that have a name of their own, in the order in which they came."""
         self._turned_away = 0
         self._topics_turned_away = 0
         self.configure(max_methods, max_topics)
@@ -188,7 +197,7 @@ class Traffic:
                     return self.cell(OTHER, caller, callee)
                 self._turned_away = 0
                 self._forget_methods()
-            self._names.add(method)
+            self._names[method] = None
         found = self.cells[method, caller, callee] = Cell()
         return found
 
@@ -199,7 +208,7 @@ class Traffic:
             if method in calls:
                 calls[method] += cell.calls
         gone = _least(calls, self._max_methods)
-        self._names -= gone
+        self._names = {name: None for name in self._names if name not in gone}
         for method, caller, callee in [key for key in self.cells if key[0] in gone]:
             self.cell(OTHER, caller, callee).absorb(self.cells.pop((method, caller, callee)))
 
@@ -222,10 +231,16 @@ class Traffic:
         self.failures.append(failure._replace(text=failure.text[:LONGEST_TEXT]))
 
     def fold(self) -> None:
-        """Count what has ended; as long as this is not called, lists grow."""
+        """Count calls that have ended; as long as this is not called, lists grow."""
         for cell in self.cells.values():
             if cell.waits:
                 cell.fold()
+
+    def fold_frames(self) -> None:
+        """Count frames that have come, likewise."""
+        for tally in self.tallies.values():
+            if tally.sizes:
+                tally.fold()
 
     # Topics.
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint
+from fiveways.runtime.watching import PATHS
 from fiveways.transports.http import Response
 
 READ_ONLY: Final = Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
 CLOSING: Final = Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
-PLAIN: Final = ("/", "/livez", "/readyz", "/metrics")
+PLAIN: Final = ("/", *PATHS)
 """What is there besides the protocols and the pages."""
 
 

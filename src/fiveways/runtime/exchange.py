@@ -11,8 +11,10 @@ from fiveways.hub.session import public_name
 from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
+from fiveways.runtime.doors import Doors
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.keeping import Keeping
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.outbox import CORK, Shared
 from fiveways.runtime.party import Party
 
@@ -20,6 +22,8 @@ _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
+_FOLDED_EVERY: Final = 0x3F
+"""The bits that are 0 in the number of a pass after which it is counted what came."""
 _NOTES: Final = 512
 """Entries on the tape after which they are passed on, as long as they are in a cache."""
 
@@ -44,11 +48,14 @@ class Exchange:
         self._under_way: list[Group] = []
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
+        self._passes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self.slow: set[Party] = set()
         """Who has missed something, or has much unread, or once had."""
         hub.traffic.slow = self._tell_slow
+        self._doors = Doors(hub.gate, self.now)
+        self._laggards = Sparing(_log)
 
     # In.
 
@@ -82,11 +89,12 @@ class Exchange:
         party.say(delivery, now)
         party.relieve()
 
-    def leave(self, party: Party) -> None:
+    def leave(self, party: Party, reason: str = "") -> None:
         """Forget one who is gone."""
         if self.parties.pop(party.peer, None) is not None:
             self._groups.forget()
             self.slow.discard(party)
+            self._doors.left(party.peer, party.family, reason)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
@@ -157,6 +165,20 @@ class Exchange:
         self.hub.traffic.missed(event.topic)
         party.note_drop(event, reason)
 
+    def lag(self, party: Party) -> None:
+        """Know that somebody has much unread."""
+        self.slow.add(party)
+        if not party.lagged:
+            party.lagged = True
+            name = public_name(party.peer)
+            self._laggards.tell(self.now(), "a peer reads too slowly", peer=name, protocol=party.family)
+
+    def give_up(self, party: Party, unread: int) -> None:
+        """Know that somebody has too much unread, and is let go."""
+        name = public_name(party.peer)
+        text = "a peer left %d bytes unread and is let go"
+        self._laggards.tell(self.now(), text, unread, peer=name, protocol=party.family)
+
     def _tell_slow(self) -> list[Slow]:
         found = [Slow(public_name(each.peer), each.family, each.missed, each.waiting()) for each in self.slow]
         return [each for each in found if each.missed or each.waiting]
@@ -193,6 +215,9 @@ class Exchange:
                 self._cut_off(party)
         if self.tape is not None and len(self.tape) > _NOTES:
             self.tape.turn()
+        self._passes += 1
+        if not self._passes & _FOLDED_EVERY:
+            self.hub.traffic.fold_frames()
         self.schedule()
 
     def _cut_off(self, party: Party) -> None:

@@ -11,7 +11,7 @@ from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, size_of
 
 PIECE: Final = 1 << 17
 """Bytes of a large attachment that go out as one fragment."""
@@ -95,15 +95,14 @@ class Outbox(Queue):
         """Let packets wait, which belong to operations, one each, where that is noted down."""
         frame_of, append, tally = self.link.frame, self.waiting.append, self.tally
         for number, packet in enumerate(packets):
+            tally.said(size_of(packet))
             if packet.blob is None:
                 frame = frame_of(packet)
                 append(frame)
                 self.size += len(frame)
-                tally.said(len(packet.payload))
             else:
                 append(packet.blob)
                 self._blobs += 1
-                tally.said(len(packet.blob))
             if self.track is not None:
                 self._notes.append((self.track.clock(), (packet,), (ops[number],)))
 
@@ -132,14 +131,16 @@ class Outbox(Queue):
 
     def send(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
         """Write packets, after those that wait; what the link does not take waits. `ops` are as for `add`."""
-        if not self.waiting and not self.link.is_full and all([packet.blob is None for packet in packets]):  # noqa: C419  quicker
+        sizes = [len(packet.payload) for packet in packets]
+        # Whatever has a blob has nothing else.
+        if not self.waiting and not self.link.is_full and all(sizes):
             frame_of = self.link.frame
             frames = frame_of(packets[0]) if len(packets) == 1 else b"".join([frame_of(packet) for packet in packets])
             if len(frames) <= CORK:
                 self.link.write(frames)
                 tally = self.tally
-                tally.frames_out += len(packets)
-                tally.bytes_out += sum([len(packet.payload) for packet in packets])
+                tally.frames_out += len(sizes)
+                tally.bytes_out += sum(sizes)
                 if self.track is not None:
                     self.track.said_all(packets, ops)
                 return

@@ -34,6 +34,8 @@ class Party(ABC):
     """It reads so slowly that the policy of its topics has to strike."""
     missed: int = 0
     """Events that it did not get, since it was too slow for them or cannot be told."""
+    lagged: bool = False
+    """It was told of that it reads too slowly."""
     marked: bool = False
     """It will be flushed when this pass of the loop is over."""
 

@@ -17,10 +17,11 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import answers, metrics
+from fiveways.runtime import answers
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.lines import Sparing, known
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.pages import Pages
@@ -29,6 +30,7 @@ from fiveways.runtime.pump import Pump
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
+from fiveways.runtime.watching import Watching
 from fiveways.settings.hub import hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
@@ -79,6 +81,8 @@ class Server:
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
+        self._watching = Watching(self.exchange, self._journaling, self._epoch + now)
+        self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -123,6 +127,7 @@ class Server:
             await self._local.start()
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
+            self._watching.mqtt = self._mqtt
             self.urls.append(await self._mqtt.start())
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
 
@@ -181,8 +186,10 @@ class Server:
 
     async def stop(self) -> None:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
-        self._draining = True
+        self._draining = self._watching.is_draining = True
         exchange = self.exchange
+        about = known(open_calls=exchange.hub.open_calls(), sessions=len(exchange.parties))
+        _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
             self._mqtt.withdraw()
@@ -211,6 +218,7 @@ class Server:
             exchange.keeping.store.close()
         if self._journaling is not None:
             await self._journaling.stop()
+        _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -262,8 +270,10 @@ class Server:
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         if sentence is None:
             return None
+        path = request.path[:_LONGEST_PATH]
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
         if self._journaling is not None:
-            self._journaling.refuse(request.path[:_LONGEST_PATH], sentence)
+            self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
@@ -285,17 +295,7 @@ class Server:
             return page
         if request.path not in answers.PLAIN:
             return answers.no_such_path(request.path)
-        if request.method not in {"GET", "HEAD"}:
-            return answers.READ_ONLY
-        if request.path == "/metrics":
-            return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
-        if request.path == "/readyz" and self._draining:
-            return Response(503, b"closing\n")
-        return Response(200, b"ok\n")
-
-    def _stats(self) -> dict[str, object]:
-        journaled = {} if self._journaling is None else self._journaling.stats()
-        return self.exchange.hub.stats() | journaled
+        return self._watching.answer(request) if request.method in {"GET", "HEAD"} else answers.READ_ONLY
 
     # Who is silent.
 

@@ -13,6 +13,7 @@ from fiveways.journal.tape import Track
 from fiveways.model.messages import Event, Goodbye, Hello, Unsubscribe, Welcome
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.lines import known
 from fiveways.runtime.outbox import CORK, Outbox, Queue
 from fiveways.runtime.party import Party
 from fiveways.runtime.recorder import note_drop, note_mark, operation_of
@@ -102,7 +103,7 @@ class Standing(Party, Sleeper):
             self.leg = None
             self.seen_at = self._exchange.now()
             leg.note_end(reason)
-            _log.debug("%s has no link any more %s", self.name, reason)
+            _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
 
     async def exchange(self, packet: Packet, wait: float) -> Packet:
         """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds."""
@@ -254,6 +255,10 @@ class Standing(Party, Sleeper):
         self._mark()
         self._release()
 
+    def give_up(self, unread: int) -> None:
+        """Know that its link is given up for what it does not read."""
+        self._exchange.give_up(self, unread)
+
     def cut_off(self) -> None:
         """End its link without a word."""
         if self.leg is not None:
@@ -344,7 +349,7 @@ class Leg:
         """Write a packet; a link that takes too little is given up, and what it did not take is said again."""
         self._outbox.send((packet,), (packet.op,))
         if self._outbox.is_over:
-            _log.warning("%s left %d bytes unread and is let go", self._standing.name, self._outbox.size)
+            self._standing.give_up(self._outbox.size)
             self.link.abort()
 
     def received(self, packet: Packet) -> None:

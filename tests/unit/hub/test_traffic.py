@@ -1,5 +1,6 @@
 """What passed, in numbers: what a known conversation adds up to, and names that are too many."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Discover, Failure, Publish, Result, SetVariable, Subscribe
 from fiveways.wire.payload import NULL, Value
-from tests.unit.hub.hubtalk import join, make, offer, only, opened, pattern, subscribe, topic
+from tests.unit.hub.hubtalk import join, offer, only, opened, pattern, subscribe, topic
 
 RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
 
@@ -240,7 +241,7 @@ def test_slow_peers_are_told_worst_first() -> None:
 
 
 def test_time_is_told_as_of_now() -> None:
-    hub = Hub(make()._gate._random, epoch=1_000_000.0, began_at=40.0)
+    hub = Hub(Random(1), epoch=1_000_000.0, began_at=40.0)
     join(hub, "dan", now=41.0)
     found = told(hub, 52.5)
     assert (found["at"], found["uptime"]) == (1_000_052.5, 12.5)

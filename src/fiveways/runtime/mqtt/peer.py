@@ -32,6 +32,7 @@ from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
 from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
@@ -39,7 +40,6 @@ from fiveways.runtime.mqtt.recording import BrokerRecorder
 from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
-from fiveways.runtime.sparing import Sparing
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.address import is_loopback
 from fiveways.transports.mqtt_link import Broker, Delivered, LinkFull, MqttLink, Will, open_mqtt
@@ -104,6 +104,11 @@ class BrokerPeer(Party, Sleeper):
         """The hub's last publication when the last link was lost."""
         self._why = ""
         self._tally = exchange.hub.traffic.tally(self.family)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link to the broker now."""
+        return self._link is not None
 
     def start(self) -> None:
         """Reach for the broker, now and whenever the link to it is lost."""
