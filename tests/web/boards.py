@@ -99,7 +99,7 @@ class Board:
 
 def address(hub: Hub) -> str:
     """Where the dashboard of a hub is."""
-    return hub.urls["page"]
+    return str(hub.urls["page"])
 
 
 @contextmanager

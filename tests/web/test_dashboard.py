@@ -48,8 +48,12 @@ def test_it_loads_and_draws_its_charts(board: Board, busy: Hub) -> None:
     board.has("#place", "up ")
     board.has("#who", "anonymous")
     board.do(lambda page: expect(page).to_have_title(f"127.0.0.1:{busy.urls['page'].split(':')[2][:-1]} · Fiveways"))
-    for chart in ("#traffic-chart", "#latency-chart"):
-        board.do(lambda page, chart=chart: expect(page.locator(f"{chart} svg").first).to_be_visible(timeout=SOON))
+
+    def drawn(page: Page) -> None:
+        for chart in ("#traffic-chart", "#latency-chart"):
+            expect(page.locator(f"{chart} svg").first).to_be_visible(timeout=SOON)
+
+    board.do(drawn)
     board.has("#protocols", "lrpm-json")
     board.has("#peers", "lrpm-json")
     board.has("#results-body", "--set dashboard.tables=tables")
@@ -209,6 +213,7 @@ def test_a_token_lets_one_in_and_is_kept_in_the_tab_alone(chromium: Chromium, tm
     with serving(*APP, *QUICK, "--config", str(tokens(tmp_path))) as hub, watching(chromium, address(hub)) as board:
         board.has("#login", "It lets nobody in without a token.")
         board.has("#state", "Not let in")
+        board.lacks("main")
 
         def try_token(text: str) -> None:
             board.do(lambda page: page.fill("#token", text))
@@ -231,6 +236,7 @@ def test_a_token_lets_one_in_and_is_kept_in_the_tab_alone(chromium: Chromium, tm
         board.has("#who", "as operator")
         board.do(lambda page: page.click("#sign"))
         board.has("#login", "It lets nobody in without a token.")
+        board.lacks("main")
         assert board.do(lambda page: page.evaluate("Object.values(sessionStorage)")) == []
 
 

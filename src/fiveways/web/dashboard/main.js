@@ -36,7 +36,7 @@ let builtIns = [];
 
 async function discover() {
   const found = await session.peer.discover();
-  methods.listed([...found.methods, ...builtIns], found.routes);
+  methods.listed([...found.methods, ...builtIns.filter((each) => session.rights.may("call", each))], found.routes);
 }
 
 const QUESTIONS = [
@@ -46,7 +46,7 @@ const QUESTIONS = [
     panels.traffic();
     methods.draw();
     topics.draw();
-    say(byId("place"), `${location.host}, up ${duration(told.uptime)}`);
+    say(byId("place"), `${location.host}, up ${duration(Math.floor(told.uptime))}`);
     charts.draw();
   } },
   { name: "hub.stats", every: 1, take: (told) => panels.stats(told) },
@@ -121,6 +121,10 @@ function countDown() {
   say(place, left > 0 ? `The next try is in ${left} s.` : "Trying now.");
 }
 
+function letIn(isIn) {
+  for (const each of ["parts", "main"]) show(byId(each), isIn);
+}
+
 async function opened() {
   show(byId("alert"), false);
   tell("open", "Connected");
@@ -133,6 +137,7 @@ async function opened() {
     if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
   }
   await look();
+  letIn(true);
 }
 
 function followed(peer, event) {
@@ -147,6 +152,8 @@ function followed(peer, event) {
 function refused(error) {
   show(byId("alert"), false);
   tell("lost", "Not let in");
+  // What another identity saw is not for whoever is in front of the page now.
+  letIn(false);
   login.ask(error.message);
 }
 
