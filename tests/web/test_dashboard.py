@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,17 @@ def test_sessions_methods_and_documentation_are_shown(board: Board, busy: Hub) -
 
 
 # What it does.
+
+
+def test_a_result_tells_how_long_it_took(board: Board, busy: Hub) -> None:
+    with fiveways.connect_sync(busy.url("umq")) as worker:
+        worker.register("slow.answer", lambda: time.sleep(0.3))
+        board.call("slow.answer")
+        board.has("#call-answer .outcome", "Result after ")
+        told = board.do(lambda page: page.inner_text("#call-answer .outcome"))
+        assert "µs" not in told
+        number, unit = told.removeprefix("Result after ").split()
+        assert float(number) * {"ms": 0.001, "s": 1}[unit] >= 0.3
 
 
 def test_a_method_is_called_and_its_result_is_shown(board: Board) -> None:

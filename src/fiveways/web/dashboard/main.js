@@ -27,7 +27,7 @@ const panels = new Panels(history);
 const methods = new Methods(history, session);
 const topics = new Topics(history, session);
 const results = new Results();
-const login = new Login((token) => enter(token));
+const login = new Login();
 
 // What is asked, and how often.
 
@@ -128,7 +128,6 @@ function letIn(isIn) {
 async function opened() {
   show(byId("alert"), false);
   tell("open", "Connected");
-  login.leave();
   askAllAgain();
   try {
     const own = await session.peer.discover("hub.");
@@ -140,8 +139,7 @@ async function opened() {
   letIn(true);
 }
 
-function followed(peer, event) {
-  if (peer !== session.peer) return;
+function followed(event) {
   const { state, error, wait } = event.detail;
   if (state === "open") opened();
   else if (state === "waiting") tellLost(wait ?? 0);
@@ -152,25 +150,20 @@ function followed(peer, event) {
 function refused(error) {
   show(byId("alert"), false);
   tell("lost", "Not let in");
-  // What another identity saw is not for whoever is in front of the page now.
   letIn(false);
   login.ask(error.message);
 }
 
 /** Connect as whoever a token stands for; with none, as anybody. */
 async function enter(token) {
-  const before = session.peer;
-  session.peer = null;
-  session.rights = new Rights();
-  before?.close();
   for (;;) {
     tell("connecting", "Connecting");
     try {
       const peer = await connect(URL_OF_HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
       session.peer = peer;
-      peer.addEventListener("state", (event) => followed(peer, event));
+      login.leave();
+      peer.addEventListener("state", followed);
       await opened();
-      await topics.begin();
       return;
     } catch (error) {
       if (error instanceof Refused) return refused(error);
