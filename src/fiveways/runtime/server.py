@@ -1,7 +1,6 @@
 """The hub with its port: from settings to listening sockets, and from a signal to the end."""
 
 import asyncio
-import errno
 import gc
 import logging
 import resource
@@ -10,35 +9,36 @@ from collections.abc import Awaitable, Callable
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
-import zmq
-
 from fiveways.app import App
 from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import metrics
+from fiveways.runtime import answers
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.lines import Sparing, known
+from fiveways.runtime.listening import CannotListen, no_port
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
-from fiveways.runtime.processors import Target
+from fiveways.runtime.pages import Pages
 from fiveways.runtime.pump import Pump
+from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
-from fiveways.settings.sections import Settings, hub_settings
+from fiveways.runtime.tracing import Tracing
+from fiveways.runtime.watching import Watching
+from fiveways.runtime.zmq_side import ZmqSide
+from fiveways.settings.hub import hub_settings
+from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
-from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
 from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
 from fiveways.transports.origin import check_origin, preflight
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
-from fiveways.transports.zmq_link import ZmqLimits
-from fiveways.transports.zmq_port import ZmqPort
-from fiveways.transports.zmq_processors import Processors
 from fiveways.wire.packet import Packet
 
 if TYPE_CHECKING:
@@ -53,10 +53,6 @@ _AT_ONCE: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
 
 
-class CannotListen(FivewaysError):
-    """The port is taken, or the address is not ours."""
-
-
 class Server:
     """One hub on one port, in the running event loop."""
 
@@ -69,13 +65,16 @@ class Server:
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
-        self._epoch = wall_clock() - asyncio.get_running_loop().time()
-        self.exchange = Exchange(
-            Hub(self._random, self._limits, hub_settings(settings), self._epoch, keeps=bool(settings.store.path))
-        )
+        now, keeps = asyncio.get_running_loop().time(), bool(settings.store.path)
+        self._epoch = wall_clock() - now
+        hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
+        self.exchange = Exchange(hub)
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
+        self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
+        self._watching = Watching(self.exchange, self._journaling, self._tracing, self._epoch + now)
+        self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -87,12 +86,13 @@ class Server:
         )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._zmq: ZmqPort | None = None
-        self._targets: list[Target] = []
+        self._zmq = ZmqSide(settings, self.exchange, self.standings, self._new_peer)
         self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls))
+        self._results = Results()
+        self.exchange.hub.built_ins.results = self._results.latest
 
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
@@ -106,44 +106,22 @@ class Server:
         except OSError as exc:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
-            raise CannotListen(_no_port(server.host, server.port, exc)) from exc
-        self.urls = [url for host, port in places for url in described(host, port)]
-        await self._open_zmq()
-        self._open_targets()
+            raise CannotListen(no_port(server.host, server.port, exc)) from exc
+        has_page = self._settings.dashboard.enabled
+        self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
+        self._results.look_into(self._settings.dashboard.tables)
+        self.urls += await self._zmq.start()
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
+            self._watching.mqtt = self._mqtt
             self.urls.append(await self._mqtt.start())
+        if self._tracing is not None:
+            self._tracing.start()
+            self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
-
-    async def _open_zmq(self) -> None:
-        server, settings, limits = self._settings.server, self._settings.zmq, self._limits
-        if settings.listen or settings.targets:
-            self._context = zmq.Context()
-        if not settings.listen:
-            return
-        if not is_loopback(server.host):
-            raise CannotListen("zmq.listen is for a hub on loopback: ZeroMQ peers cannot show who they are")
-        bounds = ZmqLimits(limits.max_text, max_links=limits.max_sessions, max_waiting=limits.max_unread)
-        self._zmq = ZmqPort(self.standings.zmq_link, limits=bounds, context=self._context)
-        try:
-            host, port = await self._zmq.listen(server.host, settings.port)
-        except OSError as exc:
-            raise CannotListen(_no_port(server.host, settings.port, exc)) from exc
-        self.urls.append(("nq", f"nq+zmq://{host}:{port}"))
-
-    def _open_targets(self) -> None:
-        """Offer what ZeroMQ programs do; BadTarget if that is impossible."""
-        settings = self._settings.zmq
-        for method, endpoints in settings.targets.items():
-            processors = Processors(
-                retry_after=settings.retry_after, max_answer=self._limits.max_text, context=self._context
-            )
-            target = Target(method, processors, self.exchange, self._new_peer())
-            self._targets.append(target)
-            target.start(endpoints)
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -161,9 +139,12 @@ class Server:
         """Take new settings; those of the port and the limits need a new start."""
         if settings.server != self._settings.server or settings.limits != self._settings.limits:
             _log.warning("the settings of [server] and [limits] are taken over at the next start only")
-        if settings.mqtt != self._settings.mqtt:
-            _log.warning("the settings of [mqtt] are taken over at the next start only")
+        for section in ("mqtt", "tracing"):
+            if getattr(settings, section) != getattr(self._settings, section):
+                _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
+        self._pages.configure(settings)
+        self._results.look_into(settings.dashboard.tables)
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
             self._mqtt.renew()
@@ -171,8 +152,10 @@ class Server:
 
     async def stop(self) -> None:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
-        self._draining = True
+        self._draining = self._watching.is_draining = True
         exchange = self.exchange
+        about = known(open_calls=exchange.hub.open_calls(), sessions=len(exchange.parties))
+        _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
             self._mqtt.withdraw()
@@ -185,21 +168,20 @@ class Server:
         for pump in list(self.pumps):
             pump.close("the hub is closing")
         self.standings.stop()
+        self._results.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
-        for target in self._targets:
-            target.stop()
         if self._mqtt is not None:
             await self._mqtt.stop()
-        if self._zmq is not None:
-            await self._zmq.close()
-        if self._context is not None:
-            self._context.destroy(linger=0)
+        await self._zmq.stop()
         if exchange.keeping.store is not None:
             exchange.keeping.store.close()
         if self._journaling is not None:
             await self._journaling.stop()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.stop)
+        _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -219,7 +201,7 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is None:
-            return _no_such_path(request.path)
+            return answers.no_such_path(request.path)
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
@@ -251,8 +233,10 @@ class Server:
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         if sentence is None:
             return None
+        path = request.path[:_LONGEST_PATH]
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
         if self._journaling is not None:
-            self._journaling.refuse(request.path[:_LONGEST_PATH], sentence)
+            self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
@@ -265,29 +249,16 @@ class Server:
             if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
                 return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
             if not endpoint.posts or request.method != "POST":
-                return _upgrade_required(endpoint)
+                return answers.upgrade_required(endpoint)
             if self._draining:
-                return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
+                return answers.CLOSING
             return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
-        if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
-            return _no_such_path(request.path)
-        if request.method not in {"GET", "HEAD"}:
-            return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
-        if request.path == "/":
-            return Response(200, self._welcome().encode())
-        if request.path == "/metrics":
-            return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
-        if request.path == "/readyz" and self._draining:
-            return Response(503, b"closing\n")
-        return Response(200, b"ok\n")
-
-    def _stats(self) -> dict[str, object]:
-        journaled = {} if self._journaling is None else self._journaling.stats()
-        return self.exchange.hub.stats() | journaled
-
-    def _welcome(self) -> str:
-        lines = [f"{what:8} {url}" for what, url in self.urls]
-        return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
+        page = self._pages.answer(request)
+        if page is not None:
+            return page
+        if request.path not in answers.PLAIN:
+            return answers.no_such_path(request.path)
+        return self._watching.answer(request) if request.method in {"GET", "HEAD"} else answers.READ_ONLY
 
     # Who is silent.
 
@@ -323,27 +294,6 @@ def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
         pump.cut_off()
-
-
-def _no_such_path(path: str) -> Response:
-    paths = ", ".join(["/", "/livez", "/readyz", "/metrics", *ENDPOINTS])
-    return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
-
-
-def _upgrade_required(endpoint: Endpoint) -> Response:
-    path = endpoint.path
-    text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
-    if endpoint.posts:
-        text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"
-    return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
-
-
-def _no_port(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken; choose another with --port, or 0 for any that is free"
-    if error.errno == errno.EACCES:
-        return f"port {port} needs more rights than we have; choose one above 1023 with --port"
-    return f"cannot listen on {host} port {port}: {error.strerror or error}"
 
 
 def _allow_many_connections() -> None:

@@ -1903,7 +1903,7 @@ function addressOf(url) {
   return { protocol, given: String(url), url: place + query.replace(/([?&])encoding=json/, "$1"), scheme, transport };
 }
 
-/** What happened to a connection; `detail` is `{state, attempt, error}`. */
+/** What happened to a connection; `detail` is `{state, attempt, error, wait}`, with the seconds until the next try. */
 class StateEvent extends Event {
   constructor(detail) {
     super("state");
@@ -2557,8 +2557,8 @@ class Keeper {
   /** Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once. */
   async #reopen(error) {
     for (let attempt = 1; !this.over; attempt += 1) {
-      this.#owner.tell("waiting", attempt, error);
       const wait = Math.random() * this.#wait;
+      this.#owner.tell("waiting", attempt, error, wait);
       this.#wait = Math.min(2 * this.#wait, this.#settings.backoff[1]);
       await new Promise((go) => {
         const timer = after(wait, go);
@@ -2937,9 +2937,9 @@ export class Peer extends EventTarget {
         for (const feed of this.#feeds.values()) feed.finish(error);
         this.#feeds.clear();
       },
-      tell: (state, attempt = 0, error = null) => {
+      tell: (state, attempt = 0, error = null, wait = 0) => {
         this.#state = state;
-        this.dispatchEvent(new StateEvent({ state, attempt, error }));
+        this.dispatchEvent(new StateEvent({ state, attempt, error, wait }));
       },
     };
   }
