@@ -1,0 +1,71 @@
+"""The process that has Spark: `python -m fiveways.demo.analyst JOURNAL TABLES REPORT`.
+
+It starts Spark at once, so that nobody waits for that later. Then it reads orders from stdin, a word on a line, and
+answers each with a line of JSON: `tables` brings the tables up to the journal, `report` makes the page. When stdin
+ends, so does it: whoever started it may be gone.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fiveways.errors import FivewaysError
+from fiveways.pipeline import job, session
+
+NICENESS: Final = 15
+"""Those who talk go first: their answers are looked at, Spark's start is not."""
+_SETTINGS: Final = session.Settings(
+    conf={
+        "spark.driver.memory": "1g",
+        # Code that runs for half a minute is not worth the better of Java's compilers.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true",
+    },
+    name="fiveways demo",
+)
+
+
+def main(journal: str, tables: str, report: str) -> None:
+    """Have Spark, and do what is ordered until nobody orders any more."""
+    os.nice(NICENESS)
+    began = time.monotonic()
+    try:
+        with session.running(_SETTINGS) as spark:
+            _answer({"order": "start", "seconds": time.monotonic() - began})
+
+            def make_tables() -> dict[str, object]:
+                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), spark=spark)
+                return {"records": done.records, "rows": done.state.rows, "unreadable": done.state.quarantined}
+
+            _obey({"tables": make_tables, "report": lambda: _make_report(Path(tables), Path(report))})
+    except FivewaysError as exc:
+        _answer({"order": "start", "error": str(exc)})
+
+
+def _make_report(tables: Path, report: Path) -> dict[str, object]:
+    from fiveways.pipeline.report.page import page  # noqa: PLC0415  it is not needed before
+
+    made = page(tables).encode()
+    report.write_bytes(made)
+    return {"bytes": len(made)}
+
+
+def _obey(orders: dict[str, Callable[[], dict[str, object]]]) -> None:
+    for line in sys.stdin:
+        order, began = line.strip(), time.monotonic()
+        try:
+            done = orders[order]()
+        except FivewaysError as exc:
+            done = {"error": str(exc)}
+        _answer({"order": order, "seconds": time.monotonic() - began, **done})
+
+
+def _answer(told: dict[str, object]) -> None:
+    print(json.dumps(told), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
