@@ -1,13 +1,14 @@
 """`fiveways demo`: its options and help, and how it ends. `root` takes the command up."""
 
 import asyncio
+import logging
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fiveways.cli.endings import Code, tell
+from fiveways.cli.endings import Code, UsageError, tell
 
 if TYPE_CHECKING:
     from fiveways.demo.closing import Outcome
@@ -59,8 +60,14 @@ def demo(
       fiveways demo --seconds 20 --no-pipeline --directory /tmp/shop
     """
     from fiveways.demo.run import Run, Wish  # noqa: PLC0415  help does without it
+    from fiveways.demo.stage import BadFolder  # noqa: PLC0415
 
-    run = Run(Wish(seconds, keep, port, plain, not no_pipeline, directory), _show)
+    try:
+        run = Run(Wish(seconds, keep, port, plain, not no_pipeline, directory), _show)
+    except BadFolder as exc:
+        raise UsageError(f"--directory {exc}") from exc
+    # What clients have to say of lost connections would spoil the view.
+    logging.basicConfig(filename=run.outcome.folder.log, level=logging.WARNING, format="%(name)s: %(message)s")
     outcome, ended_by = asyncio.run(_perform(run))
     if ended_by is not None:
         tell(f"fiveways demo: stopped; what there is lies in {run.outcome.folder.path}")

@@ -37,12 +37,12 @@ def lacking() -> str:
 class Analysis:
     """The process with Spark: `async with Analysis(folder) as analysis:`."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, told: Callable[[str], None]) -> None:
+        """Make it; `told` hears what Spark does, in a word or two."""
         self._folder = folder
+        self._told = told
         self._process: Process | None = None
         self._warming: asyncio.Task[None] | None = None
-        self.told: Callable[[str], None] = lambda _: None
-        """Is told what Spark does, in a word or two."""
 
     async def __aenter__(self) -> Self:
         folder = self._folder
@@ -62,26 +62,26 @@ class Analysis:
 
     async def _warm_up(self) -> None:
         """Wait for Spark, and have it make tables of what there is: the second time it takes a third of the time."""
-        self.told("starting")
+        self._told("starting")
         await self._answer()
-        self.told("waits for the journal")
+        self._told("waits for the journal")
         while not any(self._folder.journal.glob("*.parquet")):  # noqa: ASYNC110  nobody tells of it
             await asyncio.sleep(_LOOK_EVERY)
-        self.told("first tables")
+        self._told("first tables")
         await self._order("tables")
-        self.told("ready")
+        self._told("ready")
 
     async def tables(self) -> Mapping[str, Any]:
         """Make tables of all that may be read, and return what Spark told of them; NoAnswer if that fails."""
         assert self._warming is not None  # noqa: S101  it is open
         await self._warming
-        self.told("at work")
+        self._told("at work")
         return await self._order("tables")
 
     async def report(self) -> None:
         """Make the page; NoAnswer if that fails."""
         await self._order("report")
-        self.told("done")
+        self._told("done")
 
     async def _order(self, order: str) -> Mapping[str, Any]:
         assert self._process is not None  # noqa: S101

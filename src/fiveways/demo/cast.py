@@ -16,6 +16,8 @@ from fiveways.demo.ledger import Ledger
 FLOWERS: Final = {"rose": 2.5, "tulip": 1.2, "lily": 3.1, "fern": 4.0, "orchid": 12.0}
 """What is sold, and for how much."""
 BEDS: Final = 4
+MEASURED: Final = (1, 2)
+"""The beds with a thermometer."""
 ARRANGING: Final = 0.3
 """Seconds that a bouquet takes."""
 NEWS: Final = "shop.news"

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fiveways.demo.company import Places
+from fiveways.demo.drawing import lasting, short
 from fiveways.demo.ledger import CALLEES, PROTOCOLS, Ledger
 from fiveways.demo.stage import Folder
 from fiveways.journal.reader import read_batches, segments
 
-_BRIDGES: Final = "select caller_protocol, callee_protocol, calls, p50_ns from bridge_matrix order by calls desc"
+_BRIDGES: Final = "select * from bridge_matrix order by calls desc"
 
 
 @dataclass(slots=True)
@@ -47,9 +49,10 @@ def show(outcome: Outcome, seconds: float, program: str) -> None:
     ledger = outcome.ledger
     console.print(Text("\nWhat was seen", "bold"))
     for line in _seen(outcome, seconds):
-        console.print(f"  {line}", markup=False)
+        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), soft_wrap=not console.is_terminal)
     console.print()
     console.print(matrix(ledger), soft_wrap=False)
+    console.print(Text("  calls, and how long half of them took at most", "dim"))
     console.print(Text("\nWhere it lies", "bold"))
     for what, where in _places(outcome):
         console.print(f"  {what:10} {where}", markup=False)
@@ -60,6 +63,8 @@ def show(outcome: Outcome, seconds: float, program: str) -> None:
     console.print(Text("\nTry next", "bold"))
     for command in commands(outcome, program):
         console.print(f"  {command}", markup=False)
+    if outcome.places is not None:
+        console.print("\nThe shop stays open, and slow. Ctrl-C closes it.")
     console.file.flush()
 
 
@@ -68,7 +73,7 @@ def _seen(outcome: Outcome, seconds: float) -> Iterator[str]:
     first = "" if outcome.first_call is None else f"; the first was answered after {outcome.first_call:.1f} s"
     yield f"{ledger.calls:,} calls in {seconds:.0f} s{first}"
     reasons = ", ".join(f"{number} {reason}" for reason, number in ledger.reasons.most_common())
-    yield f"{ledger.failed:,} of them failed, as they should{f': {reasons}' if reasons else ''}"
+    yield f"{ledger.failed:,} of them failed, as some should{f': {reasons}' if reasons else ''}"
     events = sum(ledger.events.values())
     yield f"{ledger.publications:,} publications became {events:,} events; {ledger.jobs:,} orders went through a queue"
     if outcome.tables:
@@ -87,9 +92,9 @@ def matrix(ledger: Ledger) -> Table:
         table.add_column(callee, justify="right", no_wrap=True)
     for caller in PROTOCOLS:
         pairs = [ledger.pairs.get((caller, callee)) for callee in CALLEES]
-        table.add_row(f"  {caller}", *("·" if pair is None else f"{pair.calls:,}" for pair in pairs))
+        table.add_row(f"  {caller}", *("·" if pair is None else short(pair.calls) for pair in pairs))
         times = [None if pair is None else pair.p50 for pair in pairs]
-        table.add_row("", *("" if each is None else f"{each * 1000:.1f} ms" for each in times), style="dim")
+        table.add_row("", *map(lasting, times), style="dim")
     return table
 
 
@@ -130,13 +135,13 @@ def _quoted(path: Path) -> str:
 def telling_operation(journal: Path) -> str:
     """Return an operation that is worth a look: a call from UMQ to the device behind MQTT; nothing if there is none."""
     for segment in segments(str(journal)):
-        callers: set[str] = set()
+        # Who was heard first on an operation has asked, and who was told first was asked.
+        first: dict[tuple[str, str], str] = {}
         for batch in read_batches(segment.path, ["op", "protocol", "direction"]):
             for op, protocol, direction in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if not op or not op.isalnum() or op.startswith("p"):
-                    continue
-                if (protocol, direction) == ("umq", "in"):
-                    callers.add(op)
-                elif (protocol, direction) == ("mqtt-rpc", "out") and op in callers:
-                    return str(op)
+                if op and op.isdecimal():
+                    first.setdefault((op, protocol), direction)
+        for (op, protocol), direction in first.items():
+            if (protocol, direction) == ("umq", "in") and first.get((op, "mqtt-rpc")) == "out":
+                return op
     return ""

@@ -126,7 +126,7 @@ class Company:
             await asyncio.sleep(_MEASURED_EVERY)
             if self.is_resting.is_set():
                 continue
-            for bed in range(1, cast.BEDS + 1):
+            for bed in cast.MEASURED:
                 await device.publish(f"sensors/bed{bed}/temperature", greenhouse.temperature(bed, time.monotonic()))
                 self._ledger.publications += 1
 

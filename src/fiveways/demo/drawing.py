@@ -19,6 +19,9 @@ WIDE: Final = 110
 _MATRIX: Final = 1 + 2 * len(PROTOCOLS)
 """Lines of the matrix."""
 _HEAD: Final = 4
+_MANY: Final = 100_000
+_LONG: Final = 0.1
+"""Seconds from which on tenths of a millisecond say nothing."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -37,15 +40,16 @@ def drawn(programme: Programme, ledger: Ledger, pace: Pace, width: int, height: 
 
 def _head(programme: Programme, ledger: Ledger, pace: Pace, width: int) -> Iterable[Text]:
     clock = f"{_clock(programme.elapsed)} of about {_clock(programme.seconds)}"
-    yield _ends(Text("Fiveways demo", "bold") + Text(": a flower shop in six protocols"), Text(clock), width)
+    title = Text.assemble(("Fiveways demo", "bold"), ": a flower shop in six protocols")
+    yield _ends(title, Text(clock), width)
     steps = Text(" ► ").join(
-        Text(step.value, "bold green" if step is programme.step else "dim") for step in programme.steps
+        Text(step.short, "bold green" if step is programme.step else "dim") for step in programme.steps
     )
-    yield cut(steps, width)
+    yield _ends(steps, Text(f"Spark: {programme.spark}" if programme.spark else "", "magenta"), width)
     events = sum(ledger.events.values())
     numbers = f"{ledger.calls:,} calls, {pace.total():.0f}/s, {ledger.failed:,} failed, {events:,} events"
-    yield _ends(Text(numbers, "cyan"), Text(programme.dashboard, "underline"), width)
-    yield cut(Text(f"Spark: {programme.spark}" if programme.spark else "", "magenta"), width)
+    yield _ends(Text(numbers, "cyan"), _link(programme.dashboard), width)
+    yield Text()
 
 
 def _matrix(ledger: Ledger, pace: Pace, width: int) -> Table:
@@ -53,12 +57,12 @@ def _matrix(ledger: Ledger, pace: Pace, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), width=width, expand=True)
     table.add_column("caller ▼  callee ►" if width >= WIDE else "▼ calls ►", no_wrap=True, header_style="dim")
     for callee in CALLEES:
-        table.add_column(callee, justify="right", no_wrap=True, header_style="bold", ratio=1)
+        table.add_column(callee, justify="right", no_wrap=True, header_style="bold")
     table.add_column("calls/s", justify="right", no_wrap=True, header_style="bold")
     if width >= WIDE:
         table.add_column("", no_wrap=True)
     for caller in PROTOCOLS:
-        cells = [Text(caller, "bold") + Text(f"\n{CAST[caller].client}", "dim")]
+        cells = [Text.assemble((caller, "bold"), "\n", (CAST[caller].client, "dim"))]
         cells += [_cell(ledger, caller, callee) for callee in CALLEES]
         cells.append(Text(f"{pace.rate(caller):.0f}", "cyan"))
         if width >= WIDE:
@@ -71,14 +75,25 @@ def _cell(ledger: Ledger, caller: str, callee: str) -> Text:
     pair = ledger.pairs.get((caller, callee))
     if pair is None or not pair.calls:
         return Text("·", "dim")
-    p50 = "" if pair.p50 is None else f"{pair.p50 * 1000:.1f} ms"
-    return Text(f"{pair.calls:,}") + Text(f"\n{p50}", "dim")
+    return Text.assemble(short(pair.calls), "\n", (lasting(pair.p50), "dim"))
+
+
+def short(number: int) -> str:
+    """Return a number in six characters at most, up to a billion."""
+    return f"{number:,}" if number < _MANY else f"{number // 1000:,}k"
+
+
+def lasting(seconds: float | None) -> str:
+    """Return a time in seven characters at most; nothing where there is none."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.1f} ms" if seconds < _LONG else f"{seconds:.3g} s"
 
 
 def _topics(ledger: Ledger, lines: int) -> list[Text]:
     latest = list(ledger.topics.items())[::-1][: max(0, lines - 1)]
     shown = [
-        Text(f"{number:>5} ", "dim") + Text(topic, "green") + Text(f" {_value(data)}")
+        Text.assemble((f"{number:>5} ", "dim"), (topic, "green"), f" {_value(data)}")
         for topic, (number, data) in sorted(latest)
     ]
     return [Text("published, and heard", "bold"), *shown]
@@ -86,10 +101,7 @@ def _topics(ledger: Ledger, lines: int) -> list[Text]:
 
 def _failures(ledger: Ledger, lines: int) -> list[Text]:
     latest = list(ledger.failures)[::-1][: max(0, lines - 1)]
-    shown = [
-        Text(f"{each.caller} ► {each.callee} ", "dim") + Text(f"{each.method} ") + Text(each.reason, "yellow")
-        for each in latest
-    ]
+    shown = [Text.assemble((each.reason, "yellow"), (f" {each.caller} ► ", "dim"), each.method) for each in latest]
     return [Text("failed, as some do", "bold"), *shown]
 
 
@@ -116,7 +128,11 @@ def _ends(left: Text, right: Text, width: int) -> Text:
     """Return a line with one text at each end."""
     room = width - right.cell_len - 1
     left.truncate(max(0, room), overflow="ellipsis", pad=True)
-    return left + Text(" ") + right
+    return Text.assemble(left, " ", right)
+
+
+def _link(url: str) -> Text:
+    return Text.assemble(("dashboard ", "dim"), (url, "underline")) if url else Text()
 
 
 def cut(text: Text, width: int) -> Text:

@@ -21,7 +21,7 @@ _LATEST: Final = 200
 _LINES: Final = 40
 """Failures, topics and scenes that are remembered."""
 _WORDS: Final = {
-    CallFailed: "failed",
+    CallFailed: "raised",
     CallTimeout: "timeout",
     CallLost: "lost",
     Cancelled: "cancelled",

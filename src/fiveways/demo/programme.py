@@ -22,8 +22,12 @@ class Step(Enum):
     TRAFFIC = "traffic"
     JOURNAL = "closing the journal"
     TABLES = "Spark makes tables"
-    REPORT = "the report"
-    KEPT = "slow traffic until Ctrl-C"
+    REPORT = "Spark's tables become a report"
+
+    @property
+    def short(self) -> str:
+        """The same in a word."""
+        return self.name.lower()
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fiveways.demo import analysis
+from fiveways.demo import analysis, stage
 from fiveways.demo.analysis import Analysis
 from fiveways.demo.closing import Outcome
 from fiveways.demo.company import Company
@@ -43,6 +43,7 @@ class Run:
         self._wish = wish
         self._told = told
         self._ledger = Ledger()
+        stage.check(wish.port)
         self.outcome = Outcome(Folder.fresh(wish.directory), self._ledger)
         if wish.pipeline:
             self.outcome.lacking = analysis.lacking()
@@ -60,7 +61,7 @@ class Run:
                 await house.enter_async_context(self._stage)
                 outcome.dashboard, outcome.places = self._stage.dashboard, self._stage.places
                 self._note_places()
-                spark = await viewing.enter_async_context(Analysis(outcome.folder)) if self._has_spark else None
+                spark = await viewing.enter_async_context(self._spark()) if self._has_spark else None
                 company = await house.enter_async_context(Company(self._stage.places, self._ledger))
                 show = Show(company, self._ledger)
                 await self._while_up(self._traffic(show, spark))
@@ -100,8 +101,6 @@ class Run:
     async def _traffic(self, show: Show, spark: Analysis | None) -> None:
         programme, wish = self._programme, self._wish
         programme.step = Step.TRAFFIC
-        if spark is not None:
-            spark.told = self._told_by_spark
         await show.greetings()
         if self._ledger.first_call_at is not None:
             self.outcome.first_call = self._ledger.first_call_at - programme.began_at
@@ -126,8 +125,11 @@ class Run:
         outcome.tables, outcome.unreadable = told["rows"], told["unreadable"]
         outcome.report = programme.elapsed
 
-    def _told_by_spark(self, what: str) -> None:
-        self._programme.spark = what
+    def _spark(self) -> Analysis:
+        def told(what: str) -> None:
+            self._programme.spark = what
+
+        return Analysis(self.outcome.folder, told)
 
     async def _stay(self, show: Show) -> None:
         """Go on slowly until somebody has enough, which is a good end then."""

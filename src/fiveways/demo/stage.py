@@ -32,6 +32,10 @@ class NoStage(FivewaysError):
     """The demo cannot begin."""
 
 
+class BadFolder(NoStage):
+    """The folder that was asked for cannot be used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """Where all of one run lies."""
@@ -40,14 +44,14 @@ class Folder:
 
     @classmethod
     def fresh(cls, wanted: Path | None = None) -> Self:
-        """Make a folder that no run has used: the one that is wanted, or one that is named by us; NoStage if not."""
+        """Make a folder that no run has used: the one that is wanted, or one that is named by us; BadFolder if not."""
         if wanted is not None:
             try:
                 wanted.mkdir(parents=True, exist_ok=True)
                 if any(wanted.iterdir()):
-                    raise NoStage(f"{wanted} is not empty, and what is in it would be mixed up with this run")
+                    raise BadFolder(f"{wanted} is not empty: name another folder, or none")
             except OSError as exc:
-                raise NoStage(f"{wanted} cannot be used: {exc.strerror}") from exc
+                raise BadFolder(f"{wanted} cannot be used: {exc.strerror}") from exc
             return cls(wanted)
         for name in _names():
             try:
@@ -108,8 +112,7 @@ class Ports:
     @classmethod
     def free(cls, wanted: int | None, *, usual: bool) -> Self:
         """Find ports: the usual ones where they are free, others where not; NoStage if the wanted one is taken."""
-        if wanted and not _is_free(wanted):
-            raise NoStage(f"port {wanted} is taken; choose another with --port, or 0 for any that is free")
+        check(wanted)
         taken: set[int] = set()
 
         def one(port: int) -> int:
@@ -129,6 +132,12 @@ class Ports:
             for name, port in USUAL.items()
             if getattr(self, name) != port
         ]
+
+
+def check(wanted: int | None) -> None:
+    """Raise NoStage if the port that somebody wants is taken."""
+    if wanted and not _is_free(wanted):
+        raise NoStage(f"port {wanted} is taken; choose another with --port, or 0 for any that is free")
 
 
 def _is_free(port: int) -> bool:
