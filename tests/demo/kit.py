@@ -1,5 +1,6 @@
 """The demo as a user starts it, what it said at the end, and who of its processes is still there."""
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fiveways.demo.cast import CAST
 from fiveways.demo.ledger import CALLEES, PROTOCOLS
 from fiveways.journal.reader import read_batches, segments
 from tests.cli import hubs
@@ -124,22 +126,35 @@ def all_gone(mark: str) -> bool:
 
 
 def journaled(journal: Path) -> Counter[tuple[str, str]]:
-    """Return who called whom how often, as the journal has it: both legs of a call have the same operation."""
+    """Return who called whom how often, as the journal has it: both legs of a call have the same operation.
+
+    Where there is one leg alone, the name tells who was called: a plain ZeroMQ program has no session, and a call in NQ
+    may be cancelled before it is passed on. Callbacks are no calls, and only the order desk calls any, in NQ.
+    """
     first: dict[str, dict[str, tuple[str, str]]] = {}
-    columns = ["op", "session", "protocol", "direction"]
+    callbacks: set[str] = set()
+    asked: dict[str, str] = {}
+    columns = ["op", "session", "protocol", "direction", "payload", "channel"]
     for segment in segments(str(journal)):
         for batch in read_batches(segment.path, columns):
-            for ops, session, protocol, direction in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+            rows = zip(*(each.to_pylist() for each in batch.columns), strict=True)
+            for ops, session, protocol, direction, payload, channel in rows:
+                if protocol == "nq" and ops:
+                    said = json.loads(payload)
+                    spoken = zip(ops.split(), said if isinstance(said, list) else [said], strict=True)
+                    callbacks |= {op for op, each in spoken if str(each.get("t")).startswith("callback-")}
                 for op in (ops or "").split():
                     if op != "-" and not op.startswith("p"):
+                        asked.setdefault(op, f"{channel} {payload!r}".lower())
                         first.setdefault(op, {}).setdefault(session, (direction, protocol))
     found: Counter[tuple[str, str]] = Counter()
-    for legs in first.values():
+    for op, legs in first.items():
         callers = [protocol for direction, protocol in legs.values() if direction == "in"]
         callees = [protocol for direction, protocol in legs.values() if direction == "out"]
-        # The hub itself gives work from queues. A plain ZeroMQ program has no session, and so no leg of its own.
-        if callers:
-            found[callers[0], callees[0] if callees else "zmq"] += 1
+        # Nobody has called where the hub itself gives work from a queue.
+        if callers and op not in callbacks:
+            named = (protocol for protocol, role in CAST.items() if role.namespace in asked[op])
+            found[callers[0], callees[0] if callees else next(named)] += 1
     return found
 
 

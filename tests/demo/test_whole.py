@@ -42,14 +42,15 @@ def test_some_calls_failed_as_they_should(ended: kit.Ended) -> None:
     assert " lost" not in ended.out
 
 
-def test_topics_and_the_queue_were_used(ended: kit.Ended) -> None:
-    assert ended.number_before("events;") > ended.number_before("publications became") > 0
+def test_topics_callbacks_and_the_queue_were_used(ended: kit.Ended) -> None:
+    assert ended.number_before("events") > ended.number_before("publications became") > 0
+    assert ended.number_before("callbacks were called") > 0
     assert ended.number_before("orders went through a queue") > 0
 
 
 def test_the_commands_at_the_end_work(ended: kit.Ended) -> None:
     trace, tail, again = kit.commands(ended.out)
-    for command, part in ((trace, "greenhouse."), (tail, "lrpm-cbor")):
+    for command, part in ((trace, "greenhouse."), (tail, "prices.quote")):
         code, out, err = hubs.run(*shlex.split(command.partition("fiveways ")[2]))
         assert (code, err) == (0, "")
         assert part in out

@@ -163,7 +163,7 @@ class Client:
 
         with self._ledger.calling(self.protocol, "nq", "orders.notify") as counted:
             token = await self._peer.callback(hear)
-            await self._peer.call("orders.notify", {"token": token, "protocol": self.protocol}, timeout=_PATIENCE)
+            await self._peer.call("orders.notify", {"token": token}, timeout=_PATIENCE)
         self._tell(counted, f"is called back (nq ► {self.protocol}: {', '.join(called)})")
 
     async def news(self) -> None:

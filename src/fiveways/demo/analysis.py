@@ -42,6 +42,7 @@ class Analysis:
         self._folder = folder
         self._told = told
         self._process: Process | None = None
+        self._is_late = False
         self._warming: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,9 +68,15 @@ class Analysis:
         self._told("waits for the journal")
         while not any(self._folder.journal.glob("*.parquet")):  # noqa: ASYNC110  nobody tells of it
             await asyncio.sleep(_LOOK_EVERY)
+        if self._is_late:
+            return
         self._told("first tables")
         await self._order("tables")
         self._told("ready")
+
+    def curtain(self) -> None:
+        """Know that the show is over: tables of the first of it are not worth making any more."""
+        self._is_late = True
 
     async def tables(self) -> Mapping[str, Any]:
         """Make tables of all that may be read, and return what Spark told of them; NoAnswer if that fails."""

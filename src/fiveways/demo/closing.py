@@ -75,7 +75,8 @@ def _seen(outcome: Outcome, seconds: float) -> Iterator[str]:
     reasons = ", ".join(f"{number} {reason}" for reason, number in ledger.reasons.most_common())
     yield f"{ledger.failed:,} of them failed, as some should{f': {reasons}' if reasons else ''}"
     events = sum(ledger.events.values())
-    yield f"{ledger.publications:,} publications became {events:,} events; {ledger.jobs:,} orders went through a queue"
+    yield f"{ledger.publications:,} publications became {events:,} events"
+    yield f"{ledger.callbacks:,} callbacks were called, and {ledger.jobs:,} orders went through a queue"
     if outcome.tables:
         rows = sum(outcome.tables.values())
         found = f"{outcome.tables.get('messages', 0):,} messages and {outcome.tables.get('calls', 0):,} calls"
@@ -124,7 +125,7 @@ def commands(outcome: Outcome, program: str) -> list[str]:
     if outcome.report is not None:
         ask = f'{program} sql "{_BRIDGES}" --tables {_quoted(folder.tables)}'
     else:
-        ask = f"{program} tail {_quoted(folder.journal)} -n 20"
+        ask = f"{program} tail {_quoted(folder.journal)} --kind failure"
     return [trace, ask, f"{program} demo --keep"]
 
 

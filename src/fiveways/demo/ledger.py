@@ -71,6 +71,7 @@ class Ledger:
         self.events: Counter[str] = Counter()
         """Events that came, by the subscriber's protocol."""
         self.publications = 0
+        self.callbacks = 0
         self.jobs = 0
         self.topics: dict[str, tuple[int, object]] = {}
         """How often something came on each, and what came last; the latest at the end."""

@@ -112,6 +112,7 @@ class Run:
     async def _analyse(self, spark: Analysis) -> None:
         """Have tables made, and the report; what goes wrong there is told at the end."""
         programme, outcome = self._programme, self.outcome
+        spark.curtain()
         try:
             programme.step = Step.JOURNAL
             await analysis.closed(outcome.folder)
