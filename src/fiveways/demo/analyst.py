@@ -16,7 +16,7 @@ from typing import Final
 from fiveways.errors import FivewaysError
 from fiveways.pipeline import job, session
 
-NICENESS: Final = 15
+NICENESS: Final = 5
 """Those who talk go first: their answers are looked at, Spark's start is not."""
 _SETTINGS: Final = session.Settings(
     conf={
