@@ -157,11 +157,14 @@ def test_what_is_drawn_fits(size: tuple[int, int], ledger: Ledger) -> None:
 
 def test_the_last_page_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
-    closing.show(closing.Outcome(Folder(tmp_path), full(99_999)), 60.0, "fiveways")
+    ledger = full(99_999)
+    ledger.reasons.update({"raised": 500, "timeout": 400, "cancelled": 300, "bad arguments": 200, "refused": 100})
+    closing.show(closing.Outcome(Folder(tmp_path), ledger), 60.0, "fiveways")
     lines = capsys.readouterr().out.splitlines()
     first = next(number for number, line in enumerate(lines) if "▼ calls" in line)
     assert all(len(line) <= 80 for line in lines[first : first + 13])
     assert all(f" {callee}" in lines[first] for callee in CALLEES)
+    assert any(line.endswith("no such method") and len(line) > 80 for line in lines), "nothing is cut off"
 
 
 def shown(terminal: Terminal) -> list[list[str]]:

@@ -49,7 +49,10 @@ def show(outcome: Outcome, seconds: float, program: str) -> None:
     ledger = outcome.ledger
     console.print(Text("\nWhat was seen", "bold"))
     for line in _seen(outcome, seconds):
-        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), soft_wrap=not console.is_terminal)
+        if console.is_terminal:
+            console.print(Padding(Text(line), (0, 0, 0, 2)), soft_wrap=False)
+        else:
+            console.print(f"  {line}", markup=False)
     console.print()
     console.print(matrix(ledger), soft_wrap=False)
     console.print(Text("  calls, and how long half of them took at most", "dim"))
