@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from fiveways.cli import logs, main
 from fiveways.cli.program import program
 from fiveways.cli.serve import greet
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LogSettings, Secret, ServerSettings, Settings
+from fiveways.settings.operations import LogSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.cli.hubs import ROOT, run, serving
 
 TOKEN = "let-me-in"  # noqa: S105
@@ -130,6 +132,26 @@ def test_logs_are_lines_for_people_or_for_programs(capsys: pytest.CaptureFixture
     logs.configure(LogSettings())
     logs.LOG.info("hello\nyou")
     assert capsys.readouterr().err.endswith("INFO    fiveways.serve: hello\\nyou\n")
+
+
+def test_what_is_known_besides_has_keys_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    about = {"fields": {"peer": "ab12", "reason": 'two words, "quoted"\n', "text": "not this", "none": "", "count": 3}}
+    logs.configure(LogSettings(format="json"))
+    logs.LOG.warning("hello", extra=about)
+    line = json.loads(capsys.readouterr().err)
+    assert datetime.fromisoformat(line.pop("at")).tzinfo is not None
+    assert line == {
+        "level": "warning",
+        "logger": "fiveways.serve",
+        "text": "hello",
+        "peer": "ab12",
+        "reason": 'two words, "quoted"\n',
+        "count": 3,
+    }
+    logs.configure(LogSettings())
+    logs.LOG.warning("hello", extra=about)
+    told = capsys.readouterr().err.partition("fiveways.serve: ")[2]
+    assert told == 'hello peer=ab12 reason="two words, \\"quoted\\"\\n" text="not this" count=3\n'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -62,6 +62,22 @@ async def test_a_service_behind_the_broker_is_called_with_json(broker: RunningBr
 
 
 @bounded
+async def test_what_goes_by_way_of_the_broker_is_counted(broker: RunningBroker) -> None:
+    async with linked_to(broker) as device, device.serve(pb, Greeter()):
+        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+            await peer.call("greeter.say_hello", {"name": "Bob"})
+            await device.call("hub.echo", "hello")
+            found: Any = await peer.call("hub.traffic")
+    mqtt = found["protocols"]["mqtt-rpc"]
+    assert (mqtt["sessions"], mqtt["calls"], mqtt["frames_out"]) == (1, 1, 2)
+    assert 2 <= mqtt["frames_in"] <= 2 + 2, "a broker sends the hub its own messages as well, when it comes to it"
+    assert mqtt["bytes_in"] > 0 < mqtt["bytes_out"]
+    calls = {(each["caller"], each["callee"]): each["calls"] for each in found["bridges"]}
+    assert calls["lrpm-json", "mqtt-rpc"] == 1
+    assert calls["mqtt-rpc", "hub"] == 1
+
+
+@bounded
 async def test_parts_failures_and_times_keep_their_meaning(broker: RunningBroker) -> None:
     service = Greeter()
     async with linked_to(broker) as device, device.serve(pb, service):

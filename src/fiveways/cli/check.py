@@ -14,6 +14,8 @@ from fiveways.cli.endings import UsageError, printable, sentence_of
 from fiveways.client.urls import DEFAULT_PORT
 from fiveways.errors import FivewaysError
 
+_WELL = "ok"
+"""How /readyz begins where all is well enough."""
 _CUT = 200
 """So many bytes of an answer are read."""
 
@@ -50,8 +52,7 @@ def check(wish: Wish) -> State:
     """Print one line, and return the exit code."""
     times: dict[str, float] = {}
     try:
-        _probe(wish, times)
-        state, text = _judge(times, wish)
+        state, text = _judge(times, wish, _probe(wish, times))
     except UsageError as exc:
         state, text = State.UNKNOWN, str(exc)
     except TimeoutError:
@@ -70,12 +71,13 @@ def _bounds(wish: Wish) -> str:
     return ";".join("" if bound is None else f"{bound:g}" for bound in (wish.warning, wish.critical))
 
 
-def _probe(wish: Wish, times: dict[str, float]) -> None:
-    """Ask what can be asked, and note how long each took."""
+def _probe(wish: Wish, times: dict[str, float]) -> str:
+    """Ask what can be asked, and note how long each took; return what is wrong though the hub is ready."""
     parts = _split(wish.url)
+    said = ""
     for name in ("livez", "readyz"):
         with _timed(times, name):
-            _get(parts, name, wish.timeout)
+            said = _get(parts, name, wish.timeout)
     if wish.ping:
         gate = access(_client_url(wish.url, parts), wish.token, wish.token_file, wish.identity, wish.secret_file)
 
@@ -85,6 +87,7 @@ def _probe(wish: Wish, times: dict[str, float]) -> None:
                     await peer.call("hub.ping", timeout=wish.timeout)
 
         run(ping())
+    return said.removeprefix(_WELL).removeprefix(", but ")
 
 
 @contextmanager
@@ -94,13 +97,15 @@ def _timed(times: dict[str, float], name: str) -> Iterator[None]:
     times[name] = time.perf_counter() - began
 
 
-def _judge(times: dict[str, float], wish: Wish) -> tuple[State, str]:
+def _judge(times: dict[str, float], wish: Wish, trouble: str) -> tuple[State, str]:
     name, slowest = max(times.items(), key=lambda item: item[1])
     text = f"{name} took {slowest * 1000:.1f} ms"
     if wish.critical is not None and slowest > wish.critical:
         return State.CRITICAL, f"{text}, more than {wish.critical:g} s"
     if wish.warning is not None and slowest > wish.warning:
         return State.WARNING, f"{text}, more than {wish.warning:g} s"
+    if trouble:
+        return State.WARNING, f"ready, but {trouble}"
     return State.OK, f"alive and ready, {text}"
 
 
@@ -122,8 +127,8 @@ def _client_url(url: str, parts: SplitResult) -> str:
     return f"lrpm+{parts.scheme.replace('http', 'ws')}://{parts.netloc}"
 
 
-def _get(parts: SplitResult, name: str, timeout: float) -> None:
-    """GET a path of the hub; Unhealthy if it does not say 200."""
+def _get(parts: SplitResult, name: str, timeout: float) -> str:
+    """GET a path of the hub, and return what it says; Unhealthy if that is not 200."""
     secure = parts.scheme.endswith(("https", "wss"))
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port or (443 if secure else DEFAULT_PORT), timeout=timeout)
@@ -137,3 +142,4 @@ def _get(parts: SplitResult, name: str, timeout: float) -> None:
         connection.close()
     if answer.status != http.client.OK:
         raise Unhealthy(f"/{name} says {answer.status} {text or answer.reason}")
+    return text

@@ -2,13 +2,26 @@
 
 import logging
 import sys
+from datetime import UTC, datetime
 
 import msgspec
 
 from fiveways.cli.endings import printable
-from fiveways.settings.sections import LogSettings
+from fiveways.settings.operations import LogSettings
 
 LOG = logging.getLogger("fiveways.serve")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """Return what else is known about a line, by name."""
+    fields = getattr(record, "fields", None)
+    return {name: value for name, value in fields.items() if value != ""} if isinstance(fields, dict) else {}
+
+
+def _quoted(value: object) -> str:
+    """Return a value that is one word, or in quotes."""
+    text = str(value)
+    return text if text and not set(' "=') & set(text) else msgspec.json.encode(text).decode()
 
 
 class JsonLines(logging.Formatter):
@@ -16,15 +29,16 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        line = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "text": record.getMessage(),
         }
+        line = {**line, **{name: value for name, value in _fields(record).items() if name not in line}}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return msgspec.json.encode(line, enc_hook=str).decode()
 
 
 class TextLines(logging.Formatter):
@@ -32,7 +46,8 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  its name there
         """Return the line."""
-        return printable(super().formatMessage(record))
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
+        return printable(super().formatMessage(record) + fields)
 
 
 class Sentences(logging.Formatter):

@@ -306,7 +306,8 @@ def check(  # noqa: PLR0913
 ) -> None:
     """Ask a hub how it is, for Nagios and its like: one line, and exit code 0, 1, 2 or 3.
 
-    0 is OK, 1 is WARNING (slow), 2 is CRITICAL (away, closing, or very slow), 3 is UNKNOWN.
+    0 is OK, 1 is WARNING (slow, or it has lost its broker or parts of its journal), 2 is CRITICAL (away, not
+    ready, or very slow), 3 is UNKNOWN.
 
     [bold]Example[/bold]
 

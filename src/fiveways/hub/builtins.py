@@ -1,8 +1,9 @@
 """The methods that the hub offers itself."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -12,6 +13,7 @@ from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
 from fiveways.hub.session import Session, Stage
+from fiveways.hub.traffic import Traffic
 from fiveways.model.messages import Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
@@ -37,15 +39,35 @@ DOCS: Final = {
     "hub.redrive": "{queue}: lets what was tried too often wait once more; answers how much that is.",
     "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
+    "hub.traffic": "Answers what has passed since the hub's start: by protocol, by method, by topic; and what failed.",
+    "hub.rights": "Answers who you are here, and what you may call, offer, publish and subscribe to, as patterns.",
+    "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
 """What discovery tells about them. Some have words of their own, and never come as calls."""
 
-_FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback"})
+_FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
 """What everybody may call who was let in: these do nothing to others."""
 _MOST_PEERS: Final = 1000
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 Method: TypeAlias = Callable[[Session, Call, float], Deliveries]
+
+
+class Present(NamedTuple):
+    """Everybody who is there, by the id of the peer and by its public name."""
+
+    sessions: Mapping[str, Session]
+    by_name: Mapping[str, Session]
+
+
+class Numbers(Protocol):
+    """Who knows what there is, and what has been, in numbers."""
+
+    def stats(self) -> dict[str, object]:
+        """Return all of them together."""
+
+    def account(self, now: float) -> dict[str, object]:
+        """Return them one by one: by protocol, by method, by topic."""
 
 
 class BuiltIns:
@@ -56,18 +78,20 @@ class BuiltIns:
         limits: Limits,
         callbacks: Callbacks,
         queues: Queues,
-        sessions: Mapping[str, Session],
-        by_name: Mapping[str, Session],
-        stats: Callable[[], object],
+        present: Present,
+        numbers: Numbers,
+        traffic: Traffic,
         epoch: float,
     ) -> None:
         self._limits = limits
         self._callbacks = callbacks
         self._queues = queues
-        self._sessions = sessions
-        self._by_name = by_name
-        self._stats = stats
+        self._sessions, self._by_name = present
+        self._numbers = numbers
+        self._traffic = traffic
         self._epoch = epoch
+        self.results: Callable[[], object] = _no_results
+        """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
         self._methods: Mapping[str, Method] = {
             "hub.ping": self._ping,
             "hub.echo": self._echo,
@@ -80,6 +104,9 @@ class BuiltIns:
             "hub.redrive": self._redrive,
             "hub.peers": self._peers,
             "hub.stats": self._tell_stats,
+            "hub.traffic": self._tell_traffic,
+            "hub.rights": self._rights,
+            "hub.results": self._tell_results,
         }
 
     def __contains__(self, name: str) -> bool:
@@ -94,7 +121,9 @@ class BuiltIns:
             raise bad(f"{word.method} takes no stream")
         if word.attachments:
             raise bad(f"{word.method} takes no attachments")
-        return self._methods[word.method](session, word, now)
+        deliveries = self._methods[word.method](session, word, now)
+        self._traffic.answered(word.method, session.traits.protocol)
+        return deliveries
 
     def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:
         return _answer(session, word, Value("pong"))
@@ -150,7 +179,18 @@ class BuiltIns:
         return _answer(session, word, Value({"sessions": len(self._sessions), "peers": listed}))
 
     def _tell_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value(self._stats()))
+        return _answer(session, word, Value(self._numbers.stats()))
+
+    def _tell_traffic(self, session: Session, word: Call, now: float) -> Deliveries:
+        return _answer(session, word, Value(self._numbers.account(now)))
+
+    def _rights(self, session: Session, word: Call, _now: float) -> Deliveries:
+        rights = session.access.rights
+        told = {each.name: list(getattr(rights, each.name)) for each in fields(rights)}
+        return _answer(session, word, Value({"identity": session.identity, **told}))
+
+    def _tell_results(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self.results()))
 
 
 class Arguments:
@@ -193,6 +233,10 @@ class Arguments:
             return Value(value)
         pieces = _PIECES.decode(self._body.json())
         return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+
+
+def _no_results() -> object:
+    return None
 
 
 def _answer(session: Session, word: Call, body: Payload) -> Deliveries:

@@ -1,4 +1,6 @@
-"""Calls that wait for their answer: one owner for all indexes of them, and for their deadlines."""
+"""Calls that wait for their answer: one owner for all indexes of them, for their deadlines, and for their numbers."""
+
+from typing import Final
 
 import msgspec
 
@@ -6,6 +8,11 @@ from fiveways.hub.collected import Collected
 from fiveways.hub.errands import Held, Listing, Owed, Query, Work
 from fiveways.hub.session import Session
 from fiveways.hub.timers import Alarm, Timers
+from fiveways.hub.traffic import Cell, Failed, Traffic
+from fiveways.model.failures import Reason
+
+_FOLDED_EVERY: Final = 0x3FF
+"""The bits that are 0 in the number of a call after which it is counted how long those before took."""
 
 
 class Pending(msgspec.Struct, gc=False):
@@ -18,6 +25,11 @@ class Pending(msgspec.Struct, gc=False):
     """The caller's id."""
     callee: Session
     deadline: float
+    method: str
+    """Under which it is known to people: a name, or what sort of call it is."""
+    began_at: float
+    cell: Cell
+    """Where it is counted."""
     plain: bool = True
     """Whatever the callee answers is passed on as it is, unless it is a stream."""
     stream: bool = False
@@ -38,8 +50,10 @@ class Calls:
     Calls with the usual timeout run out in the order they were made, so that a dictionary is queue enough for them.
     """
 
-    def __init__(self, call_timeout: float, max_timeout: float, alarm: Alarm) -> None:
+    def __init__(self, call_timeout: float, max_timeout: float, alarm: Alarm, traffic: Traffic) -> None:
         self.alarm = alarm
+        self._traffic = traffic
+        self._cells = traffic.cells
         self.default = min(call_timeout, max_timeout)
         """The timeout of calls that name none."""
         self._longest = max_timeout
@@ -71,12 +85,17 @@ class Calls:
         """Return how many seconds a call gets whose caller would wait so long."""
         return max(0.0, wanted) if wanted < self._longest else self._longest
 
-    def open(self, caller: Session, call_id: str, callee: Session, timeout: float, now: float) -> Pending:
+    def open(self, caller: Session, call_id: str, callee: Session, method: str, timeout: float, now: float) -> Pending:
         """Take up a call. The caller has no other open one with this id."""
-        self.made += 1
-        op = str(self.made)
+        self.made = made = self.made + 1
+        op = str(made)
         deadline = now + timeout
-        pending = Pending(op, caller, call_id, callee, deadline)
+        key = method, caller.traits.protocol, callee.traits.protocol
+        cell = self._cells.get(key) or self._traffic.cell(*key)
+        cell.calls += 1
+        if not made & _FOLDED_EVERY:
+            self._traffic.fold()
+        pending = Pending(op, caller, call_id, callee, deadline, method, now, cell)
         caller.asked[call_id] = callee.serving[op] = pending
         if timeout == self.default:
             if not self._usual:
@@ -94,15 +113,22 @@ class Calls:
             self._timers.set(op, deadline)
         return pending
 
-    def close(self, pending: Pending) -> None:
-        """Be done with a call that is open."""
+    def close(self, pending: Pending, now: float, reason: Reason | None = None, text: str = "") -> None:
+        """Be done with a call that is open, and has an answer unless there is a reason."""
         op = pending.op
+        pending.cell.waits.append(now - pending.began_at)
+        if reason is not None:
+            self._count_failure(pending, reason, text, now)
         del pending.caller.asked[pending.id], pending.callee.serving[op]
         if self._usual.pop(op, None) is None and self._far.pop(op, None) is None:
             del self._timed[op]
             self._timers.drop(op)
         if not pending.plain:
             _free(pending)
+
+    def _count_failure(self, pending: Pending, reason: Reason, text: str, now: float) -> None:
+        caller, callee = pending.caller.traits.protocol, pending.callee.traits.protocol
+        self._traffic.failed(pending.cell, Failed(now, pending.method, caller, callee, reason, text))
 
     def get(self, op: str) -> Pending | None:
         """Return the open call of this id."""
@@ -131,7 +157,7 @@ class Calls:
             late, self._far_first = _late(self._far, now)
             found += late
         for pending in found:
-            self.close(pending)
+            self.close(pending, now, Reason.TIMEOUT)
         return found
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from math import inf
 from random import Random
-from typing import Final
 
 from fiveways.errors import LocalProtocolError
+from fiveways.hub.account import account
 from fiveways.hub.attachments import Attachments
-from fiveways.hub.builtins import BuiltIns
+from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls
 from fiveways.hub.counters import Counters
@@ -18,12 +18,14 @@ from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
+from fiveways.hub.rate import REQUESTS, limit
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.router import Router
 from fiveways.hub.session import Caller, Handler, Mark, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
 from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
+from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
@@ -33,24 +35,6 @@ from fiveways.model.records import PutItem, PutRequest, PutRetained
 from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
-
-_REQUESTS: Final = frozenset(
-    {
-        words.Call,
-        words.Publish,
-        words.Subscribe,
-        words.Unsubscribe,
-        words.CloseTopic,
-        words.Register,
-        words.Unregister,
-        words.Discover,
-        words.SetVariable,
-        words.UnsetVariable,
-    }
-)
-"""What a peer may ask for."""
-_LIMITED: Final = _REQUESTS - {words.Unsubscribe}
-"""What a peer may be too fast with. It is never too fast to ask for less, or to answer."""
 
 
 class Hub:
@@ -63,29 +47,39 @@ class Hub:
         settings: HubSettings = DEFAULTS,
         epoch: float = 0.0,
         *,
+        began_at: float = 0.0,
         keeps: bool = False,
     ) -> None:
-        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `keeps` there is a store."""
+        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `keeps` there is a store.
+
+        `began_at` is now: from then on, its numbers are counted.
+        """
         self._settings = settings
         self._rate = settings.rate
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
-        self._counters = Counters()
+        self._counters = Counters(Traffic(settings.max_methods, settings.max_topics))
+        self.traffic = self._counters.traffic
+        """What has passed, in numbers."""
+        self._epoch, self._began_at = epoch, began_at
         self.alarm = Alarm()
         """When to call `expire`."""
-        self._gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
-        self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm)
+        self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
+        """The door."""
+        self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
         self.offers = Offers(random, limits.max_pending)
         """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
         self._subscriptions = Subscriptions(limits.max_subscriptions)
         self._queues = Queues(limits, settings, self._calls, epoch, keeps=keeps)
-        self._variables = Variables(limits, self._gate)
+        self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
-        sessions = self._sessions, self._by_name
-        self._built_ins = BuiltIns(limits, self._callbacks, self._queues, *sessions, self.stats, epoch)
-        self._owing = Owing(settings, self._calls, self.offers, self._built_ins, self._counters, epoch, keeps=keeps)
+        self.built_ins = BuiltIns(
+            limits, self._callbacks, self._queues, Present(self._sessions, self._by_name), self, self.traffic, epoch
+        )
+        """What the hub answers itself."""
+        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
             limits,
             self._calls,
@@ -93,7 +87,7 @@ class Hub:
             self._callbacks,
             self._attachments,
             self._queues,
-            self._built_ins,
+            self.built_ins,
             self._owing,
             self._counters,
         )
@@ -102,11 +96,11 @@ class Hub:
         )
         self._handlers = self._make_handlers()
         self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._make_reliable()}
-        self._gate.set_tables(self._handlers, self._reliable_handlers)
+        self.gate.set_tables(self._handlers, self._reliable_handlers)
 
     def _make_handlers(self) -> dict[Stage, dict[type[Word], Handler]]:
         """Say what is done with each word, in each stage of a session."""
-        gate, variables, router, publishing = self._gate, self._variables, self._router, self._publishing
+        gate, variables, router, publishing = self.gate, self._variables, self._router, self._publishing
         parting: dict[type[Word], Handler] = {words.Goodbye: _nothing}
         door: dict[type[Word], Handler] = {words.Hello: gate.hello, words.Proof: gate.proof}
         variable: dict[type[Word], Handler] = {words.SetVariable: variables.set, words.UnsetVariable: variables.unset}
@@ -153,7 +147,8 @@ class Hub:
         self._by_name[session.name] = session
         session.allowance, session.refilled_at = max(1.0, self._rate), now
         self._counters.arrived += 1
-        self._gate.arrive(session, now)
+        self.traffic.tally(traits.protocol).sessions += 1
+        self.gate.arrive(session, now)
 
     def handle(self, peer: str, word: Word, now: float) -> Deliveries:
         """Take a word that a peer said."""
@@ -165,22 +160,22 @@ class Hub:
             if handler is None:
                 return self._unexpected(session, word)
             if self._rate:
-                self._limit(session, word, now)
+                limit(session, word, self._rate, now)
             return handler(session, word, now)
         except Refusal as refusal:
-            return self._refuse(session, word, refusal)
+            return self._refuse(session, word, refusal, now)
 
     def readmit(self, peer: str, traits: Traits, identity: str, now: float) -> None:
         """Know that a peer of an earlier hub may come back."""
         self.arrive(peer, traits, Credentials(), now)
         session = self._sessions[peer]
         session.is_kept = True
-        self._gate.readmit(session, identity)
+        self.gate.readmit(session, identity)
 
     def admit(self, peer: str, traits: Traits, identity: str, now: float, *, is_loopback: bool) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""
         self.arrive(peer, traits, Credentials(is_loopback), now)
-        return self._gate.admit(self._sessions[peer], identity)
+        return self.gate.admit(self._sessions[peer], identity)
 
     def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -201,10 +196,10 @@ class Hub:
             return [*keep.then]
         return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
 
-    def unkept(self, keep: Keep, why: str) -> Deliveries:
+    def unkept(self, keep: Keep, why: str, now: float) -> Deliveries:
         """Know that a request could not be written down."""
         session = self.session(getattr(keep.record, "peer", ""))
-        return [] if session is None else self._owing.unkept(session, keep.call, why)
+        return [] if session is None else self._owing.unkept(session, keep.call, why, now)
 
     def stage_of(self, peer: str) -> Stage:
         """Return how far a peer has come."""
@@ -224,7 +219,7 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> str | None:
         """Return as whom somebody with these credentials would be let in at once; None if not at all."""
-        return self._gate.identify(credentials)
+        return self.gate.identify(credentials)
 
     def leave(self, peer: str, now: float) -> Deliveries:
         """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
@@ -232,8 +227,9 @@ class Hub:
         if session is None:
             return []
         session.is_here = False
+        self.traffic.tally(session.traits.protocol).sessions -= 1
         self._by_name.pop(session.name, None)
-        self._gate.leave(session)
+        self.gate.leave(session)
         self.offers.leave(session)
         self._publishing.leave(session)
         self._callbacks.leave(session)
@@ -253,7 +249,7 @@ class Hub:
         if isinstance(word, words.Part):
             return self._router.undelivered(word.id, error, now, begun=True)
         if isinstance(word, words.Result | words.Description):
-            return self._router.unanswered(session, word.id, delivery.op)
+            return self._router.unanswered(session, word.id, delivery.op, now)
         return []
 
     def count_undelivered(self) -> None:
@@ -266,19 +262,19 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        times = (self._calls.deadline(), self._gate.deadline(), self._owing.deadline())
+        times = (self._calls.deadline(), self.gate.deadline(), self._owing.deadline())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        deliveries = [*self._router.late(now), *self._gate.late(now), *self._owing.late(now)]
+        deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now)]
         following = self.deadline()
         self.alarm.at = inf if following is None else following
         return deliveries
 
     def drain(self, now: float) -> Deliveries:
         """Take no new calls and let nobody in from now on; open calls go on."""
-        self._gate.close()
+        self.gate.close()
         self._queues.close()
         for handlers in (self._handlers, self._reliable_handlers):
             handlers[Stage.OPEN][words.Call] = self._call_while_closing
@@ -294,10 +290,11 @@ class Hub:
         self._settings = settings
         self._rate = settings.rate
         self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
+        self.traffic.configure(settings.max_methods, settings.max_topics)
         self._publishing.configure(settings)
         self._queues.configure(settings)
         self._owing.configure(settings)
-        self._gate.reload(settings)
+        self.gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
             self.offers.revoke(session)
@@ -346,6 +343,14 @@ class Hub:
             **self._counters.told(),
         }
 
+    def queues(self) -> dict[str, dict[str, int]]:
+        """Return how much waits in each work queue, is being worked on, and was tried too often."""
+        return self._queues.told()
+
+    def account(self, now: float) -> dict[str, object]:
+        """Return what has passed, in numbers."""
+        return account(self.traffic, self._epoch + now, now - self._began_at, self._epoch)
+
     # Words that need no more than a table.
 
     def _register(self, session: Session, word: words.Register, now: float) -> Deliveries:
@@ -361,30 +366,20 @@ class Hub:
         return [Delivery(session.peer, words.Result(word.id))]
 
     def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:
-        if word.callback or word.method not in self._built_ins:
+        if word.callback or word.method not in self.built_ins:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
-        return self._built_ins.call(session, word, now)
-
-    def _limit(self, session: Session, word: Word, now: float) -> None:
-        """Refuse a request that comes too fast: each session has a bucket that fills as time goes by."""
-        if type(word) not in _LIMITED:
-            return
-        rate = self._rate
-        filled = min(max(1.0, rate), session.allowance + (now - session.refilled_at) * rate)
-        session.refilled_at = now
-        if filled < 1.0:
-            session.allowance = filled
-            raise Refusal(Reason.BUSY, f"more than {rate:g} requests a second", (1.0 - filled) / rate)
-        session.allowance = filled - 1.0
+        return self.built_ins.call(session, word, now)
 
     def _unexpected(self, session: Session, word: Word) -> Deliveries:
-        if session.stage is Stage.NOBODY and type(word) in _REQUESTS:
+        if session.stage is Stage.NOBODY and type(word) in REQUESTS:
             raise Refusal(Reason.DENIED, "say who you are first")
         return []
 
-    def _refuse(self, session: Session, word: Word, refusal: Refusal) -> Deliveries:
+    def _refuse(self, session: Session, word: Word, refusal: Refusal, now: float) -> Deliveries:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
+        if type(word) is words.Call:
+            self._router.refused(session, word, refusal, now)
         if refusal.reason is Reason.DENIED:
             session.mark = Mark("deny", refusal.text)
         word_id = getattr(word, "id", None)

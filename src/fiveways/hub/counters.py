@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from fiveways.hub.traffic import Traffic
 from fiveways.model.failures import Reason
 
 
@@ -17,10 +18,13 @@ class Counters:
         "refused_logins",
         "results",
         "stray",
+        "traffic",
         "undelivered",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
+        """The same and more, one by one."""
         self.arrived = 0
         """Links that came, whoever was behind them."""
         self.refused_logins = 0
@@ -39,6 +43,6 @@ class Counters:
 
     def told(self) -> dict[str, object]:
         """Return all of them by name."""
-        numbers: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        numbers: dict[str, object] = {name: getattr(self, name) for name in self.__slots__ if name != "traffic"}
         numbers["failures"] = {reason.value: number for reason, number in self.failures.items()}
         return numbers

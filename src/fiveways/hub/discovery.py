@@ -20,6 +20,8 @@ from fiveways.wire.limits import Limits
 
 HUB: Final = "hub"
 """The route of the built-ins."""
+_DISCOVER: Final = "hub.discover"
+"""As what it is counted when somebody is asked."""
 _PATIENCE: Final = 10.0
 """Seconds that a peer has to say what is below its route, where it is the hub that asks."""
 
@@ -47,7 +49,7 @@ class Discovery:
         is_full = len(session.serving) >= self._max_pending
         if not session.traits.lists or is_full or question in self._me.asked:
             return []
-        pending = self._calls.open(self._me, question, session, self._calls.timeout(_PATIENCE), now)
+        pending = self._calls.open(self._me, question, session, _DISCOVER, self._calls.timeout(_PATIENCE), now)
         pending.errand, pending.plain = Listing(route), False
         return [Delivery(session.peer, Discover(pending.op), pending.op)]
 
@@ -97,12 +99,12 @@ class Discovery:
         if is_route and rest:
             written += callee.traits.names.writes
         timeout = self._calls.default
-        pending = self._calls.open(session, word.id, callee, timeout, now)
+        pending = self._calls.open(session, word.id, callee, _DISCOVER, timeout, now)
         pending.errand, pending.plain = Query(route.name, name, is_whole=not rest), False
         session.op = pending.op
         return [Delivery(callee.peer, Discover(pending.op, written), pending.op)]
 
-    def describe(self, callee: Session, word: Description, _now: float) -> Deliveries:
+    def describe(self, callee: Session, word: Description, now: float) -> Deliveries:
         """Pass on what a peer tells about the names below its route."""
         pending = callee.serving.get(word.id)
         query = None if pending is None else pending.errand
@@ -110,7 +112,7 @@ class Discovery:
             self._counters.stray += 1
             return []
         callee.op = pending.op
-        self._calls.close(pending)
+        self._calls.close(pending, now)
         if isinstance(query, Listing):
             self._offers.learn(callee, query.route, dict(_folded(word.methods, callee.traits.names)))
             return []

@@ -1,6 +1,6 @@
 """The door: who is let in, and as whom. Every refusal at it reads alike, whatever was wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as new_mac
@@ -37,6 +37,10 @@ _SET_UP: Final = b"set up"
 NO_ACCESS: Final = Access(NOTHING)
 
 
+def _nobody(_session: Session) -> None:
+    """Nobody wants to know."""
+
+
 class Challenged(msgspec.Struct, frozen=True):
     """Somebody who has to prove to be the identity of this name, if there is one."""
 
@@ -60,6 +64,10 @@ class Gate:
         self._challenged: dict[str, Challenged] = {}
         self._attempts: dict[str, int] = {}
         self._is_closed = False
+        self.let_in: Callable[[Session], None] = _nobody
+        """Who is told when somebody was let in,"""
+        self.turned_away: Callable[[Session], None] = _nobody
+        """and when somebody has not shown who it is."""
         self._configure(settings)
 
     def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
@@ -171,7 +179,7 @@ class Gate:
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
         if word.id is None or attempts >= _MOST_ATTEMPTS:
             return self._deny(session)
-        self._counters.refused_logins += 1
+        self._refused(session)
         raise Refusal(Reason.DENIED, DENIED)
 
     def leave(self, session: Session) -> None:
@@ -190,7 +198,7 @@ class Gate:
         """Send those away who have not shown in time who they are."""
         deliveries: Deliveries = []
         for peer in self._waiting.due(now):
-            self._counters.refused_logins += 1
+            self._refused(self._sessions[peer])
             deliveries += self._part(self._sessions[peer], Goodbye(LATE, denied=True))
         return deliveries
 
@@ -204,6 +212,7 @@ class Gate:
         session.access, session.identity, session.shown = access, identity, _digest(shown)
         self._waiting.drop(session.peer)
         self._enter(session, Stage.OPEN)
+        self.let_in(session)
 
     def _admit(self, session: Session, identity: Identity, shown: str) -> Deliveries:
         return self._welcome(session, self._access[identity.name], identity.name, shown)
@@ -220,8 +229,12 @@ class Gate:
         self._challenged[session.peer] = Challenged(name, nonce)
         return [Delivery(session.peer, Challenge(Value({"nonce": nonce, "method": METHOD})))]
 
-    def _deny(self, session: Session) -> Deliveries:
+    def _refused(self, session: Session) -> None:
         self._counters.refused_logins += 1
+        self.turned_away(session)
+
+    def _deny(self, session: Session) -> Deliveries:
+        self._refused(session)
         session.mark = Mark("deny", DENIED)
         return self._part(session, Goodbye(DENIED, denied=True))
 

@@ -81,9 +81,11 @@ def compiled(patterns: tuple[str, ...]) -> AllowList | None:
 class Access:
     """The rights of one identity; shared by all its sessions. A list that is None allows everything."""
 
-    __slots__ = ("call", "offer", "publish", "subscribe")
+    __slots__ = ("call", "offer", "publish", "rights", "subscribe")
 
     def __init__(self, rights: Rights) -> None:
+        self.rights = rights
+        """As the operator wrote them."""
         self.call = compiled(rights.call)
         self.offer = compiled(rights.offer)
         self.publish = compiled(rights.publish)

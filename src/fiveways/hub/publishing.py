@@ -46,6 +46,8 @@ class Publishing:
         self._attachments = attachments
         self._sessions = sessions
         self._counters = counters
+        self._traffic = counters.traffic
+        self._topics = counters.traffic.topics
         self._retained = RetainedValues()
         self._last = FIRST_PUBLICATION - 1
         self.configure(settings)
@@ -83,7 +85,12 @@ class Publishing:
             deliveries = self._fan_out_attached(publisher, word, subscribers, number, op)
         elif subscribers:
             deliveries = [Fanout(Event("", topic, word.body, (), number), subscribers, publisher.peer, op)]
-        self._counters.deliveries += len(subscribers)
+        count = len(subscribers)
+        self._counters.deliveries += count
+        passed = self._topics.get(topic) or self._traffic.topic(topic)
+        passed.publications += 1
+        passed.deliveries += count
+        self._traffic.tally(publisher.traits.protocol).publications += 1
         if word.id is not None:
             done = Delivery(publisher.peer, Result(word.id, Value(number)), op)
             deliveries.append(done if record is None else Keep(record, [done]))
@@ -156,7 +163,9 @@ class Publishing:
         for kept in self._retained.matching(word.pattern):
             event = Event(name, kept.topic, kept.body, (), kept.publication, 0, envelope)
             deliveries.append(Delivery(session.peer, event, f"p{kept.publication}"))
+            self._traffic.topic(kept.topic).deliveries += 1
         self._counters.deliveries += len(deliveries) - 1
+        self._traffic.tally(session.traits.protocol).deliveries += len(deliveries) - 1
         return deliveries
 
     def unsubscribe(self, session: Session, word: Unsubscribe, _now: float) -> Deliveries:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from fiveways.model.messages import Call
 from fiveways.model.records import BuryItem, DropItem, PutItem, Record
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Payload
+
+_PULL: Final = "hub.pull"
+"""As what it is counted when somebody gets an item."""
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -193,7 +197,7 @@ class Queues:
             queue.given += 1
             item.tries += 1
             timeout = self._calls.default
-            pending = self._calls.open(self._me, f"w{self._next()}", pull.session, timeout, now)
+            pending = self._calls.open(self._me, f"w{self._next()}", pull.session, _PULL, timeout, now)
             pending.errand, pending.plain = Work(queue.name, item), False
             again = item.tries > 1
             call = Call(pending.op, pull.callback, item.body, callback=True, timeout=timeout, redelivered=again)

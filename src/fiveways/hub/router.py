@@ -1,5 +1,7 @@
 """Calls on their way to a callee, and answers on their way back."""
 
+from typing import Final
+
 import msgspec
 
 from fiveways.errors import LocalProtocolError, TooLarge, Unrepresentable
@@ -10,17 +12,20 @@ from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.collected import Collected, TooMuch, as_array
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.errands import Held, Listing, Owed, Work
+from fiveways.hub.errands import Held, Listing, Owed, Query, Work
 from fiveways.hub.names import below, respelled
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Mark, Session
+from fiveways.hub.traffic import CALLBACK, UNKNOWN
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload
+
+_NO_DESCRIPTION: Final = "the answer is no description"
 
 
 class Router:
@@ -49,6 +54,7 @@ class Router:
         self._built_ins = built_ins
         self._owing = owing
         self._counters = counters
+        self._traffic = counters.traffic
 
     # The way there.
 
@@ -99,7 +105,8 @@ class Router:
         if word.more and not callee.traits.takes_parts:
             elements = self._first_element(caller, word)
         timeout = self._calls.default if word.timeout is None else self._calls.timeout(word.timeout)
-        pending = self._calls.open(caller, word.id, callee, timeout, now)
+        label = CALLBACK if word.callback else word.method
+        pending = self._calls.open(caller, word.id, callee, label, timeout, now)
         op = caller.op = pending.op
         if attachments:
             attachments = self._attachments.relay(caller, attachments, (callee,), op)
@@ -161,8 +168,9 @@ class Router:
                 held.elements.add(word.body)
             body = NULL if pending.more else held.elements.whole()
         except TooMuch as exc:
-            self._calls.close(pending)
-            return self._fail(pending, Reason.TOO_LARGE, f"the request is too large: {exc}")
+            text = f"the request is too large: {exc}"
+            self._calls.close(pending, now, Reason.TOO_LARGE, text)
+            return self._fail(pending, Reason.TOO_LARGE, text)
         if pending.more:
             return []
         held.elements.free()
@@ -177,8 +185,14 @@ class Router:
         if pending is None:
             return []
         caller.op = _operation(pending)
-        self._calls.close(pending)
+        self._calls.close(pending, now, Reason.CANCELLED)
         return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
+
+    def refused(self, caller: Session, word: Call, refusal: Refusal, now: float) -> None:
+        """Count a call that went to nobody; only by its name if there is such a method."""
+        name = CALLBACK if word.callback else word.method
+        label = name if word.callback or self._find(name) or name in self._built_ins else UNKNOWN
+        self._traffic.refused(name, label, caller.traits.protocol, refusal.reason, refusal.text, now)
 
     # The way back.
 
@@ -191,7 +205,7 @@ class Router:
             callee.op = _operation(pending)
             return self._other_result(pending, word, now)
         callee.op = pending.op
-        self._calls.close(pending)
+        self._calls.close(pending, now)
         self._counters.results += 1
         attachments = word.attachments
         if attachments:
@@ -203,47 +217,49 @@ class Router:
         """Take an answer that is a stream, should be one, or is for the hub itself."""
         errand = pending.errand
         if errand is None:
-            return self._pass_element(pending, word) if pending.stream else self._collect(pending, word)
+            return self._pass_element(pending, word, now) if pending.stream else self._collect(pending, word, now)
         if isinstance(errand, Held):
             return self._nobody_waits(pending.callee)
         if isinstance(errand, Owed):
             return self._owed_result(pending, errand, word, now)
         if word.stream and not word.last:
             return []
-        self._calls.close(pending)
-        if isinstance(errand, Work):
-            return self._queues.done(errand)
-        return [] if isinstance(errand, Listing) else self._fail(pending, Reason.RAISED, "the answer is no description")
+        if isinstance(errand, Query):
+            self._calls.close(pending, now, Reason.RAISED, _NO_DESCRIPTION)
+            return self._fail(pending, Reason.RAISED, _NO_DESCRIPTION)
+        self._calls.close(pending, now)
+        return self._queues.done(errand) if isinstance(errand, Work) else []
 
     def _owed_result(self, pending: Pending, owed: Owed, word: Result, now: float) -> Deliveries:
         if word.stream or word.attachments:
             owed.is_streaming = True
-            passed = self._pass_element(pending, word)
+            passed = self._pass_element(pending, word, now)
             return [*passed, *self._owing.streamed(owed, now)] if word.last or not word.stream else passed
-        self._calls.close(pending)
+        self._calls.close(pending, now)
         self._counters.results += 1
         return self._owing.answered(owed, word, now)
 
-    def _pass_element(self, pending: Pending, word: Result) -> Deliveries:
+    def _pass_element(self, pending: Pending, word: Result, now: float) -> Deliveries:
         if word.last or not word.stream:
-            self._calls.close(pending)
+            self._calls.close(pending, now)
             self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
         element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
         return [Delivery(pending.caller.peer, element, _operation(pending))]
 
-    def _collect(self, pending: Pending, word: Result) -> Deliveries:
+    def _collect(self, pending: Pending, word: Result, now: float) -> Deliveries:
         """Give an array to a caller that takes a streamed answer only whole."""
         is_last = word.last or not word.stream
         try:
             body = self._collected(pending, word)
         except TooMuch as exc:
-            self._calls.close(pending)
+            text = f"the answer cannot be put together: {exc}"
+            self._calls.close(pending, now, Reason.RAISED, text)
             called_off = [] if is_last else self._call_off(pending)
-            return [*called_off, *self._fail(pending, Reason.RAISED, f"the answer cannot be put together: {exc}")]
+            return [*called_off, *self._fail(pending, Reason.RAISED, text)]
         if not is_last:
             return []
-        self._calls.close(pending)
+        self._calls.close(pending, now)
         self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
         return [Delivery(pending.caller.peer, Result(pending.id, body, attachments, extras=word.extras), pending.op)]
@@ -266,7 +282,7 @@ class Router:
         if pending is None or isinstance(pending.errand, Held):
             return self._nobody_waits(callee)
         callee.op = _operation(pending)
-        self._calls.close(pending)
+        self._calls.close(pending, now, word.reason, word.text)
         if isinstance(pending.errand, Work | Listing):
             return self._end(pending, word.reason, word.text, now)
         if isinstance(pending.errand, Owed):
@@ -311,7 +327,6 @@ class Router:
         """End all calls, since nobody will be there for their answers."""
         deliveries: Deliveries = []
         for pending in self._calls.all():
-            self._calls.close(pending)
             deliveries += self._call_off(pending)
             deliveries += self._lose(pending, "the hub is closing", now)
         return deliveries
@@ -320,10 +335,9 @@ class Router:
         """End the calls that a peer made, and those that it was to answer."""
         deliveries: Deliveries = []
         for pending in list(session.asked.values()):
-            self._calls.close(pending)
+            self._calls.close(pending, now, Reason.CANCELLED, "the caller is gone")
             deliveries += self._call_off(pending)
         for pending in list(session.serving.values()):
-            self._calls.close(pending)
             deliveries += self._lose(pending, "the callee is gone", now)
         return deliveries
 
@@ -332,24 +346,24 @@ class Router:
         pending = self._calls.get(op)
         if pending is None:
             return []
-        self._calls.close(pending)
-        if begun:
-            # The callee has heard of it, and what it does with half a request is not known.
-            return [*self._call_off(pending), *self._end(pending, Reason.LOST, str(error), now)]
+        text = str(error)
         if isinstance(error, Unrepresentable):
             reason = Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
-            return self._end(pending, reason, str(error), now)
-        reason = Reason.BUSY if "too many" in str(error) else Reason.UNAVAILABLE
-        return self._end(pending, reason, str(error), now)
+        else:
+            reason = Reason.BUSY if "too many" in text else Reason.UNAVAILABLE
+        reason = Reason.LOST if begun else reason
+        self._calls.close(pending, now, reason, text)
+        # Who has heard of a part of it is told: what is done with half a request is not known.
+        return [*(self._call_off(pending) if begun else ()), *self._end(pending, reason, text, now)]
 
-    def unanswered(self, caller: Session, call_id: str, op: str) -> Deliveries:
+    def unanswered(self, caller: Session, call_id: str, op: str, now: float) -> Deliveries:
         """End a call whose answer, or a part of it, the caller's protocol cannot say."""
         deliveries: Deliveries = []
         pending = caller.asked.get(call_id)
-        if pending is not None and _operation(pending) == op:
-            self._calls.close(pending)
-            deliveries = self._call_off(pending)
         text = f"the answer cannot be written in {caller.traits.protocol}"
+        if pending is not None and _operation(pending) == op:
+            self._calls.close(pending, now, Reason.RAISED, text)
+            deliveries = self._call_off(pending)
         self._counters.failures[Reason.RAISED] += 1
         return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), op)]
 
@@ -362,7 +376,9 @@ class Router:
 
     def _lose(self, pending: Pending, text: str, now: float) -> Deliveries:
         """End a call whose answer cannot come: it may have run, unless it was never passed on."""
-        return self._end(pending, Reason.UNAVAILABLE if isinstance(pending.errand, Held) else Reason.LOST, text, now)
+        reason = Reason.UNAVAILABLE if isinstance(pending.errand, Held) else Reason.LOST
+        self._calls.close(pending, now, reason, text)
+        return self._end(pending, reason, text, now)
 
     def _end(self, pending: Pending, reason: Reason, text: str, now: float) -> Deliveries:
         """Be done with a call of any sort, already closed, that got no answer."""

@@ -76,6 +76,10 @@ class HubSettings:
     """For answers that nobody acknowledges."""
     duplicate_window: float = 3600.0
     """How long it is remembered that a request was answered."""
+    max_methods: int = 200
+    """Methods that are counted by name; all others are counted together."""
+    max_topics: int = 200
+    """Topics, likewise."""
     version: str = ""
     """What the hub calls itself when it welcomes somebody."""
 

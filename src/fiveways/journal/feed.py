@@ -69,6 +69,11 @@ class Feed:
         """Records that could not be written."""
         return self._before.lost + (self._scribe.done.lost if self._scribe else 0)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether there is a process that writes, and it takes what it is given."""
+        return self._scribe is not None and self._scribe.waiting <= self._most
+
     def start(self) -> None:
         """Begin; JournalError if nothing can be written there."""
         directory = Path(self._orders.directory)

@@ -17,7 +17,9 @@ from fiveways.wire.payload import Payload
 if TYPE_CHECKING:
     from fiveways.replay.talks import Talk
 
-VARYING: Final = frozenset({"hub.callback", "hub.peers", "hub.publish", "hub.stats", "hub.time"})
+VARYING: Final = frozenset(
+    {"hub.callback", "hub.peers", "hub.publish", "hub.results", "hub.rights", "hub.stats", "hub.time"}
+)
 """Methods of the hub whose answers are another each time: of these only the outcome counts."""
 EQUAL, BODY, STATUS, MISSING, EXTRA = "equal", "different body", "different status", "missing", "extra"
 VERDICTS: Final = (EQUAL, BODY, STATUS, MISSING, EXTRA)

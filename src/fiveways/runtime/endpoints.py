@@ -75,11 +75,14 @@ def traits_of(spec: ProtocolSpec) -> Traits:
     )
 
 
-def described(host: str, port: int, paths: Iterable[str] = tuple(ENDPOINTS)) -> list[tuple[str, str]]:
-    """Return what is served where, for people."""
+def described(
+    host: str, port: int, paths: Iterable[str] = tuple(ENDPOINTS), *, has_page: bool = True
+) -> list[tuple[str, str]]:
+    """Return what is served where, for people; `has_page` if there is a dashboard."""
     place = f"{f'[{host}]' if ':' in host else host}:{port}"
     served = [(ENDPOINTS[path], path) for path in paths]
     clients = [(f"{path[1:]}", f"{path[1:]}+ws://{place}{path}") for _, path in served]
     clients += [(f"{path[1:]}", f"{path[1:]}+http://{place}{path}") for endpoint, path in served if endpoint.posts]
-    pages = [("health", "/livez"), ("ready", "/readyz"), ("metrics", "/metrics")]
+    pages = [("page", "/")] if has_page else []
+    pages += [("health", "/livez"), ("ready", "/readyz"), ("metrics", "/metrics")]
     return [*clients, *((what, f"http://{place}{path}") for what, path in pages)]

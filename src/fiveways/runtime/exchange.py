@@ -8,10 +8,13 @@ from typing import Final
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.session import public_name
+from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
+from fiveways.runtime.doors import Doors
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.keeping import Keeping
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.outbox import CORK, Shared
 from fiveways.runtime.party import Party
 
@@ -19,6 +22,8 @@ _log = logging.getLogger("fiveways.exchange")
 _TOO_SLOW: Final = "you read too slowly"
 _MANY: Final = 32
 """Where the hub has more to say at once than this, what is said is written in between."""
+_FOLDED_EVERY: Final = 0x3F
+"""The bits that are 0 in the number of a pass after which it is counted what came."""
 _NOTES: Final = 512
 """Entries on the tape after which they are passed on, as long as they are in a cache."""
 
@@ -39,12 +44,18 @@ class Exchange:
         self._marked: list[Party] = []
         self._is_flushing = False
         """What there is to write will be written when this pass of the loop is over."""
-        self._groups = KnownGroups(self.parties)
+        self._groups = KnownGroups(self.parties, hub.traffic)
         self._under_way: list[Group] = []
         self._burst = 0
         """Bytes of events that were put into outboxes in this pass."""
+        self._passes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self.slow: set[Party] = set()
+        """Who has missed something, or has much unread, or once had."""
+        hub.traffic.slow = self._tell_slow
+        self._doors = Doors(hub.gate, self.now)
+        self._laggards = Sparing(_log)
 
     # In.
 
@@ -60,7 +71,7 @@ class Exchange:
                 party = self.parties.get(delivery.to)
                 if party is not None:
                     if many:
-                        _say_one_of_many(party, delivery, now)
+                        self._say_one_of_many(party, delivery, now)
                     else:
                         party.say(delivery, now)
             elif type(delivery) is Fanout:
@@ -68,10 +79,22 @@ class Exchange:
             elif type(delivery) is Keep:
                 self.keeping.keep(delivery, now)
 
-    def leave(self, party: Party) -> None:
+    def _say_one_of_many(self, party: Party, delivery: Delivery, now: float) -> None:
+        """Say a word, and have it written if there is much already; who is too slow for events misses some."""
+        word = delivery.word
+        if party.choked and type(word) is Event:
+            party.skip(word.subscription)
+            self.drop(party, word, _TOO_SLOW)
+            return
+        party.say(delivery, now)
+        party.relieve()
+
+    def leave(self, party: Party, reason: str = "") -> None:
         """Forget one who is gone."""
         if self.parties.pop(party.peer, None) is not None:
             self._groups.forget()
+            self.slow.discard(party)
+            self._doors.left(party.peer, party.family, reason)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             self.schedule()
@@ -81,6 +104,7 @@ class Exchange:
     def _fan_out(self, fanout: Fanout, now: float) -> None:
         """Give an event to all subscribers; those who get the same bytes get one frame, which is made once."""
         for group in self._groups.of(fanout.subscribers):
+            group.tally.deliveries += group.size
             if not group.is_under_way:
                 group.set_out()
                 self._under_way.append(group)
@@ -131,8 +155,33 @@ class Exchange:
                 self.perform(self.hub.unsubscribe(subscriber.peer, subscriber.subscription), now)
             case _:
                 party.skip(subscriber.subscription)
-        party.note_drop(fanout.event, _TOO_SLOW)
+        self.drop(party, fanout.event, _TOO_SLOW)
         return False
+
+    def drop(self, party: Party, event: Event, reason: str) -> None:
+        """Know that an event does not go out to somebody."""
+        party.missed += 1
+        self.slow.add(party)
+        self.hub.traffic.missed(event.topic)
+        party.note_drop(event, reason)
+
+    def lag(self, party: Party) -> None:
+        """Know that somebody has much unread."""
+        self.slow.add(party)
+        if not party.lagged:
+            party.lagged = True
+            name = public_name(party.peer)
+            self._laggards.tell(self.now(), "a peer reads too slowly", peer=name, protocol=party.family)
+
+    def give_up(self, party: Party, unread: int) -> None:
+        """Know that somebody has too much unread, and is let go."""
+        name = public_name(party.peer)
+        text = "a peer left %d bytes unread and is let go"
+        self._laggards.tell(self.now(), text, unread, peer=name, protocol=party.family)
+
+    def _tell_slow(self) -> list[Slow]:
+        found = [Slow(public_name(each.peer), each.family, each.missed, each.waiting()) for each in self.slow]
+        return [each for each in found if each.missed or each.waiting]
 
     def mark(self, party: Party) -> None:
         """Have what a party has to say written when this pass of the loop is over."""
@@ -166,6 +215,9 @@ class Exchange:
                 self._cut_off(party)
         if self.tape is not None and len(self.tape) > _NOTES:
             self.tape.turn()
+        self._passes += 1
+        if not self._passes & _FOLDED_EVERY:
+            self.hub.traffic.fold_frames()
         self.schedule()
 
     def _cut_off(self, party: Party) -> None:
@@ -189,17 +241,6 @@ class Exchange:
         now = self.now()
         self.perform(self.hub.expire(now), now)
         self.schedule()
-
-
-def _say_one_of_many(party: Party, delivery: Delivery, now: float) -> None:
-    """Say a word, and have it written if there is much already; who is too slow for events misses some."""
-    word = delivery.word
-    if party.choked and type(word) is Event:
-        party.skip(word.subscription)
-        party.note_drop(word, _TOO_SLOW)
-        return
-    party.say(delivery, now)
-    party.relieve()
 
 
 def addressed(event: Event, subscriber: Subscriber, missed: int = 0) -> Event:

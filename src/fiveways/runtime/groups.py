@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from fiveways.hub.delivery import Subscriber
+from fiveways.hub.traffic import Tally, Traffic
 from fiveways.runtime.outbox import Shared
 from fiveways.runtime.party import Party
 
@@ -21,10 +22,13 @@ class Group:
     the pass is over.
     """
 
-    __slots__ = ("burst", "is_under_way", "name", "riders", "walkers")
+    __slots__ = ("burst", "is_under_way", "name", "riders", "size", "tally", "walkers")
 
-    def __init__(self, name: str, members: list[Member]) -> None:
+    def __init__(self, name: str, members: list[Member], tally: Tally) -> None:
         self.name = name
+        self.size = len(members)
+        self.tally = tally
+        """Where it is counted what they get."""
         self.is_under_way = False
         self.burst: list[Shared] = []
         """The frames of this pass, the same for all riders."""
@@ -58,14 +62,17 @@ class Group:
         """Be done with the pass; return who rode to its end, and what all of them are to get."""
         burst, self.burst = self.burst, []
         self.is_under_way = False
+        self.tally.frames_out += len(burst) * len(self.riders)
+        self.tally.bytes_out += sum([len(each.packet.payload) for each in burst]) * len(self.riders)
         return b"".join([each.frame for each in burst]), burst, list(self.riders)
 
 
 class KnownGroups:
     """The groups among the subscribers of each topic, as long as nobody comes or goes."""
 
-    def __init__(self, parties: Mapping[str, Party]) -> None:
+    def __init__(self, parties: Mapping[str, Party], traffic: Traffic) -> None:
         self._parties = parties
+        self._traffic = traffic
         self._known: dict[int, tuple[tuple[Subscriber, ...], list[Group]]] = {}
         self._members = 0
 
@@ -98,4 +105,4 @@ class KnownGroups:
             if party is not None:
                 key = (party.family, subscriber.subscription, subscriber.envelope)
                 groups.setdefault(key, []).append((party, party.outbox.put, subscriber))
-        return [Group(name, members) for (_, name, _), members in groups.items()]
+        return [Group(name, members, self._traffic.tally(family)) for (family, name, _), members in groups.items()]

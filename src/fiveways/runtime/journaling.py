@@ -4,12 +4,16 @@ import asyncio
 import platform
 from datetime import UTC, datetime
 from random import Random
+from typing import Final
 
 from fiveways.journal.feed import Feed
 from fiveways.journal.messages import ALL, Orders, Rules
 from fiveways.journal.tape import Tape, Track
 from fiveways.runtime.clock import wall_clock, wall_clock_ns
 from fiveways.settings.sections import JournalSettings
+
+_FRESH: Final = 60.0
+"""Seconds for which it is told that records were lost."""
 
 
 class Journaling:
@@ -31,6 +35,8 @@ class Journaling:
         self._refused = Track(self.tape, "http", "", "none", "http")
         self._interval = settings.flush_interval / 2  # the rest of it is for the writer
         self._timer: asyncio.TimerHandle | None = None
+        self._lost, self._lost_at = 0, 0.0
+        """Records that are known to be lost, and since when."""
 
     def start(self) -> None:
         """Begin; JournalError if nothing can be written."""
@@ -39,15 +45,30 @@ class Journaling:
 
     def _look(self) -> None:
         self._feed.look()
+        if self._feed.lost > self._lost:
+            self._lost, self._lost_at = self._feed.lost, asyncio.get_running_loop().time()
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
 
     def refuse(self, path: str, reason: str) -> None:
         """Note that somebody was not even let in."""
         self._refused.mark("deny", "in", reason, channel=path)
 
-    def stats(self) -> dict[str, int]:
-        """Return how many records were written, and how many could not be."""
-        return {"journaled": self._feed.written, "journal_lost": self._feed.lost}
+    @property
+    def written(self) -> int:
+        """Records that are on disk."""
+        return self._feed.written
+
+    @property
+    def lost(self) -> int:
+        """Records that could not be written."""
+        return self._feed.lost
+
+    def trouble(self) -> str:
+        """Return what is wrong with it; empty if nothing is."""
+        if not self._feed.is_writing:
+            return "the journal is not being written"
+        is_fresh = self._lost and asyncio.get_running_loop().time() - self._lost_at < _FRESH
+        return f"the journal has gaps: {self._lost} records are lost" if is_fresh else ""
 
     async def stop(self) -> None:
         """Write the rest; the last segment is closed when this returns."""

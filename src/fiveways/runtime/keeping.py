@@ -27,18 +27,23 @@ class Keeping:
         self._perform = perform
         self._loop = asyncio.get_running_loop()
         self.store: Store | None = None
-        self._trouble: StoreError | None = None
+        self.trouble: StoreError | None = None
         """Why nothing can be written now."""
         self._behind: deque[Keep] = deque()
         """What was promised is kept here, until there is room for it again."""
+
+    @property
+    def behind(self) -> int:
+        """How much that is."""
+        return len(self._behind)
 
     def keep(self, keep: Keep, now: float) -> None:
         """Write it down, after all that came before."""
         store = self.store
         if store is None:
             self._perform(self._hub.kept(keep, now), now)
-        elif self._trouble is not None:
-            self._failed(keep, self._trouble)
+        elif self.trouble is not None:
+            self._failed(keep, self.trouble)
         else:
             try:
                 store.write(keep.record, partial(self._written, keep))
@@ -55,20 +60,20 @@ class Keeping:
     def _failed(self, keep: Keep, error: StoreError) -> None:
         now = self._loop.time()
         if isinstance(keep.record, PutRequest):
-            self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}"), now)
+            self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}", now), now)
         elif error.is_its_own:
             _log.error("%s; it is gone if the hub ends", error)
             self._perform(self._hub.kept(keep, now), now)
         else:
-            if self._trouble is None:
-                self._trouble = error
+            if self.trouble is None:
+                self.trouble = error
                 _log.error("%s; another try in %g seconds", error, _TRY_AGAIN)
                 self._loop.call_later(_TRY_AGAIN, self._try_again)
             self._behind.append(keep)
 
     def _try_again(self) -> None:
         """Write what could not be written, in its order; what fails again is here again."""
-        self._trouble = None
+        self.trouble = None
         behind, self._behind = self._behind, deque()
         if self.store is not None:
             self.store.resume()

@@ -35,7 +35,7 @@ from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.wire.payload import Payload
 
-TRAITS: Final = Traits("local", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+TRAITS: Final = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
 
 
 def _no_subscription(_given: object, _written: str) -> str:
@@ -47,6 +47,8 @@ _STYLES: Final = builtins.Styles(TRAITS.names, TRAITS.topics, _no_subscription)
 
 class LocalPeer(Party):
     """One application at the hub. Fulfils `app.context.Reach`."""
+
+    family = TRAITS.protocol
 
     def __init__(self, app: App, exchange: Exchange, peer: str) -> None:
         self.peer = peer

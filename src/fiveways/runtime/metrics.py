@@ -1,51 +1,144 @@
 """What a hub has done and has to do, in the words of Prometheus."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from fiveways.hub.account import by_topic
+from fiveways.hub.histogram import BOUNDS, Histogram
+from fiveways.hub.traffic import Cell, Traffic
+from fiveways.runtime.families import FAMILIES, HISTOGRAM, PLAIN, Family
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_GAUGES: Final = {
-    "sessions": "Peers that are connected, or may come back.",
-    "offers": "Methods and routes on offer.",
-    "subscriptions": "Subscriptions of all peers.",
-    "retained": "Topics whose last value is kept.",
-    "callbacks": "Callbacks that were not called yet.",
-    "open_calls": "Calls that wait for their answer.",
-    "owed": "Accepted requests of NQ that wait for their answer.",
-}
-_COUNTERS: Final = {
-    "calls": "Calls that were made.",
-    "publications": "Publications.",
-    "deliveries": "Events, one for each subscriber of each publication.",
-    "results": "Calls that ended with a result.",
-    "arrived": "Links that came, whoever was behind them.",
-    "refused": "Requests that the hub itself did not carry out.",
-    "refused_logins": "Peers that did not show who they are.",
-    "dropped": "Requests that could not be carried out, and wanted no answer.",
-    "stray": "Answers that nobody waited for.",
-    "undelivered": "Words that the receiver's protocol could not say.",
-    "journaled": "Records of the journal that are on disk.",
-    "journal_lost": "Records that could not be written to the journal.",
-}
+_ODD: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+"""What would end a line somewhere, or cannot be written at all."""
+
+_BOUNDS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+
+Sample: TypeAlias = tuple[tuple[str, ...], float]
+"""The values of a family's labels, and the number."""
+Tables: TypeAlias = dict[str, list[Sample]]
+"""By the name of the family."""
 
 
-def told(stats: Mapping[str, object]) -> bytes:
-    """Return the page for `hub.stats`."""
-    return ("\n".join(_lines(stats)) + "\n").encode()
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """All that there is to tell."""
+
+    version: str
+    stats: Mapping[str, object]
+    """What `hub.stats` answers."""
+    traffic: Traffic
+    plain: Mapping[str, float]
+    """Further numbers without labels, by the names of their families."""
+    queues: Mapping[str, Mapping[str, int]]
+    """What `hub.queues` answers."""
+    ready: Mapping[str, float]
+    """How well each part is: 1, 0.5 or 0."""
 
 
-def _lines(stats: Mapping[str, object]) -> Iterator[str]:
-    for kind, table in (("gauge", _GAUGES), ("counter", _COUNTERS)):
-        end = "_total" if kind == "counter" else ""
-        for name, what in table.items():
-            if name in stats:  # a hub without a journal has no numbers of one
-                yield from _head(f"fiveways_{name}{end}", what, kind)
-                yield f"fiveways_{name}{end} {stats[name]}"
-    failures = stats["failures"]
-    yield from _head("fiveways_failures_total", "Calls that ended without a result, by reason.", "counter")
-    if isinstance(failures, Mapping):
-        yield from (f'fiveways_failures_total{{reason="{reason}"}} {count}' for reason, count in failures.items())
+def told(numbers: Numbers) -> bytes:
+    """Return the page."""
+    return ("\n".join(_lines(numbers)) + "\n").encode()
 
 
-def _head(name: str, what: str, kind: str) -> tuple[str, str]:
-    return f"# HELP {name} {what}", f"# TYPE {name} {kind}"
+def _lines(numbers: Numbers) -> Iterator[str]:
+    methods = numbers.traffic.by_method()
+    tables = {**_plain(numbers), **_of_hub(numbers), **_of_traffic(numbers.traffic, methods)}
+    for family in FAMILIES.values():
+        if family.kind == HISTOGRAM:
+            yield from _head(family)
+            for method, cell in methods.items():
+                yield from _histogram(family.name, _labels(family.labels, (method,)), cell.histogram)
+        elif family.name in tables:  # a hub without a journal has no numbers of one
+            yield from _head(family)
+            for values, number in tables[family.name]:
+                yield f"{family.name}{_braced(_labels(family.labels, values))} {_written(number)}"
+
+
+def _head(family: Family) -> tuple[str, str]:
+    return f"# HELP {family.name} {family.what}", f"# TYPE {family.name} {family.kind}"
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join([f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=True)])
+
+
+def _braced(labels: str) -> str:
+    return f"{{{labels}}}" if labels else ""
+
+
+def _written(number: float) -> str:
+    return str(number) if isinstance(number, int) else repr(float(number))
+
+
+def escaped(text: str) -> str:
+    """Return a text as it may stand between quotes: it may be a peer's, and anything."""
+    text = _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if not text.isprintable() else text
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _histogram(name: str, labels: str, histogram: Histogram) -> Iterator[str]:
+    total = 0
+    for bound, count in zip(_BOUNDS, histogram.counts, strict=True):
+        total += count
+        yield f'{name}_bucket{{{labels},le="{bound}"}} {total}'
+    yield f"{name}_sum{{{labels}}} {_written(histogram.seconds)}"
+    yield f"{name}_count{{{labels}}} {total}"
+
+
+# Where the numbers come from.
+
+
+def _plain(numbers: Numbers) -> Tables:
+    """Return those without labels that there are."""
+    tables: Tables = {}
+    for family in PLAIN:
+        known = numbers.stats.get(family.name.removeprefix("fiveways_").removesuffix("_total"))
+        number = known if isinstance(known, int) else numbers.plain.get(family.name)
+        if number is not None:
+            tables[family.name] = [((), number)]
+    return tables
+
+
+def _of_hub(numbers: Numbers) -> Tables:
+    failures = numbers.stats["failures"]
+    states = Counter[str]()
+    for queue in numbers.queues.values():
+        states.update(queue)
+    return {
+        "fiveways_build_info": [((numbers.version, platform.python_version()), 1)],
+        "fiveways_ready": [((check,), number) for check, number in numbers.ready.items()],
+        "fiveways_failures_total": [((reason,), count) for reason, count in failures.items()]
+        if isinstance(failures, Mapping)
+        else [],
+        "fiveways_queue_items": [((state,), states[state]) for state in ("waiting", "given", "dead")],
+    }
+
+
+def _of_traffic(traffic: Traffic, methods: Mapping[str, Cell]) -> Tables:
+    traffic.fold_frames()
+    tallies, bridges, topics = traffic.tallies.items(), traffic.by_bridge().items(), by_topic(traffic).items()
+    return {
+        "fiveways_protocol_sessions": [((name,), each.sessions) for name, each in tallies],
+        "fiveways_frames_received_total": [((name,), each.frames_in) for name, each in tallies],
+        "fiveways_frames_sent_total": [((name,), each.frames_out) for name, each in tallies],
+        "fiveways_received_bytes_total": [((name,), each.bytes_in) for name, each in tallies],
+        "fiveways_sent_bytes_total": [((name,), each.bytes_out) for name, each in tallies],
+        "fiveways_protocol_publications_total": [((name,), each.publications) for name, each in tallies],
+        "fiveways_protocol_deliveries_total": [((name,), each.deliveries) for name, each in tallies],
+        "fiveways_bridge_calls_total": [(pair, cell.calls) for pair, cell in bridges],
+        "fiveways_bridge_failures_total": _failures(bridges),
+        "fiveways_method_calls_total": [((name,), cell.calls) for name, cell in methods.items()],
+        "fiveways_method_failures_total": _failures(((name,), cell) for name, cell in methods.items()),
+        "fiveways_topic_publications_total": [((name,), each.publications) for name, each in topics],
+        "fiveways_topic_deliveries_total": [((name,), each.deliveries) for name, each in topics],
+        "fiveways_topic_missed_total": [((name,), each.missed) for name, each in topics],
+    }
+
+
+def _failures(cells: Iterable[tuple[tuple[str, ...], Cell]]) -> list[Sample]:
+    return [((*key, reason.value), count) for key, cell in cells for reason, count in cell.failed.items()]

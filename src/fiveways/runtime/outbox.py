@@ -4,13 +4,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from fiveways.hub.traffic import Tally
 from fiveways.journal.tape import Track
 from fiveways.model.messages import Attachment
 from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, size_of
 
 PIECE: Final = 1 << 17
 """Bytes of a large attachment that go out as one fragment."""
@@ -49,13 +50,15 @@ class Queue:
 class Outbox(Queue):
     """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
 
-    __slots__ = ("_blobs", "_limits", "_notes", "_offset", "link", "track")
+    __slots__ = ("_blobs", "_limits", "_notes", "_offset", "link", "tally", "track")
 
     def __init__(self, link: Link, limits: Limits) -> None:
         super().__init__()
         self.link = link
         self.track: Track | None = None
         """Where what is written is noted down, if it is."""
+        self.tally = Tally()
+        """Where it is counted."""
         self._limits = limits
         self._blobs = 0
         self._offset = 0
@@ -90,8 +93,9 @@ class Outbox(Queue):
 
     def add(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
         """Let packets wait, which belong to operations, one each, where that is noted down."""
-        frame_of, append = self.link.frame, self.waiting.append
+        frame_of, append, tally = self.link.frame, self.waiting.append, self.tally
         for number, packet in enumerate(packets):
+            tally.said(size_of(packet))
             if packet.blob is None:
                 frame = frame_of(packet)
                 append(frame)
@@ -105,11 +109,14 @@ class Outbox(Queue):
     def put(self, shared: Shared) -> None:
         """Let a frame wait that others get, too."""
         self.waiting.append(shared.frame)
+        tally = self.tally
+        tally.frames_out += 1
+        tally.bytes_out += len(shared.packet.payload)
         if self.track is not None:
             self._notes.append((self.track.clock(), (shared.packet,), (shared.op,)))
 
     def hand(self, frames: bytes, burst: Sequence[Shared]) -> None:
-        """Write frames that others get, too, or let them wait."""
+        """Write frames that others get, too, or let them wait; whoever has them for all counts them."""
         is_late = self.waiting or self.link.is_full
         if is_late:
             self.waiting.append(frames)
@@ -124,11 +131,16 @@ class Outbox(Queue):
 
     def send(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
         """Write packets, after those that wait; what the link does not take waits. `ops` are as for `add`."""
-        if not self.waiting and not self.link.is_full and all([packet.blob is None for packet in packets]):  # noqa: C419  quicker
+        sizes = [len(packet.payload) for packet in packets]
+        # Whatever has a blob has nothing else.
+        if not self.waiting and not self.link.is_full and all(sizes):
             frame_of = self.link.frame
             frames = frame_of(packets[0]) if len(packets) == 1 else b"".join([frame_of(packet) for packet in packets])
             if len(frames) <= CORK:
                 self.link.write(frames)
+                tally = self.tally
+                tally.frames_out += len(sizes)
+                tally.bytes_out += sum(sizes)
                 if self.track is not None:
                     self.track.said_all(packets, ops)
                 return

@@ -32,6 +32,10 @@ class Party(ABC):
     """Its group, while what comes for it is kept there and not in its outbox."""
     choked: bool = False
     """It reads so slowly that the policy of its topics has to strike."""
+    missed: int = 0
+    """Events that it did not get, since it was too slow for them or cannot be told."""
+    lagged: bool = False
+    """It was told of that it reads too slowly."""
     marked: bool = False
     """It will be flushed when this pass of the loop is over."""
 
@@ -61,6 +65,10 @@ class Party(ABC):
 
     def note_drop(self, event: Event, reason: str) -> None:
         """Have it noted down that an event did not reach it, where that is done."""
+
+    def waiting(self) -> int:
+        """Return how many bytes wait for it in memory."""
+        return 0
 
     def hold_back(self, publisher: "Party") -> None:
         """Let a publisher wait until this party has caught up."""

@@ -29,6 +29,8 @@ class BadTarget(FivewaysError):
 class Target(Party):
     """One method, offered for as long as the hub runs: its requests wait for processors, if need be."""
 
+    family = _TRAITS.protocol
+
     def __init__(self, method: str, processors: Processors, exchange: Exchange, peer: str) -> None:
         self.peer = peer
         self.outbox = Queue()  # nothing waits in it
@@ -36,6 +38,7 @@ class Target(Party):
         self._processors = processors
         self._exchange = exchange
         self._handles: dict[str, int] = {}
+        self._tally = exchange.hub.traffic.tally(self.family)
 
     def start(self, endpoints: Sequence[str]) -> None:
         """Connect, and offer the method; BadTarget if that is impossible."""
@@ -85,10 +88,13 @@ class Target(Party):
             if answer is None:
                 self._tell(Failure(call.id, Reason.RAISED, why))
             else:
+                self._tally.heard(len(answer))
                 self._tell(Result(call.id, _read(answer)))
 
         try:
-            self._handles[call.id] = self._processors.submit(call.body.json(), done)
+            body = call.body.json()
+            self._handles[call.id] = self._processors.submit(body, done)
+            self._tally.said(len(body))
         except Busy as exc:
             self._tell(Failure(call.id, Reason.BUSY, str(exc)))
         except Unrepresentable as exc:

@@ -1,7 +1,6 @@
 """One peer: its link, its conversation, its outbox, and the exchange behind them."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 from fiveways.errors import LocalProtocolError
@@ -19,9 +18,8 @@ from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet
+from fiveways.wire.packet import Packet, size_of
 
-_log = logging.getLogger("fiveways.peer")
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
 MOST_WORDS = 24
 """So many are handed to the link at once, before the pass is over; 8, 16 or all of them let fewer calls through."""
@@ -66,6 +64,7 @@ class Pump(Party, Sleeper):
         self._talk: Conversation | None = None
         self._recorder: Recorder | None = None
         self._send: Callable[[Word, float], None] = _nobody_listens
+        self._sizes = self.outbox.tally.sizes
         self.alikes: set[str] = set()
         self._ended = False
         self._is_parting = False
@@ -86,6 +85,8 @@ class Pump(Party, Sleeper):
         talk = self._talk
         if talk is None:
             talk = self._begin(packet, now)
+        sizes, size = self._sizes, len(packet.payload)
+        sizes.append(size or size_of(packet))
         recorder, at = self._recorder, 0
         if recorder is not None:
             wall_clock, session = recorder.clock, recorder.session
@@ -109,7 +110,7 @@ class Pump(Party, Sleeper):
             self._apart()
         if not self.marked:
             exchange.mark(self)
-        if len(packet.payload) > CORK:
+        if size > CORK:
             exchange.flush()
 
     def _begin(self, packet: Packet, now: float) -> Conversation:
@@ -119,6 +120,8 @@ class Pump(Party, Sleeper):
         self.family = spec.name
         self._exchange.parties[self.peer] = self
         hub, tape = self._exchange.hub, self._exchange.tape
+        self.outbox.tally = tally = hub.traffic.tally(spec.name)
+        self._sizes = tally.sizes
         hub.arrive(self.peer, traits_of(spec), self._credentials, now)
         session = hub.session(self.peer)
         if tape is not None and session is not None:
@@ -155,8 +158,7 @@ class Pump(Party, Sleeper):
         if self._recorder is not None:
             self._recorder.end(reason, unwritten)
         self._caught_up()
-        _log.debug("%s is gone %s", self.peer, reason)
-        self._exchange.leave(self)
+        self._exchange.leave(self, reason)
         self._gone(self)
 
     # Who watches over it.
@@ -218,7 +220,7 @@ class Pump(Party, Sleeper):
         word, exchange = delivery.word, self._exchange
         if isinstance(word, Event):
             self.skip(word.subscription, word.missed + 1)
-            self.note_drop(word, str(error))
+            exchange.drop(self, word, str(error))
         exchange.perform(exchange.hub.undelivered(delivery, error, now), now)
 
     def say_event(self, event: Event, subscriber: Subscriber, now: float) -> Shared | None:
@@ -334,10 +336,11 @@ class Pump(Party, Sleeper):
         self.outbox.flush()
         self.choked = self.outbox.is_choked
         if self.choked:
+            self._exchange.lag(self)
             self._apart()
         if self.outbox.is_over and not self._ended:
             self._ended = True
-            _log.warning("%s left %d bytes unread and is let go", self.peer, self.outbox.size)
+            self._exchange.give_up(self, self.outbox.size)
             self.link.abort()
 
     def flush(self) -> None:

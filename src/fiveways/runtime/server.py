@@ -17,22 +17,27 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import metrics
+from fiveways.runtime import answers
 from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.lines import Sparing, known
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
+from fiveways.runtime.pages import Pages
 from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
+from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
-from fiveways.runtime.standings import Standings
-from fiveways.settings.sections import Settings, hub_settings
+from fiveways.runtime.standings import HEADER, Standings
+from fiveways.runtime.watching import Watching
+from fiveways.settings.hub import hub_settings
+from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
-from fiveways.transports.http import HttpLimits, Request, Response
-from fiveways.transports.origin import check_origin
+from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
+from fiveways.transports.origin import check_origin, preflight
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
@@ -69,13 +74,15 @@ class Server:
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
-        self._epoch = wall_clock() - asyncio.get_running_loop().time()
-        self.exchange = Exchange(
-            Hub(self._random, self._limits, hub_settings(settings), self._epoch, keeps=bool(settings.store.path))
-        )
+        now, keeps = asyncio.get_running_loop().time(), bool(settings.store.path)
+        self._epoch = wall_clock() - now
+        hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
+        self.exchange = Exchange(hub)
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
+        self._watching = Watching(self.exchange, self._journaling, self._epoch + now)
+        self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
         self.standings = Standings(
@@ -93,6 +100,9 @@ class Server:
         self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls))
+        self._results = Results()
+        self.exchange.hub.built_ins.results = self._results.latest
 
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
@@ -107,7 +117,9 @@ class Server:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
             raise CannotListen(_no_port(server.host, server.port, exc)) from exc
-        self.urls = [url for host, port in places for url in described(host, port)]
+        has_page = self._settings.dashboard.enabled
+        self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
+        self._results.look_into(self._settings.dashboard.tables)
         await self._open_zmq()
         self._open_targets()
         if self._app is not None:
@@ -115,6 +127,7 @@ class Server:
             await self._local.start()
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
+            self._watching.mqtt = self._mqtt
             self.urls.append(await self._mqtt.start())
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
 
@@ -164,6 +177,8 @@ class Server:
         if settings.mqtt != self._settings.mqtt:
             _log.warning("the settings of [mqtt] are taken over at the next start only")
         self._settings = settings
+        self._pages.configure(settings)
+        self._results.look_into(settings.dashboard.tables)
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
             self._mqtt.renew()
@@ -171,8 +186,10 @@ class Server:
 
     async def stop(self) -> None:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
-        self._draining = True
+        self._draining = self._watching.is_draining = True
         exchange = self.exchange
+        about = known(open_calls=exchange.hub.open_calls(), sessions=len(exchange.parties))
+        _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
             self._mqtt.withdraw()
@@ -185,6 +202,7 @@ class Server:
         for pump in list(self.pumps):
             pump.close("the hub is closing")
         self.standings.stop()
+        self._results.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
@@ -200,6 +218,7 @@ class Server:
             exchange.keeping.store.close()
         if self._journaling is not None:
             await self._journaling.stop()
+        _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
         """Wait for something that nobody tells of, as it happens once in a hub's life."""
@@ -219,11 +238,11 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is None:
-            return _no_such_path(request.path)
+            return answers.no_such_path(request.path)
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        bearer = _bearer(request)
+        bearer = bearer_of(request.headers)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
             credentials = Credentials(request.is_loopback, bearer)
@@ -251,8 +270,10 @@ class Server:
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         if sentence is None:
             return None
+        path = request.path[:_LONGEST_PATH]
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
         if self._journaling is not None:
-            self._journaling.refuse(request.path[:_LONGEST_PATH], sentence)
+            self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
@@ -262,30 +283,19 @@ class Server:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is not None:
+            if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
+                return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
             if not endpoint.posts or request.method != "POST":
-                return _upgrade_required(endpoint)
+                return answers.upgrade_required(endpoint)
             if self._draining:
-                return Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
-            return self.standings.post(request, Credentials(request.is_loopback, _bearer(request)))
-        if request.path not in {"/", "/livez", "/readyz", "/metrics"}:
-            return _no_such_path(request.path)
-        if request.method not in {"GET", "HEAD"}:
-            return Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
-        if request.path == "/":
-            return Response(200, self._welcome().encode())
-        if request.path == "/metrics":
-            return Response(200, metrics.told(self._stats()), content_type=metrics.CONTENT_TYPE)
-        if request.path == "/readyz" and self._draining:
-            return Response(503, b"closing\n")
-        return Response(200, b"ok\n")
-
-    def _stats(self) -> dict[str, object]:
-        journaled = {} if self._journaling is None else self._journaling.stats()
-        return self.exchange.hub.stats() | journaled
-
-    def _welcome(self) -> str:
-        lines = [f"{what:8} {url}" for what, url in self.urls]
-        return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
+                return answers.CLOSING
+            return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
+        page = self._pages.answer(request)
+        if page is not None:
+            return page
+        if request.path not in answers.PLAIN:
+            return answers.no_such_path(request.path)
+        return self._watching.answer(request) if request.method in {"GET", "HEAD"} else answers.READ_ONLY
 
     # Who is silent.
 
@@ -321,24 +331,6 @@ def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
         pump.cut_off()
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _no_such_path(path: str) -> Response:
-    paths = ", ".join(["/", "/livez", "/readyz", "/metrics", *ENDPOINTS])
-    return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
-
-
-def _upgrade_required(endpoint: Endpoint) -> Response:
-    path = endpoint.path
-    text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
-    if endpoint.posts:
-        text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"
-    return Response(426, text.encode(), headers={"Upgrade": "websocket", "Connection": "Upgrade"})
 
 
 def _no_port(host: str, port: int, error: OSError) -> str:

@@ -13,6 +13,7 @@ from fiveways.journal.tape import Track
 from fiveways.model.messages import Event, Goodbye, Hello, Unsubscribe, Welcome
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.lines import known
 from fiveways.runtime.outbox import CORK, Outbox, Queue
 from fiveways.runtime.party import Party
 from fiveways.runtime.recorder import note_drop, note_mark, operation_of
@@ -41,6 +42,7 @@ class Standing(Party, Sleeper):
         self._exchange = exchange
         self._handle = exchange.hub.handle
         self._limits = limits
+        self.tally = exchange.hub.traffic.tally(self.family)
         self._tracks = 0
         self._http: Track | None = None
         """Where it is noted down what it posts, if it does and that is."""
@@ -101,7 +103,7 @@ class Standing(Party, Sleeper):
             self.leg = None
             self.seen_at = self._exchange.now()
             leg.note_end(reason)
-            _log.debug("%s has no link any more %s", self.name, reason)
+            _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
 
     async def exchange(self, packet: Packet, wait: float) -> Packet:
         """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds."""
@@ -117,6 +119,7 @@ class Standing(Party, Sleeper):
             if wait > 0 and not asking.done():
                 await asyncio.wait([asking], timeout=wait)
             due = self._next_due() if self._asking is asking else NOTHING_DUE
+            self.tally.said(len(due.payload))
             if self._http is not None:
                 self._http.said(self._http.clock(), due, due.op)
             return due
@@ -128,7 +131,9 @@ class Standing(Party, Sleeper):
         """Take what a peer sends, and return what is due right now."""
         self._come_back()
         self.hear(packet, track)
-        return self._next_due()
+        due = self._next_due()
+        self.tally.said(len(due.payload))
+        return due
 
     def track_of(self, transport: str, channel: str = "") -> Track | None:
         """Return where it is noted down what goes over a new link, if it is."""
@@ -160,6 +165,7 @@ class Standing(Party, Sleeper):
         """Let what the peer says be heard, and noted down if there is a track."""
         exchange = self._exchange
         now = self.seen_at = exchange.now()
+        self.tally.heard(len(packet.payload))
         at, session = (0, None) if track is None else (track.clock(), exchange.hub.session(self.peer))
         for word in self.talk.receive(packet, now):
             if type(word) is Goodbye:
@@ -197,7 +203,7 @@ class Standing(Party, Sleeper):
         except LocalProtocolError as error:
             if isinstance(word, Event):
                 self.skip(word.subscription, word.missed + 1)
-                self.note_drop(word, str(error))
+                self._exchange.drop(self, word, str(error))
             if not isinstance(word, Goodbye):
                 self._exchange.perform(self._exchange.hub.undelivered(delivery, error, now), now)
         if not self.marked:
@@ -217,6 +223,10 @@ class Standing(Party, Sleeper):
         track = self._http if self.leg is None else self.leg.track
         if track is not None:
             note_drop(track, event, reason)
+
+    def waiting(self) -> int:
+        """Return how many bytes its link has not taken yet."""
+        return 0 if self.leg is None else self.leg.waiting()
 
     def _mark(self) -> None:
         if not self.marked:
@@ -244,6 +254,10 @@ class Standing(Party, Sleeper):
             self.talk.send(Goodbye(why, self.is_denied), self._exchange.now())
         self._mark()
         self._release()
+
+    def give_up(self, unread: int) -> None:
+        """Know that its link is given up for what it does not read."""
+        self._exchange.give_up(self, unread)
 
     def cut_off(self) -> None:
         """End its link without a word."""
@@ -315,7 +329,7 @@ class Leg:
         """Who is told when the link is lost."""
         self._standing = standing
         self._outbox = Outbox(link, limits)
-        self._outbox.track = track
+        self._outbox.track, self._outbox.tally = track, standing.tally
 
     def note_end(self, reason: str) -> None:
         """Have it noted down that the link is not the peer's any more."""
@@ -327,11 +341,15 @@ class Leg:
         """Whether the link takes more right now."""
         return not self.link.is_full and self._outbox.size < CORK
 
+    def waiting(self) -> int:
+        """Return how many bytes it has not taken yet."""
+        return self._outbox.size + self.link.waiting()
+
     def write(self, packet: Packet) -> None:
         """Write a packet; a link that takes too little is given up, and what it did not take is said again."""
         self._outbox.send((packet,), (packet.op,))
         if self._outbox.is_over:
-            _log.warning("%s left %d bytes unread and is let go", self._standing.name, self._outbox.size)
+            self._standing.give_up(self._outbox.size)
             self.link.abort()
 
     def received(self, packet: Packet) -> None:

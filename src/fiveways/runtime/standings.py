@@ -19,6 +19,7 @@ from fiveways.runtime.standing import Leg, Standing, Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
 from fiveways.transports.http import Request, Response
+from fiveways.transports.origin import shared
 from fiveways.transports.zmq_link import ZmqLink, is_generated
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -144,17 +145,19 @@ class Standings:
             packet = Packet(request.body)
         except ValueError:
             return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n")
+        # A page from elsewhere may be one of ours: it has to be able to read what it is answered.
+        readable = shared(request.headers, HEADER)
         standing = self.find(_peer_of(request), credentials)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
             text = b"you are not let in: who you are was not shown\n"
-            return Response(401, text, headers={"WWW-Authenticate": "Bearer"})
+            return Response(401, text, headers={"WWW-Authenticate": "Bearer", **readable})
         if standing.is_over:
             self._forget(standing)
-            return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10"})
+            return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})
         answer = await standing.exchange(packet, wait)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
-        return Response(200, answer.payload, _JSON, {HEADER: standing.peer, "Set-Cookie": cookie})
+        return Response(200, answer.payload, _JSON, {HEADER: standing.peer, "Set-Cookie": cookie, **readable})
 
     # Going.
 

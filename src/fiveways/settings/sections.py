@@ -5,14 +5,14 @@ The text below a key is its documentation: `docs/configuration.md` and `fiveways
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.settings.dashboard import DashboardSettings
+from fiveways.settings.operations import LogSettings, MetricsSettings
 from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
@@ -309,16 +309,6 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What the hub tells on stderr."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important thing to tell."""
-    format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object a line."""
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
     """What settings were made from, so that they can be read again."""
 
@@ -343,7 +333,9 @@ class Settings:
     mqtt: MqttSettings = field(default_factory=MqttSettings)
     store: StoreSettings = StoreSettings()
     journal: JournalSettings = JournalSettings()
-    log: LogSettings = LogSettings()
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def protocol_options(self) -> dict[str, dict[str, object]]:
@@ -358,41 +350,3 @@ class Settings:
                 "accept_within": nq.accept_within,
             },
         }
-
-
-def hub_settings(settings: Settings) -> HubSettings:
-    """Return what of the settings is the hub's business."""
-    limits, auth = settings.limits, settings.auth
-    return HubSettings(
-        call_timeout=settings.calls.timeout,
-        max_timeout=settings.calls.max_timeout,
-        login_timeout=auth.login_timeout,
-        anonymous=auth.anonymous,
-        identities=tuple(_identity(each) for each in auth.identity),
-        guest=_rights(auth),
-        topic_policies=tuple(settings.topics.when_full.items()),
-        max_sessions=limits.max_sessions,
-        max_offers=limits.max_offers,
-        max_retained=limits.max_retained,
-        max_retained_bytes=limits.max_retained_bytes,
-        max_queues=limits.max_queues,
-        max_queue=limits.max_queue,
-        max_queue_bytes=limits.max_queue_bytes,
-        max_tries=limits.max_tries,
-        max_owed=limits.max_owed,
-        rate=limits.rate,
-        max_owed_bytes=limits.max_owed_bytes,
-        max_given=limits.max_given,
-        request_ttl=settings.nq.request_ttl,
-        answer_ttl=settings.nq.answer_ttl,
-        duplicate_window=settings.nq.duplicate_window,
-        version=version("fiveways"),
-    )
-
-
-def _identity(each: IdentitySettings) -> Identity:
-    return Identity(each.name, token=each.token.reveal(), secret=each.secret.reveal(), rights=_rights(each))
-
-
-def _rights(each: IdentitySettings | AuthSettings) -> Rights:
-    return Rights(call=each.call, offer=each.offer, publish=each.publish, subscribe=each.subscribe)

@@ -85,6 +85,8 @@ def expected(kind: object) -> str:
             pass
     if bare in (str, Secret):
         return "a text that is not empty" if _bounds(kind).min_length else "a text"
+    if bare is bool:
+        return "true or false"
     return _number(bare, _bounds(kind))
 
 

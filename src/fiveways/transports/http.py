@@ -1,5 +1,6 @@
 """HTTP requests and answers, and how an answer is written."""
 
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _BODILESS: Final = {204, 304}
+_SHOWN: Final = "bearer."
 _OURS: Final = {"content-length", "transfer-encoding"}
 """Headers that say where a body ends: nobody else may write them."""
 
@@ -73,6 +75,26 @@ class HttpLimits:
     """For a client to read some of what waits for it."""
     linger: float = 2.0
     """For a client whose request was refused to read the answer, though it may still be sending."""
+
+
+def bearer_of(headers: Mapping[str, str]) -> str:
+    """Return the token that a request shows, empty if it shows none.
+
+    A page cannot set headers of a WebSocket, but name subprotocols: there a token is `bearer.` and its base64url. It is
+    never among those agreed on, so that no answer repeats it.
+    """
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    for each in headers.get("sec-websocket-protocol", "").split(","):
+        name = each.strip()
+        if name.startswith(_SHOWN):
+            text = name.removeprefix(_SHOWN)
+            try:
+                return b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
+            except ValueError:
+                return text  # which is nobody's, so that it is refused like any other wrong token
+    return ""
 
 
 def serialize(response: Response, *, keep_alive: bool, is_head: bool = False, is_old: bool = False) -> bytes:

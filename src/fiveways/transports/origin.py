@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from fiveways.transports.address import is_loopback
+from fiveways.transports.http import Response
 
 _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 _SCHEME: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>.*)")
@@ -41,6 +42,31 @@ def check_origin(
     if origin is None or _is_origin_allowed(origin.lower(), allowed_origins, host, allowed_hosts):
         return None
     return f"pages from {_shown(origin)} may not connect; [server] origins would allow them"
+
+
+def shared(headers: Mapping[str, str], *exposed: str) -> dict[str, str]:
+    """Return the headers by which a page from elsewhere, that `check_origin` let pass, may read an answer.
+
+    Cookies are not among what it may send: who it is it says in headers that no other page can make up.
+    """
+    origin = headers.get("origin")
+    if origin is None:
+        return {}
+    readable = {"Access-Control-Expose-Headers": ", ".join(exposed)} if exposed else {}
+    return {"Access-Control-Allow-Origin": origin, "Vary": "Origin", **readable}
+
+
+def preflight(headers: Mapping[str, str], method: str, *allowed: str) -> Response:
+    """Answer a browser that asks whether a page from elsewhere may send a request with these headers."""
+    answer = {
+        **shared(headers),
+        "Access-Control-Allow-Methods": method,
+        "Access-Control-Allow-Headers": ", ".join(allowed),
+        "Access-Control-Max-Age": "600",
+    }
+    if headers.get("access-control-request-private-network") == "true":
+        answer["Access-Control-Allow-Private-Network"] = "true"
+    return Response(204, b"", headers=answer)
 
 
 def _is_host_allowed(host: str, allowed: Collection[str]) -> bool:

@@ -26,6 +26,11 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """The hub's operations that its messages belong to, as `join_ops` writes them, where that is known here."""
 
 
+def size_of(packet: Packet) -> int:
+    """Return how many bytes a packet brings, wherever they are."""
+    return len(packet.payload) if packet.blob is None else len(packet.blob)
+
+
 def tagged(packet: Packet, op: str) -> Packet:
     """Return a packet that belongs to an operation."""
     return Packet(packet.payload, packet.is_text, packet.channel, packet.retained, packet.blob, op)

@@ -94,8 +94,8 @@ def only(deliveries: Deliveries, kind: type[Word]) -> Any:  # noqa: ANN401  of t
 
 
 def held(hub: Hub) -> int:
-    """How many things the hub holds in all its tables, but for what it has learned for later."""
-    seen: set[int] = set()
+    """How many things the hub holds in all its tables, but for what it has learned for later, and its numbers."""
+    seen = {id(numbers) for numbers in (hub.traffic, hub.traffic.cells, hub.traffic.topics)}
     todo: list[object] = [hub]
     total = 0
     while todo:

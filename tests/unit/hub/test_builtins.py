@@ -7,6 +7,7 @@ import pytest
 from fiveways.hub.builtins import DOCS
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
+from fiveways.hub.settings import Identity, Rights
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Part, Result, SetVariable
@@ -94,10 +95,23 @@ def test_words_of_their_own_are_not_calls() -> None:
 
 
 def test_all_have_documentation() -> None:
-    assert {name for name in DOCS if name in opened()._built_ins} == {
-        f"hub.{name}"
-        for name in ("ping", "echo", "time", "callback", "get", "push", "pull", "queues", "redrive", "peers", "stats")
-    }
+    calls = (
+        "ping",
+        "echo",
+        "time",
+        "callback",
+        "get",
+        "push",
+        "pull",
+        "queues",
+        "redrive",
+        "peers",
+        "stats",
+        "traffic",
+        "rights",
+        "results",
+    )
+    assert {name for name in DOCS if name in opened().built_ins} == {f"hub.{name}" for name in calls}
     assert all(DOCS.values())
 
 
@@ -105,3 +119,29 @@ def test_they_are_answered_while_the_hub_closes() -> None:
     hub = opened()
     hub.drain(0.0)
     assert hub.handle("ann", Call("c", "hub.ping"), 0.0) == ok("ann", "c", Value("pong"))
+
+
+def test_everybody_is_told_what_it_may_do() -> None:
+    rights = Rights(call=("math.*", "hub.stats"), offer=(), publish=("news.*",), subscribe=("*",))
+    hub = make(identities=(Identity("alice", token="sesame", rights=rights),), guest=Rights(call=()))  # noqa: S106
+    join(hub, "ann")
+    told = {"identity": "", "call": [], "offer": ["*"], "publish": ["*"], "subscribe": ["*"]}
+    assert call(hub, "hub.rights") == Value(told)
+    hub.handle("ann", SetVariable("s", "token", Value("sesame")), 0.0)
+    assert call(hub, "hub.rights") == Value(
+        {"identity": "alice", "call": ["math.*", "hub.stats"], "offer": [], "publish": ["news.*"], "subscribe": ["*"]}
+    )
+
+
+def test_results_are_what_somebody_gives_the_hub() -> None:
+    hub = opened()
+    assert call(hub, "hub.results") == Value(None)
+    hub.built_ins.results = lambda: {"rows": 5}
+    assert call(hub, "hub.results") == Value({"rows": 5})
+
+
+def test_results_are_for_those_who_may_call_for_them() -> None:
+    hub = make(guest=Rights(call=("math.*",)))
+    join(hub, "ann")
+    told = refusal(hub.handle("ann", Call("c", "hub.results"), 0.0))
+    assert told == ("ann", "c", Reason.DENIED, "you may not call hub.results")

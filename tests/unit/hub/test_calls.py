@@ -7,6 +7,7 @@ from fiveways.hub.policy import Access
 from fiveways.hub.session import Session
 from fiveways.hub.settings import ALL
 from fiveways.hub.timers import Alarm, Timers
+from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials
 from tests.unit.hub.hubtalk import LRPM
 
@@ -16,28 +17,28 @@ def sessions(count: int) -> list[Session]:
 
 
 def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
-    calls, (caller, callee) = Calls(30.0, 60.0, Alarm()), sessions(2)
-    pending = calls.open(caller, "c", callee, 30.0, 0.0)
+    calls, (caller, callee) = Calls(30.0, 60.0, Alarm(), Traffic(9, 9)), sessions(2)
+    pending = calls.open(caller, "c", callee, "a.b", 30.0, 0.0)
     assert caller.asked == {"c": pending}
     assert callee.serving == {"1": pending}
     assert (calls.get("1"), calls.get("2"), len(calls)) == (pending, None, 1)
-    calls.close(pending)
+    calls.close(pending, 1.0)
     assert (caller.asked, callee.serving, calls.get("1"), len(calls)) == ({}, {}, None, 0)
 
 
 def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
     chance = Random(7)
-    calls, peers = Calls(30.0, 60.0, Alarm()), sessions(3)
+    calls, peers = Calls(30.0, 60.0, Alarm(), Traffic(9, 9)), sessions(3)
     now, number, there = 0.0, 0, dict[str, Pending]()
     for _ in range(5000):
         now += chance.random()
         if chance.random() < 0.5:
             number += 1
             timeout = chance.choice([30.0, 30.0, 5.0, 0.0, 60.0])
-            pending = calls.open(chance.choice(peers), str(number), chance.choice(peers), timeout, now)
+            pending = calls.open(chance.choice(peers), str(number), chance.choice(peers), "a.b", timeout, now)
             there[pending.op] = pending
         elif there and chance.random() < 0.8:
-            calls.close(there.pop(chance.choice(list(there))))
+            calls.close(there.pop(chance.choice(list(there))), now)
         if chance.random() < 0.01:
             calls.set_timeouts(chance.choice([5.0, 30.0]), 60.0)
         deadline = calls.deadline()

@@ -322,6 +322,11 @@ def assert_empty(hub: Hub) -> None:
     for queue in hub._queues._queues.values():
         assert queue.items or queue.dead
         assert (queue.given, queue.pulls) == (0, {})
+    hub.traffic.fold()
+    for cell in hub.traffic.cells.values():
+        assert cell.calls == len(cell.histogram) + cell.at_once, "a call has ended, and was not counted, or twice"
+    hub.traffic.failures.clear()
+    hub.traffic.tallies.clear()
     hub._queues._queues.clear()
     hub._publishing._retained.__init__()  # type: ignore[misc]
     hub.offers._missed.clear()

@@ -23,10 +23,14 @@ def test_the_page_is_made_from_the_code() -> None:
     assert page == as_page(), "run: python -m fiveways.settings.docs > docs/configuration.md"
 
 
+def test_a_setting_that_is_true_or_false_is_no_number() -> None:
+    assert "| `listen` | true or false | `false` |" in as_page()
+
+
 def test_every_bound_of_the_hub_can_be_set() -> None:
     bounds = {each.name for each in fields(HubSettings) if each.name.startswith("max_") or each.name == "rate"}
-    # How long a call may take belongs to [calls].
-    assert bounds - {each.name for each in fields(LimitSettings)} == {"max_timeout"}
+    # How long a call may take belongs to [calls], and how much is counted by name to [metrics].
+    assert bounds - {each.name for each in fields(LimitSettings)} == {"max_timeout", "max_methods", "max_topics"}
 
 
 def test_what_is_shown_can_be_loaded_again(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def _why(tables: Tables) -> Markup:
         ]
         for row in sums
     ]
-    columns = heads("Outcome|Reason|#Calls|#Share|?Last (UTC)|?For example, op")
+    columns = heads("Outcome|Reason|#Calls|#?Share|?Last (UTC)|?For example, op")
     drawn = table(columns, lines, label="Why calls fail", more=more)
     return join([title, drawn, details("By method, reason and protocols", _why_rows(errors))])
 
@@ -218,7 +218,7 @@ def _whole(tables: Tables) -> Markup:
         ]
         for row in rows
     ]
-    columns = heads("Method|?Day|Caller|Callee|#?Calls|#p50|#in the callee|#in the hub|#?hub p95|#Hub's share")
+    columns = heads("Method|?Day|Caller|Callee|#?Calls|#p50|#?in the callee|#?in the hub|#?hub p95|#Hub's share")
     drawn = table(columns, lines, label="Where the time goes, busiest methods", more=more)
     return join(
         [

@@ -69,7 +69,7 @@ def _kinds(rows: pa.Table) -> Markup:
         for row in shown
     ]
     columns = heads(
-        "Protocol|Transport|#Sessions|#Still open|#Ended by error|#?Median length|#?Longest|#?Frames|#?Bytes"
+        "Protocol|Transport|#Sessions|#?Still open|#Ended by error|#?Median length|#?Longest|#?Frames|#?Bytes"
     )
     columns[5] = columns[5]._replace(hint="of the day on which it was the longest")
     return table(columns, lines, label="Sessions by protocol", more=more)
@@ -96,5 +96,5 @@ def _talkers(tables: Tables) -> Markup:
         ]
         for row in shown
     ]
-    columns = heads("Who|Protocol|#Bytes|#?in|#?out|#Frames|#?Calls")
+    columns = heads("Who|Protocol|#Bytes|#?in|#?out|#?Frames|#?Calls")
     return table(columns, lines, label="Top talkers", more=more)

@@ -146,7 +146,14 @@ path.mark, line.mark { stroke: var(--mark); stroke-width: 1; fill: none; }
 
 details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--accent); font-size: .9rem; padding: .15rem 0; }
-.scroll { overflow-x: auto; } details .scroll:has(> .series) { max-height: 26rem; overflow-y: auto; }
+.scroll {
+  overflow-x: auto; background:
+    linear-gradient(90deg, var(--page) 30%, transparent) 0 0 / 2rem 100% no-repeat local,
+    linear-gradient(270deg, var(--page) 30%, transparent) 100% 0 / 2rem 100% no-repeat local,
+    linear-gradient(90deg, var(--rule), transparent) 0 0 / .7rem 100% no-repeat scroll,
+    linear-gradient(270deg, var(--rule), transparent) 100% 0 / .7rem 100% no-repeat scroll;
+}
+details .scroll:has(> .series) { max-height: 26rem; overflow-y: auto; }
 .series thead th { position: sticky; top: 0; background: var(--page); }
 table { border-collapse: collapse; font-size: .88rem; line-height: 1.35; width: 100%; }
 th {
@@ -221,7 +228,17 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--rule);
     margin-bottom: .6rem;
   }
   .ends li { position: static; }
-  .ranges td:nth-child(3) { width: 30%; min-width: 6rem; }
+  th, td { padding-right: .55rem; } th.n { white-space: normal; }
+  td .name { min-width: 0; } td:first-child .name { min-width: 5.5rem; }
+  .bar { display: none; } td:has(.barred) { width: auto; }
+  .barred > :last-child, .small > :last-child { min-width: 0; padding-left: 0; }
+  .ranges td:nth-child(3) { width: 24%; min-width: 4.8rem; }
+  .ranges th:nth-child(3), .ranges td:nth-child(3) { padding-left: .4rem; }
+  .heat { width: 100%; } .heat th:first-child { width: 5.2rem; white-space: normal; padding-right: .3rem; }
+  .heat thead th:not(:first-child) { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; }
+  .heat td { width: auto; height: 2.6rem; padding: 0; overflow: hidden; }
+  .heat td b { font-size: .8rem; font-weight: 400; } .heat td em { font-size: .68rem; }
+  .heat td b + span { display: none; }
   .kind summary, div.kind { grid-template-columns: 1.2rem minmax(0, 1fr) 1.2rem; }
   .kind summary > span:last-of-type, div.kind > span:last-of-type { grid-column: 2; grid-row: 2; }
   .kind summary::after { grid-column: 3; grid-row: 1; } .kind > .scroll, .kind > .more { margin-left: 0; }

@@ -32,6 +32,7 @@ from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.lines import Sparing
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
 from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
@@ -52,8 +53,6 @@ _SHORT_LIFE: Final = 5.0
 """Seconds after which a link was not lost for what we said on it first."""
 _SETTLE: Final = 0.3
 """Seconds for others to say what is theirs."""
-_MOST_WARNINGS, _MINUTE = 10, 60.0
-"""So many answers that nobody waits for are told one by one, within so many seconds."""
 
 
 class BrokerPeer(Party, Sleeper):
@@ -96,8 +95,7 @@ class BrokerPeer(Party, Sleeper):
         """What we asked the hub for ourselves, for people, by id."""
         self._ids = count(1)
         self._task: asyncio.Task[None] | None = None
-        self._warnings = 0
-        self._warned_at = 0.0
+        self._strays = Sparing(_log)
         self._name = new_peer()
         """By which other hubs know us."""
         self._patient: dict[str, float] = {}
@@ -105,6 +103,12 @@ class BrokerPeer(Party, Sleeper):
         self._left_at = 0
         """The hub's last publication when the last link was lost."""
         self._why = ""
+        self._tally = exchange.hub.traffic.tally(self.family)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link to the broker now."""
+        return self._link is not None
 
     def start(self) -> None:
         """Reach for the broker, now and whenever the link to it is lost."""
@@ -228,6 +232,7 @@ class BrokerPeer(Party, Sleeper):
         if topic.startswith(FOLDER):
             territory.heard(topic, message.payload)
             return
+        self._tally.heard(len(message.payload))
         packet, recorder = Packet(message.payload, False, topic, message.retained), self._recorder
         at = 0 if recorder is None else recorder.listen()
         if topic in territory.listened or topic in self._plan.services:
@@ -249,21 +254,12 @@ class BrokerPeer(Party, Sleeper):
                 self._say(Delivery("", Failure(word.id, Reason.NO_METHOD, "methods are not registered over MQTT")), now)
                 continue
             if isinstance(word, Stray):
-                self._warn(word, now)
+                self._strays.tell(now, "%s: %s", word.id, word.text)
             elif self._patient and isinstance(word, Result | Failure) and word.id in self._patient:
                 self._patient.pop(word.id)
                 if isinstance(word, Result) and not word.last:
                     self._patient[word.id] = now + self._plan.retry_after
             self._exchange.handle(self.peer, word, now)
-
-    def _warn(self, word: Stray, now: float) -> None:
-        """Tell of an answer that nobody waits for; of many, only that there are many."""
-        if now - self._warned_at > _MINUTE:
-            self._warned_at, self._warnings = now, 0
-        self._warnings += 1
-        if self._warnings <= _MOST_WARNINGS:
-            more = "; more of them are only counted" if self._warnings == _MOST_WARNINGS else ""
-            _log.warning("%s: %s%s", word.id, word.text, more)
 
     def writable(self) -> None:
         """Nothing waits here."""
@@ -320,8 +316,7 @@ class BrokerPeer(Party, Sleeper):
             self._tell_event(event)
         except (LocalProtocolError, BadTopic, LinkFull, ValueError) as exc:
             self._exchange.hub.count_undelivered()
-            if self._recorder is not None:
-                self._recorder.dropped(event, str(exc))
+            self._exchange.drop(self, event, str(exc))
             _log.debug("an event is not said to the broker: %s", exc)
 
     def _tell_event(self, event: Event) -> None:
@@ -335,12 +330,22 @@ class BrokerPeer(Party, Sleeper):
         if self._is_wary and not can_listen(topic):
             raise LocalProtocolError(f"the broker may not bear the topic {topic!r}")
         link.publish(topic, payload, retain=retain)
+        self._tally.said(len(payload))
         self._plan.bridge.said(topic, payload)
         if self._recorder is not None:
             self._recorder.said(Packet(payload, False, topic, op=f"p{event.publication}"))
 
+    def note_drop(self, event: Event, reason: str) -> None:
+        """Have it noted down that an event is not given to the broker."""
+        if self._recorder is not None:
+            self._recorder.dropped(event, reason)
+
+    def waiting(self) -> int:
+        """Return how many bytes wait for the broker."""
+        return 0 if self._link is None else self._link.waiting()
+
     def _check_room(self) -> None:
-        if self._link is not None and self._link.waiting() > self._limits.max_unread:
+        if self.waiting() > self._limits.max_unread:
             raise LocalProtocolError("too many bytes wait for the broker")
 
     def flush(self) -> None:
@@ -352,6 +357,7 @@ class BrokerPeer(Party, Sleeper):
             packets = talk.outgoing()
             for packet in packets if self._recorder is None else self._recorder.take(packets):
                 link.publish(packet.channel, packet.payload)
+                self._tally.said(len(packet.payload))
                 if self._recorder is not None:
                     self._recorder.said(packet)
         except LinkFull as exc:

@@ -59,6 +59,16 @@ class MqttSide:
             await asyncio.wait_for(self._peer.is_ready.wait(), _READY_WITHIN)
         return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link to the broker."""
+        return self._peer is not None and self._peer.is_linked
+
+    @property
+    def was_linked(self) -> bool:
+        """Whether there has been one, and the hub has answered there."""
+        return self._peer is not None and self._peer.is_ready.is_set()
+
     def renew(self) -> None:
         """Offer anew what the rights may have taken away, and allow again."""
         if self._peer is not None:

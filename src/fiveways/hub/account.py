@@ -1,0 +1,123 @@
+"""What `hub.traffic` answers: all that has passed since the hub's start, so that whoever reads it twice has rates."""
+
+from collections import Counter
+from collections.abc import Iterable
+from heapq import nlargest
+from typing import Final
+
+from fiveways.hub.histogram import BOUNDS, Histogram
+from fiveways.hub.policy import written
+from fiveways.hub.traffic import MOST_SLOW, OTHER, Cell, Failed, Passed, Slow, Traffic
+
+_DIGITS: Final = 6
+"""Of a time in seconds: what is less was not measured."""
+
+
+def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[str, object]:
+    """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0."""
+    methods, topics = traffic.by_method(), by_topic(traffic)
+    return {
+        "at": round(at, _DIGITS),
+        "uptime": round(uptime, _DIGITS),
+        "protocols": _protocols(traffic),
+        "methods": [
+            _method(name, methods[name]) for name in nlargest(len(methods), methods, lambda n: methods[n].calls)
+        ],
+        "topics": [
+            _topic(name, topics[name]) for name in nlargest(len(topics), topics, lambda n: topics[n].publications)
+        ],
+        "latency": _latency(methods.values()),
+        "bridges": [_bridge(*pair, cell) for pair, cell in sorted(traffic.by_bridge().items())],
+        "failures": [_failure(each, epoch) for each in reversed(traffic.failures)],
+        "slow": [_slow(each) for each in nlargest(MOST_SLOW, traffic.slow(), lambda each: (each.missed, each.waiting))],
+        "others": {
+            "methods": methods[OTHER].calls if OTHER in methods else 0,
+            "topics": traffic.other_topics.publications,
+        },
+    }
+
+
+def _latency(cells: Iterable[Cell]) -> dict[str, object]:
+    """Return how many calls took how long, all methods together: so the difference of two answers has percentiles."""
+    whole = Histogram()
+    for cell in cells:
+        whole.merge(cell.histogram)
+    return {"bounds": list(BOUNDS), "counts": whole.counts}
+
+
+def by_topic(traffic: Traffic) -> dict[str, Passed]:
+    """Return what is known of each topic."""
+    topics = {written(topic): passed for topic, passed in traffic.topics.items()}
+    return topics | ({OTHER: traffic.other_topics} if traffic.other_topics.publications else {})
+
+
+def _protocols(traffic: Traffic) -> dict[str, dict[str, int]]:
+    traffic.fold_frames()
+    calls = Counter[str]()
+    for (_, caller, _), cell in traffic.cells.items():
+        calls[caller] += cell.calls
+    return {
+        protocol: {
+            "sessions": tally.sessions,
+            "frames_in": tally.frames_in,
+            "frames_out": tally.frames_out,
+            "bytes_in": tally.bytes_in,
+            "bytes_out": tally.bytes_out,
+            "calls": calls[protocol],
+            "publications": tally.publications,
+            "deliveries": tally.deliveries,
+        }
+        for protocol, tally in sorted(traffic.tallies.items())
+    }
+
+
+def _method(name: str, cell: Cell) -> dict[str, object]:
+    return {
+        "method": name,
+        "calls": cell.calls,
+        "results": cell.results(),
+        "failures": cell.failed.total(),
+        "seconds": round(cell.histogram.seconds, _DIGITS),
+        "p50": _quantile(cell, 0.5),
+        "p95": _quantile(cell, 0.95),
+        "p99": _quantile(cell, 0.99),
+    }
+
+
+def _topic(name: str, passed: Passed) -> dict[str, object]:
+    return {
+        "topic": name,
+        "publications": passed.publications,
+        "deliveries": passed.deliveries,
+        "missed": passed.missed,
+    }
+
+
+def _bridge(caller: str, callee: str, cell: Cell) -> dict[str, object]:
+    return {
+        "caller": caller,
+        "callee": callee,
+        "calls": cell.calls,
+        "failures": cell.failed.total(),
+        "p95": _quantile(cell, 0.95),
+    }
+
+
+def _failure(failed: Failed, epoch: float) -> dict[str, object]:
+    return {
+        "at": round(epoch + failed.at, _DIGITS),
+        "method": failed.method,
+        "caller": failed.caller,
+        "callee": failed.callee,
+        "reason": failed.reason.value,
+        "text": failed.text,
+    }
+
+
+def _slow(slow: Slow) -> dict[str, object]:
+    return {"peer": slow.peer, "protocol": slow.protocol, "missed": slow.missed, "waiting_bytes": slow.waiting}
+
+
+def _quantile(cell: Cell, part: float) -> float | None:
+    found = cell.histogram.quantile(part)
+    return None if found is None else round(found, _DIGITS)

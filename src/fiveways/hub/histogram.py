@@ -1,0 +1,60 @@
+"""How long something took, many times: counts between bounds, which is all that is kept of it."""
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+BOUNDS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+"""In seconds. A bucket holds what took no longer than its bound; there is one more for all the rest."""
+_FEW: Final = 16
+"""Of fewer, each is looked up by itself; of more, it is quicker to sort them."""
+
+
+class Histogram:
+    """Counts of what took no longer than each bound, and longer than the one before."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+        """All of them together."""
+
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    def add(self, waits: list[float]) -> None:
+        """Count these; they are in another order afterwards."""
+        counts, total = self.counts, len(waits)
+        self.seconds += sum(waits)
+        if total < _FEW:
+            for wait in waits:
+                counts[bisect_left(BOUNDS, wait)] += 1
+            return
+        waits.sort()
+        below = 0
+        for number, bound in enumerate(BOUNDS):
+            there = bisect_right(waits, bound, below)
+            counts[number] += there - below
+            below = there
+            if below == total:
+                return
+        counts[-1] += total - below
+
+    def merge(self, other: "Histogram") -> None:
+        """Count what another one has counted, too."""
+        self.counts = [one + more for one, more in zip(self.counts, other.counts, strict=True)]
+        self.seconds += other.seconds
+
+    def quantile(self, part: float) -> float | None:
+        """Return how long that part of them took at most, as far as the buckets tell; None if there are none."""
+        wanted, below, lower = part * len(self), 0, 0.0
+        if not wanted:
+            return None
+        for bound, count in zip(BOUNDS, self.counts, strict=False):
+            if count and below + count >= wanted:
+                return lower + (bound - lower) * (wanted - below) / count
+            below, lower = below + count, bound
+        return lower

@@ -1,0 +1,138 @@
+"""Every number that is told under `/metrics`: its name, what it counts, and what tells one of a family from another."""
+
+from typing import Final, NamedTuple
+
+from fiveways.hub.histogram import BOUNDS
+
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+
+class Family(NamedTuple):
+    """Numbers of one name."""
+
+    name: str
+    kind: str
+    what: str
+    labels: tuple[str, ...] = ()
+
+
+def _hub(kind: str, numbers: dict[str, str]) -> list[Family]:
+    """Return the families of the numbers that `hub.stats` tells by the same names."""
+    end = "_total" if kind == COUNTER else ""
+    return [Family(f"fiveways_{name}{end}", kind, what) for name, what in numbers.items()]
+
+
+_GAUGES: Final = {
+    "sessions": "Peers that are connected, or may come back.",
+    "offers": "Methods and routes on offer.",
+    "subscriptions": "Subscriptions of all peers.",
+    "retained": "Topics whose last value is kept.",
+    "callbacks": "Callbacks that were not called yet.",
+    "open_calls": "Calls that wait for their answer.",
+    "owed": "Accepted requests of NQ that wait for their answer.",
+}
+_COUNTERS: Final = {
+    "calls": "Calls that were passed on to somebody.",
+    "publications": "Publications.",
+    "deliveries": "Events, one for each subscriber of each publication.",
+    "results": "Calls that ended with a result.",
+    "arrived": "Links that came, whoever was behind them.",
+    "refused": "Requests that the hub itself did not carry out.",
+    "refused_logins": "Peers that did not show who they are.",
+    "dropped": "Requests that could not be carried out, and wanted no answer.",
+    "stray": "Answers that nobody waited for.",
+    "undelivered": "Words that the receiver's protocol could not say.",
+}
+_BRIDGE: Final = ("caller", "callee")
+
+PLAIN: Final = (
+    *_hub(GAUGE, _GAUGES),
+    *_hub(COUNTER, _COUNTERS),
+    Family("fiveways_outbox_bytes", GAUGE, "Bytes that wait for peers in memory, of all of them together."),
+    Family("fiveways_slow_peers", GAUGE, "Peers that have missed events, or have much unread."),
+    Family("fiveways_journaled_total", COUNTER, "Records of the journal that are on disk."),
+    Family("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
+    Family("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),
+    Family("fiveways_store_behind", GAUGE, "Changes that the store could not take, and that are tried again."),
+    Family("fiveways_start_time_seconds", GAUGE, "When the hub began to count, in seconds since 1970."),
+    Family("process_start_time_seconds", GAUGE, "When the process was started, in seconds since 1970."),
+    Family("process_cpu_seconds_total", COUNTER, "Processor time of the hub's process, user and system."),
+    Family("process_resident_memory_bytes", GAUGE, "Memory of the hub's process that is not swapped out."),
+    Family("process_open_fds", GAUGE, "File descriptors that are open."),
+    Family("process_max_fds", GAUGE, "File descriptors that may be open."),
+)
+"""Those that are one number each; what does not exist, such as a journal, has none."""
+
+LABELLED: Final = (
+    Family("fiveways_build_info", GAUGE, "Always 1; the labels tell what is running.", ("version", "python")),
+    Family(
+        "fiveways_ready", GAUGE, "1 where nothing is wrong, 0.5 where the hub goes on without it, else 0.", ("check",)
+    ),
+    Family("fiveways_failures_total", COUNTER, "Calls that ended without a result, by reason.", ("reason",)),
+    Family("fiveways_queue_items", GAUGE, "Items of all work queues together, by what becomes of them.", ("state",)),
+    Family("fiveways_protocol_sessions", GAUGE, "Peers that are connected, or may come back.", ("protocol",)),
+    Family("fiveways_frames_received_total", COUNTER, "Frames that came.", ("protocol",)),
+    Family("fiveways_frames_sent_total", COUNTER, "Frames that went out, or wait to.", ("protocol",)),
+    Family(
+        "fiveways_received_bytes_total", COUNTER, "Bytes of frames that came, without the transport's.", ("protocol",)
+    ),
+    Family("fiveways_sent_bytes_total", COUNTER, "Bytes of frames that went out, likewise.", ("protocol",)),
+    Family("fiveways_protocol_publications_total", COUNTER, "Publications, by who published.", ("protocol",)),
+    Family("fiveways_protocol_deliveries_total", COUNTER, "Events, by who subscribed.", ("protocol",)),
+    Family(
+        "fiveways_bridge_calls_total",
+        COUNTER,
+        "Calls from peers of one protocol to those of another. The hub is a callee, too, and `app` is in its process.",
+        _BRIDGE,
+    ),
+    Family("fiveways_bridge_failures_total", COUNTER, "Of these, those without a result.", (*_BRIDGE, "reason")),
+    Family("fiveways_method_calls_total", COUNTER, "Calls, by method; each try of a request is one.", ("method",)),
+    Family("fiveways_method_failures_total", COUNTER, "Of these, those without a result.", ("method", "reason")),
+    Family(
+        "fiveways_call_duration_seconds",
+        HISTOGRAM,
+        "From a call to its end, for those that were passed on to somebody.",
+        ("method",),
+    ),
+    Family("fiveways_topic_publications_total", COUNTER, "Publications, by topic.", ("topic",)),
+    Family("fiveways_topic_deliveries_total", COUNTER, "Events, one for each subscriber.", ("topic",)),
+    Family("fiveways_topic_missed_total", COUNTER, "Of these, those that did not go out.", ("topic",)),
+)
+"""Those that are several numbers."""
+
+FAMILIES: Final = {family.name: family for family in (*LABELLED, *PLAIN)}
+
+_HEAD: Final = """# Metrics
+
+`/metrics` tells these in the text format of Prometheus, version 0.0.4. All times are in seconds, all sizes in bytes.
+The built-in method `hub.traffic` tells most of them as JSON, in any protocol.
+
+    scrape_configs:
+      - job_name: fiveways
+        static_configs:
+          - targets: ["localhost:7500"]
+
+Names of methods and topics come from peers, so that only so many of them are labels: `max_methods` and `max_topics` of
+`[metrics]` in the [configuration](configuration.md). What finds no room is counted as `(other)`. When that happens
+often, the names make room that were used least, and are counted there from then on. Methods that nobody offers are
+`(unknown)`, callbacks `(callback)`; work of queues is counted as `hub.pull`. A label never holds a token, an id of a
+peer, or anything that was sent.
+
+A request of NQ that is given to several callees, one after the other, is a call for each of them. Behind an MQTT broker
+the hub hears its own messages as well: they count as frames that came.
+"""
+
+
+def as_page() -> str:
+    """Return the reference, in Markdown."""
+    lines = [_HEAD, "| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for family in FAMILIES.values():
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.what} |")
+    bounds = ", ".join(f"{bound:g}" for bound in BOUNDS)
+    lines += ["", f"The buckets of the histogram end at {bounds} seconds.", ""]
+    return "\n".join([*lines, "This page is made from the code by `python -m fiveways.runtime.families`.", ""])
+
+
+if __name__ == "__main__":
+    print(as_page(), end="")  # noqa: T201

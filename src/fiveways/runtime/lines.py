@@ -1,0 +1,42 @@
+"""Log lines with fields that programs can read, and those of which there may be very many."""
+
+import logging
+from typing import Final
+
+_MOST: Final = 10
+_WITHIN: Final = 60.0
+
+
+def known(**fields: object) -> dict[str, dict[str, object]]:
+    """Return what else is known about a line: keys of their own where lines are JSON, `key=value` for people.
+
+    Peers are named as others may know them, and nothing is put here that they sent.
+    """
+    return {"fields": fields}
+
+
+class Sparing:
+    """Tells so many lines of one sort within so many seconds, and of the others only how many they were."""
+
+    __slots__ = ("_level", "_log", "_most", "_since", "_told", "_within")
+
+    def __init__(
+        self, log: logging.Logger, level: int = logging.WARNING, most: int = _MOST, within: float = _WITHIN
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._most = most
+        self._within = within
+        self._since = -within
+        self._told = 0
+
+    def tell(self, now: float, text: str, *values: object, **fields: object) -> None:
+        """Tell it, or only count it."""
+        if now - self._since >= self._within:
+            if self._told > self._most:
+                self._log.log(self._level, "there were %d more of the sort that follows", self._told - self._most)
+            self._since, self._told = now, 0
+        self._told += 1
+        if self._told <= self._most:
+            more = "; more of them are only counted" if self._told == self._most else ""
+            self._log.log(self._level, text + more, *values, extra=known(**fields))

@@ -1,0 +1,84 @@
+"""What those are told who watch over a hub: `/livez`, `/readyz`, `/metrics`."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from fiveways.runtime import metrics, process
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.health import Finding, Health, listed, verdict
+from fiveways.runtime.mqtt.side import MqttSide
+from fiveways.transports.http import Request, Response
+
+if TYPE_CHECKING:
+    from fiveways.runtime.journaling import Journaling
+
+LIVE, READY, METRICS = "/livez", "/readyz", "/metrics"
+PATHS: Final = (LIVE, READY, METRICS)
+CLOSING: Final = "closing"
+
+
+class Watching:
+    """Looks at the parts of one hub when it is asked to, and keeps nothing."""
+
+    def __init__(self, exchange: Exchange, journaling: "Journaling | None", began_at: float) -> None:
+        """Make it; `began_at` is when the hub began to count, in seconds since 1970."""
+        self._exchange = exchange
+        self._journaling = journaling
+        self._began_at = began_at
+        self._version = version("fiveways")
+        self.is_draining = False
+        self.mqtt: MqttSide | None = None
+        """The broker, if there is one."""
+
+    def answer(self, request: Request) -> Response:
+        """Answer a GET of one of the paths."""
+        if request.path == METRICS:
+            return Response(200, metrics.told(self._numbers()), content_type=metrics.CONTENT_TYPE)
+        if request.path == LIVE:
+            return Response(200, b"ok\n")
+        findings = list(self.findings())
+        health, text = verdict(findings)
+        body = listed(findings) if "verbose" in request.query.split("&") else ""
+        return Response(503 if health is Health.BAD else 200, f"{body}{text}\n".encode())
+
+    # How it is.
+
+    def findings(self) -> Iterator[Finding]:
+        """Look at every part that there is."""
+        yield Finding("hub", Health.BAD, CLOSING) if self.is_draining else Finding("hub", Health.WELL, "")
+        keeping = self._exchange.keeping
+        if keeping.store is not None:
+            trouble = keeping.trouble
+            bad = Health.WELL if trouble is None else Health.BAD
+            yield Finding("store", bad, "" if trouble is None else "the store cannot be written")
+        if self._journaling is not None:
+            why = self._journaling.trouble()
+            yield Finding("journal", Health.WORSE if why else Health.WELL, why)
+        if self.mqtt is not None:
+            yield _of_broker(self.mqtt)
+
+    # In numbers.
+
+    def _numbers(self) -> metrics.Numbers:
+        exchange, hub = self._exchange, self._exchange.hub
+        plain = process.numbers()
+        plain["fiveways_start_time_seconds"] = self._began_at
+        plain["fiveways_outbox_bytes"] = sum(party.waiting() for party in exchange.parties.values())
+        plain["fiveways_slow_peers"] = len(list(hub.traffic.slow()))
+        if exchange.keeping.store is not None:
+            plain["fiveways_store_waiting"] = exchange.keeping.store.waiting
+            plain["fiveways_store_behind"] = exchange.keeping.behind
+        if self._journaling is not None:
+            plain["fiveways_journaled_total"] = self._journaling.written
+            plain["fiveways_journal_lost_total"] = self._journaling.lost
+        ready = {each.part: each.health.value for each in self.findings()}
+        return metrics.Numbers(self._version, hub.stats(), hub.traffic, plain, hub.queues(), ready)
+
+
+def _of_broker(mqtt: MqttSide) -> Finding:
+    if mqtt.is_linked:
+        return Finding("broker", Health.WELL, "")
+    if mqtt.was_linked:
+        return Finding("broker", Health.WORSE, "the broker is away")
+    return Finding("broker", Health.BAD, "the broker was not reached yet")

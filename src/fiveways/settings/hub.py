@@ -1,0 +1,46 @@
+"""What of the settings is the hub's business."""
+
+from importlib.metadata import version
+
+from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Settings
+
+
+def hub_settings(settings: Settings) -> HubSettings:
+    """Return what of the settings is the hub's business."""
+    limits, auth = settings.limits, settings.auth
+    return HubSettings(
+        call_timeout=settings.calls.timeout,
+        max_timeout=settings.calls.max_timeout,
+        login_timeout=auth.login_timeout,
+        anonymous=auth.anonymous,
+        identities=tuple(_identity(each) for each in auth.identity),
+        guest=_rights(auth),
+        topic_policies=tuple(settings.topics.when_full.items()),
+        max_sessions=limits.max_sessions,
+        max_offers=limits.max_offers,
+        max_retained=limits.max_retained,
+        max_retained_bytes=limits.max_retained_bytes,
+        max_queues=limits.max_queues,
+        max_queue=limits.max_queue,
+        max_queue_bytes=limits.max_queue_bytes,
+        max_tries=limits.max_tries,
+        max_owed=limits.max_owed,
+        rate=limits.rate,
+        max_owed_bytes=limits.max_owed_bytes,
+        max_given=limits.max_given,
+        request_ttl=settings.nq.request_ttl,
+        answer_ttl=settings.nq.answer_ttl,
+        duplicate_window=settings.nq.duplicate_window,
+        max_methods=settings.metrics.max_methods,
+        max_topics=settings.metrics.max_topics,
+        version=version("fiveways"),
+    )
+
+
+def _identity(each: IdentitySettings) -> Identity:
+    return Identity(each.name, token=each.token.reveal(), secret=each.secret.reveal(), rights=_rights(each))
+
+
+def _rights(each: IdentitySettings | AuthSettings) -> Rights:
+    return Rights(call=each.call, offer=each.offer, publish=each.publish, subscribe=each.subscribe)

@@ -1,0 +1,63 @@
+// Who one is. A token is kept for this tab alone, and never becomes part of an address.
+
+import { byId, say, show } from "./dom.js";
+
+const KEPT = "fiveways.token";
+
+export class Login {
+  constructor(enter) {
+    this.enter = enter;
+    this.form = byId("login");
+    this.field = byId("token");
+    this.button = byId("sign");
+    this.isWrong = false;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#keep(this.field.value);
+      this.field.value = "";
+      this.enter(this.token);
+    });
+    this.button.addEventListener("click", () => (this.token ? this.#forget() : this.ask("")));
+    byId("login-leave").addEventListener("click", () => {
+      this.leave();
+      if (this.isWrong) this.enter("");
+    });
+  }
+
+  get token() {
+    return sessionStorage.getItem(KEPT) ?? "";
+  }
+
+  #keep(token) {
+    if (token) sessionStorage.setItem(KEPT, token);
+    else sessionStorage.removeItem(KEPT);
+  }
+
+  #forget() {
+    this.#keep("");
+    this.enter("");
+  }
+
+  /** Ask for a token; `why` is what the hub said when it let nobody in, or nothing. */
+  ask(why) {
+    this.isWrong = Boolean(why && this.token);
+    if (this.isWrong) this.#keep("");
+    say(byId("login-why"), this.isWrong ? "The hub does not know this token." : why && "It lets nobody in without a token.");
+    show(byId("login-leave"), why === "" || this.isWrong);
+    show(this.button, false);
+    show(this.form, true);
+    this.field.focus();
+  }
+
+  /** Ask no longer. */
+  leave() {
+    show(this.form, false);
+    show(this.button, true);
+  }
+
+  /** Say as whom we were let in. */
+  known(identity) {
+    say(byId("who"), identity ? `as ${identity}` : "anonymous");
+    say(this.button, this.token ? "Forget the token" : "Use a token");
+  }
+}

@@ -1,0 +1,182 @@
+// The dashboard: a client of the hub that it came from. It asks about once a second while somebody looks at it.
+
+import { CallError, connect, ConnectionLost, Refused } from "/fiveways.js";
+import { Charts } from "./charts.js";
+import { byId, say, show } from "./dom.js";
+import { duration } from "./format.js";
+import { History } from "./history.js";
+import { Login } from "./login.js";
+import { Methods } from "./methods.js";
+import { Panels } from "./panels.js";
+import { Results } from "./results.js";
+import { Rights } from "./rights.js";
+import { Topics } from "./topics.js";
+
+const URL_OF_HUB = `lrpm+${location.protocol === "https:" ? "wss" : "ws"}://${location.host}`;
+/** Seconds between two looks, and after which one is given up. */
+const PACE = 1;
+const PATIENCE = 5;
+/** Seconds between tries when not even the first connection could be made. */
+const PAUSE = 2;
+
+/** What all parts share: the connection, and what it may do. */
+const session = { peer: null, rights: new Rights() };
+const history = new History();
+const charts = new Charts(history, byId("traffic-chart"), byId("latency-chart"));
+const panels = new Panels(history);
+const methods = new Methods(history, session);
+const topics = new Topics(history, session);
+const results = new Results();
+const login = new Login((token) => enter(token));
+
+// What is asked, and how often.
+
+const denied = (what) => `This session may not call ${what}.`;
+let builtIns = [];
+
+async function discover() {
+  const found = await session.peer.discover();
+  methods.listed([...found.methods, ...builtIns], found.routes);
+}
+
+const QUESTIONS = [
+  { name: "hub.rights", every: 15, take: (told) => { session.rights = new Rights(told); login.known(session.rights.identity); } },
+  { name: "hub.traffic", every: 1, refuse: (why) => panels.refuse("traffic", why), take(told) {
+    history.add(told);
+    panels.traffic();
+    methods.draw();
+    topics.draw();
+    say(byId("place"), `${location.host}, up ${duration(told.uptime)}`);
+    charts.draw();
+  } },
+  { name: "hub.stats", every: 1, take: (told) => panels.stats(told) },
+  { name: "hub.peers", every: 5, take: (told) => panels.sessions(told), refuse: (why) => panels.refuse("peers", why) },
+  { name: "hub.discover", every: 5, ask: discover },
+  { name: "hub.results", every: 5, take: (told) => results.show(told), refuse: (why) => results.refuse(why) },
+];
+
+async function ask(question, now) {
+  const isFree = question.ask !== undefined || question.name === "hub.rights";
+  if (now < (question.due ?? 0)) return;
+  if (!isFree && !session.rights.may("call", question.name)) {
+    question.refuse?.(denied(question.name));
+    return;
+  }
+  question.due = now + question.every - PACE / 2;
+  try {
+    if (question.ask) await question.ask();
+    else question.take(await session.peer.call(question.name, null, { timeout: PATIENCE }));
+  } catch (error) {
+    // A connection that is lost is told of elsewhere, and a hub that is busy is asked again.
+    if (error instanceof CallError && error.reason === "refused") question.refuse?.(denied(question.name));
+    else if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
+  }
+}
+
+let isAsking = false;
+
+async function look() {
+  if (isAsking || document.hidden || session.peer?.state !== "open") return;
+  isAsking = true;
+  try {
+    const now = performance.now() / 1000;
+    const [rights, ...others] = QUESTIONS;
+    await ask(rights, now);
+    await Promise.all(others.map((each) => ask(each, now)));
+  } finally {
+    isAsking = false;
+  }
+}
+
+function askAllAgain() {
+  for (const each of QUESTIONS) each.due = 0;
+}
+
+// The connection.
+
+let nextTry = 0;
+
+function tell(state, text) {
+  byId("state").className = state;
+  say(byId("state-text"), text);
+}
+
+/** Say that the connection is lost. Only the sentence is for those who hear the page: a countdown would never end. */
+function tellLost(wait) {
+  nextTry = performance.now() + wait * 1000;
+  tell("lost", "Connection lost");
+  const alert = byId("alert");
+  if (alert.hidden) {
+    const countdown = Object.assign(document.createElement("span"), { id: "countdown", ariaHidden: "true" });
+    alert.replaceChildren("The hub cannot be reached. What you see is what was known last. ", countdown);
+    show(alert, true);
+  }
+  countDown();
+}
+
+function countDown() {
+  const place = document.getElementById("countdown");
+  if (place === null || byId("alert").hidden) return;
+  const left = Math.ceil((nextTry - performance.now()) / 1000);
+  say(place, left > 0 ? `The next try is in ${left} s.` : "Trying now.");
+}
+
+async function opened() {
+  show(byId("alert"), false);
+  tell("open", "Connected");
+  login.leave();
+  askAllAgain();
+  try {
+    const own = await session.peer.discover("hub.");
+    builtIns = own.methods.map((each) => (each.startsWith("hub.") ? each : `hub.${each}`));
+  } catch (error) {
+    if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
+  }
+  await look();
+}
+
+function followed(peer, event) {
+  if (peer !== session.peer) return;
+  const { state, error, wait } = event.detail;
+  if (state === "open") opened();
+  else if (state === "waiting") tellLost(wait ?? 0);
+  else if (state === "connecting") tell("lost", "Connecting");
+  else if (state === "closed" && error instanceof Refused) refused(error);
+}
+
+function refused(error) {
+  show(byId("alert"), false);
+  tell("lost", "Not let in");
+  login.ask(error.message);
+}
+
+/** Connect as whoever a token stands for; with none, as anybody. */
+async function enter(token) {
+  const before = session.peer;
+  session.peer = null;
+  session.rights = new Rights();
+  before?.close();
+  for (;;) {
+    tell("connecting", "Connecting");
+    try {
+      const peer = await connect(URL_OF_HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
+      session.peer = peer;
+      peer.addEventListener("state", (event) => followed(peer, event));
+      await opened();
+      await topics.begin();
+      return;
+    } catch (error) {
+      if (error instanceof Refused) return refused(error);
+      if (!(error instanceof ConnectionLost)) throw error;
+      tellLost(PAUSE);
+      await new Promise((go) => { setTimeout(go, PAUSE * 1000); });
+    }
+  }
+}
+
+document.title = `${location.host} · Fiveways`;
+say(byId("place"), location.host);
+document.addEventListener("visibilitychange", look);
+setInterval(look, PACE * 1000);
+setInterval(countDown, 250);
+enter(login.token);

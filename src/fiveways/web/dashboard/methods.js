@@ -1,0 +1,200 @@
+// Methods: which there are, what they do, and a form to call the one that was chosen.
+
+import { CallError } from "/fiveways.js";
+import { byId, cut, h, say, show } from "./dom.js";
+import { asJson, duration, fromJson, pretty, rate } from "./format.js";
+import { Picker } from "./picker.js";
+
+/** Built-ins that are about the session that calls them: this page would not know what to do with them. */
+const ABOUT_ITSELF = new Set(["callback", "pull", "register", "set", "subscribe", "unregister", "unset", "unsubscribe"].map((each) => `hub.${each}`));
+/** What is counted together, and is no method. */
+const TOGETHER = {
+  "(other)": "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one.",
+  "(unknown)": "All calls of names that nobody offers.",
+  "(callback)": "All calls of callbacks.",
+};
+const MOST_SHOWN = 20_000;
+const MOST_PARTS = 200;
+const MOST_REMEMBERED = 100;
+
+export class Methods {
+  #running = null;
+  #bodies = new Map();
+  #docs = 0;
+
+  constructor(history, session) {
+    this.history = history;
+    this.session = session;
+    this.names = [];
+    this.routes = [];
+    this.chosen = "";
+    const line = `fiveways call lrpm+ws://${location.host} hub.echo '"hello"'`;
+    this.picker = new Picker({
+      name: "method", label: "Find a method", hint: "name", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
+      empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
+      extra: (typed) => (this.routes.some((each) => typed.startsWith(each) && typed !== each) ? { name: typed, cells: ["", "", ""], says: "below a route" } : null),
+    });
+    byId("method-list").append(this.picker.element);
+    this.#build(byId("method-one"));
+  }
+
+  #build(place) {
+    this.title = h("h3", { class: "name" }, "No method is chosen");
+    this.doc = h("p", { class: "doc" }, "Choose one to read about it, and to call it.");
+    this.body = h("textarea", { id: "call-body", rows: 4, spellcheck: false, "aria-describedby": "call-problem", placeholder: "JSON, such as [2, 3]; nothing is no argument", oninput: () => this.#check(), onkeydown: (event) => this.#key(event) });
+    this.problem = h("p", { id: "call-problem", class: "problem", role: "status" });
+    this.timeout = h("input", { id: "call-timeout", type: "number", min: "0.1", max: "3600", step: "any", value: "10", required: true });
+    this.asStream = h("input", { id: "call-stream", type: "checkbox" });
+    this.button = h("button", { type: "submit", class: "main" }, "Call");
+    this.stop = h("button", { type: "button", onclick: () => this.#running?.abort() }, "Cancel");
+    this.form = h("form", { "aria-label": "Call a method", onsubmit: (event) => { event.preventDefault(); this.#call(); } },
+      h("label", { for: "call-body" }, "Arguments"), this.body, this.problem,
+      h("div", { class: "line" },
+        h("label", { for: "call-timeout" }, "Timeout"), this.timeout, h("span", {}, "s"),
+        h("label", { class: "tick" }, this.asStream, "part by part"), this.button, this.stop));
+    this.outcome = h("p", { class: "outcome" });
+    this.result = h("pre", { tabIndex: 0, "aria-label": "Result" });
+    this.answer = h("div", { class: "answer", role: "status", id: "call-answer" }, this.outcome, this.result);
+    place.append(this.title, this.doc, this.form, this.answer);
+    show(this.form, false);
+    show(this.answer, false);
+    show(this.stop, false);
+  }
+
+  /** Take the lists of `hub.discover`. */
+  listed(methods, routes) {
+    this.names = methods.filter((each) => !ABOUT_ITSELF.has(each));
+    this.routes = routes;
+    this.draw();
+  }
+
+  /** Show what there is with the latest numbers: the busiest first, the hub's own last. */
+  draw() {
+    const told = this.history.latest?.methods ?? [];
+    const seen = new Map(told.map((each) => [each.method, each]));
+    const rates = this.history.rates("methods", "method", "calls");
+    const isOwn = (name) => (name in TOGETHER ? 2 : Number(name.startsWith("hub.")));
+    const names = [...new Set([...this.names, ...told.map((each) => each.method).filter((each) => !ABOUT_ITSELF.has(each))])];
+    names.sort((a, b) => isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
+    this.picker.show(names.map((name) => {
+      const numbers = seen.get(name);
+      if (!numbers) return { name, cells: ["", "", ""], says: "not called yet" };
+      const calls = rate(rates.get(name) ?? 0);
+      const failed = numbers.failures ? `${Math.ceil((100 * numbers.failures) / numbers.calls)} %` : "";
+      const p95 = numbers.p95 === null ? "" : duration(numbers.p95);
+      return { name, cells: [calls, failed, p95], kind: numbers.failures ? "failing" : "", says: `${calls} calls, ${failed || "none"} failed, p95 ${p95 || "unknown"}` };
+    }));
+    this.#allow();
+  }
+
+  /** Show one method, and its form if it may be called. */
+  async choose(name) {
+    if (this.chosen !== name) {
+      this.#remember();
+      this.#running?.abort();
+      this.body.value = this.#bodies.get(name) ?? "";
+      show(this.answer, false);
+    }
+    this.chosen = name;
+    say(this.title, name);
+    say(this.doc, "…");
+    this.#check();
+    this.#allow();
+    const asked = ++this.#docs;
+    let text = TOGETHER[name];
+    if (text) return say(this.doc, text);
+    try {
+      text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
+    } catch (error) {
+      text = error instanceof CallError && error.reason === "refused" ? "This session may not call it." : `No documentation: ${error.message}`;
+    }
+    if (asked === this.#docs) say(this.doc, text);
+  }
+
+  #remember() {
+    if (!this.chosen) return;
+    this.#bodies.delete(this.chosen);
+    this.#bodies.set(this.chosen, this.body.value);
+    if (this.#bodies.size > MOST_REMEMBERED) this.#bodies.delete(this.#bodies.keys().next().value);
+  }
+
+  /** Offer only what the hub would not refuse. */
+  #allow() {
+    const { rights } = this.session;
+    show(this.form, this.chosen !== "" && !(this.chosen in TOGETHER) && rights.may("call", this.chosen));
+    if (this.chosen) return;
+    const may = rights.mayAny("call");
+    say(this.doc, may ? "Choose one to read about it, and to call it." : "This session may only look: it has no right to call anything.");
+  }
+
+  #check() {
+    const [, problem] = fromJson(this.body.value);
+    say(this.problem, problem);
+    this.body.setAttribute("aria-invalid", String(problem !== ""));
+    this.button.disabled = problem !== "";
+  }
+
+  #key(event) {
+    // Enter makes a new line here, as everywhere where one writes.
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.form.requestSubmit();
+  }
+
+  async #call() {
+    const [body, problem] = fromJson(this.body.value);
+    if (problem || this.#running) return;
+    const abort = new AbortController();
+    this.#running = abort;
+    this.#remember();
+    show(this.answer, true);
+    show(this.stop, true);
+    this.button.disabled = true;
+    this.answer.className = "answer";
+    say(this.outcome, "Waiting for the answer");
+    say(this.result, "");
+    show(this.result, false);
+    const begun = performance.now();
+    const took = () => duration((performance.now() - begun) / 1000);
+    const options = { timeout: this.timeout.valueAsNumber, signal: abort.signal };
+    try {
+      if (this.asStream.checked) await this.#stream(body, options, took);
+      else this.#settle("good", `Result after ${took()}`, pretty(await this.session.peer.call(this.chosen, body, options), MOST_SHOWN));
+    } catch (error) {
+      this.#failed(error, took());
+    } finally {
+      this.#running = null;
+      show(this.stop, false);
+      this.#check();
+    }
+  }
+
+  async #stream(body, options, took) {
+    const parts = [];
+    let number = 0;
+    for await (const part of this.session.peer.stream(this.chosen, body, options)) {
+      number += 1;
+      parts.push(`${number}: ${cut(asJson(part), 2000)}`);
+      if (parts.length > MOST_PARTS) parts.shift();
+      this.#settle("good", `${number} ${number === 1 ? "part" : "parts"} so far, ${took()}`, parts.join("\n"));
+    }
+    const left = number > MOST_PARTS ? `, of which the last ${MOST_PARTS} are here` : "";
+    this.#settle("good", `The stream ended after ${took()} and ${number} ${number === 1 ? "part" : "parts"}${left}`, parts.join("\n"));
+  }
+
+  #failed(error, took) {
+    if (!(error instanceof CallError)) {
+      this.#settle("bad", `Failed after ${took}: ${error.message}`, "");
+      return;
+    }
+    const ran = { no: "it did not run", yes: "it ran", unknown: "it may have run" }[error.ran] ?? "";
+    const wait = error.retryAfter ? `, try again in ${duration(error.retryAfter)}` : "";
+    const data = error.data === null || error.data === undefined ? "" : `\n${pretty(error.data, MOST_SHOWN)}`;
+    this.#settle("bad", `Failed after ${took}: ${error.reason}${ran ? `, ${ran}` : ""}${wait}`, `${error.message}${data}`);
+  }
+
+  #settle(kind, outcome, text) {
+    this.answer.className = `answer ${kind}`;
+    say(this.outcome, outcome);
+    say(this.result, text);
+    show(this.result, text !== "");
+  }
+}

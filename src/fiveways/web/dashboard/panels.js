@@ -1,0 +1,170 @@
+// What stands still and is only looked at: tiles, protocols, who calls whom, failures, slow consumers, sessions.
+
+import { colourOf, inOrder } from "./charts.js";
+import { byId, cut, h, say, show, Table } from "./dom.js";
+import { byteRate, bytes, count, duration, rate, short, timeOfDay } from "./format.js";
+import { frames } from "./history.js";
+
+const isOwn = (method) => method.startsWith("hub.");
+const total = (told, list, column, wanted = () => true) => (
+  told[list].reduce((sum, each) => sum + (wanted(each) ? each[column] : 0), 0)
+);
+const others = (each) => !isOwn(each.method);
+const MOST_PEERS = 50;
+
+/** A list of names and values, which are used again. */
+class Tiles {
+  constructor(place, names) {
+    this.values = new Map();
+    for (const [name, title] of names) {
+      const value = h("dd", {}, "–");
+      const below = h("dd", { class: "below" });
+      place.append(h("div", {}, h("dt", {}, title), value, below));
+      this.values.set(name, { value, below });
+    }
+  }
+
+  say(name, value, below = "", kind = "") {
+    const tile = this.values.get(name);
+    say(tile.value, value);
+    say(tile.below, below);
+    tile.value.className = kind;
+  }
+}
+
+export class Panels {
+  constructor(history) {
+    this.history = history;
+    this.tiles = new Tiles(byId("tiles"), [
+      ["sessions", "Sessions"], ["calls", "Calls"], ["failures", "Failed calls"], ["p95", "Latency p95"],
+      ["publications", "Publications"], ["deliveries", "Deliveries"], ["bytes", "Bytes"], ["open", "Open calls"],
+    ]);
+    this.protocols = this.#table("protocols", "Traffic by protocol", [
+      { title: "Protocol" }, { title: "Sessions", number: true }, { title: "Frames/s in", number: true }, { title: "out", number: true },
+      { title: "Bytes/s in", number: true, extra: true }, { title: "out", number: true, extra: true }, { title: "Calls/s", number: true },
+      { title: "Publ./s", number: true, extra: true },
+    ], "Nobody has come yet.");
+    this.failures = this.#table("failures", "Latest failures", [
+      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Why", kind: "wide name" },
+    ], "No call has failed since the hub started.");
+    this.slow = this.#table("slow", "Slow consumers", [
+      { title: "Peer" }, { title: "Protocol" }, { title: "Missed", number: true }, { title: "Unread", number: true },
+    ], "Everybody keeps up with what was published.");
+    this.peers = this.#table("peers", "Sessions", [
+      { title: "Peer" }, { title: "Protocol" }, { title: "Identity", kind: "wide name" },
+    ], "Nobody is here but this page.");
+    this.bridges = byId("bridges");
+  }
+
+  #table(place, label, columns, empty) {
+    const table = new Table(label, columns, empty);
+    byId(place).append(table.element);
+    return table;
+  }
+
+  /** Show an answer of `hub.stats`. */
+  stats(told) {
+    const waiting = Object.values(told.queues ?? {}).reduce((sum, each) => sum + each, 0);
+    const also = [told.owed ? `${count(told.owed)} owed` : "", waiting ? `${count(waiting)} queued` : ""].filter(Boolean);
+    this.tiles.say("open", count(told.open_calls), also.join(", ") || "nothing else waits");
+    this.tiles.say("sessions", count(told.sessions), `${count(told.offers)} methods, ${count(told.subscriptions)} subscriptions`);
+  }
+
+  /** Show the latest answer of `hub.traffic`. */
+  traffic() {
+    const told = this.history.latest;
+    this.#totals(told);
+    this.#protocols(told);
+    this.#bridges(told.bridges);
+    this.failures.show(told.failures.map((each) => [
+      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, each.text ? `${each.reason}: ${each.text}` : each.reason,
+    ]));
+    this.slow.show(told.slow.map((each) => [
+      { text: each.peer, kind: "code" }, each.protocol, { text: count(each.missed), kind: each.missed ? "bad" : "" }, bytes(each.waiting_bytes),
+    ]));
+  }
+
+  #totals(told) {
+    const { history } = this;
+    const failed = history.rate((each) => total(each, "methods", "failures", others));
+    const failures = total(told, "methods", "failures", others);
+    const recent = history.latency();
+    const sizes = (each) => Object.values(each.protocols).reduce((sum, one) => sum + one.bytes_in + one.bytes_out, 0);
+    const all = (list, column) => [rate(history.rate((each) => total(each, list, column))), `${count(total(told, list, column))} in all`];
+    this.tiles.say("calls", rate(history.rate((each) => total(each, "methods", "calls", others))), `${count(total(told, "methods", "calls", others))} in all`);
+    this.tiles.say("failures", rate(failed), `${count(failures)} in all`, failed > 0 ? "bad" : "");
+    this.tiles.say("p95", duration(recent.p95), recent.p95 === null || recent.p95 === undefined ? "no call ended lately" : `p50 ${duration(recent.p50)}, p99 ${duration(recent.p99)}`);
+    this.tiles.say("publications", ...all("topics", "publications"));
+    this.tiles.say("deliveries", ...all("topics", "deliveries"));
+    this.tiles.say("bytes", byteRate(history.rate(sizes)), `${bytes(sizes(told))} in all`);
+  }
+
+  #protocols(told) {
+    const names = inOrder(Object.keys(told.protocols));
+    const of = (name, column) => this.history.rate((each) => each.protocols[name]?.[column] ?? 0);
+    this.protocols.show(names.filter((name) => told.protocols[name].sessions || frames(told.protocols[name]) || told.protocols[name].calls).map((name) => [
+      { text: name, kind: `proto ${colourOf(name)}` }, count(told.protocols[name].sessions), short(of(name, "frames_in")), short(of(name, "frames_out")),
+      bytes(of(name, "bytes_in")), bytes(of(name, "bytes_out")), short(of(name, "calls")), short(of(name, "publications")),
+    ]));
+  }
+
+  #bridges(bridges) {
+    if (!bridges.length) {
+      this.bridges.replaceChildren(h("p", { class: "empty" }, "No call has been made yet. Try ", h("code", {}, `fiveways call lrpm+ws://${location.host} hub.ping`), "."));
+      return;
+    }
+    const callers = inOrder(new Set(bridges.map((each) => each.caller)));
+    const last = (each) => (each === "hub" ? 1 : 0);
+    const callees = inOrder(new Set(bridges.map((each) => each.callee))).sort((a, b) => last(a) - last(b));
+    const shape = [...callers, "|", ...callees].join(" ");
+    if (this.shape !== shape) this.#drawBridges(callers, callees, shape);
+    const most = Math.max(...bridges.map((each) => each.calls));
+    const found = new Map(bridges.map((each) => [`${each.caller} ${each.callee}`, each]));
+    for (const [key, cell] of this.cells) {
+      const each = found.get(key);
+      // By the root, so that one busy pair does not make all others look alike.
+      const heat = each ? 1 + Math.round(5 * Math.sqrt(each.calls / Math.max(most, 20))) : 0;
+      cell.className = `h${heat}`;
+      say(cell.children[0], each ? short(each.calls) : "");
+      say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
+      say(cell.children[2].firstChild, each?.failures ? short(each.failures) : "");
+      show(cell.children[2], Boolean(each?.failures));
+      const words = each ? `: ${count(each.calls)} calls, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
+      cell.title = key.replace(" ", " → ") + words;
+    }
+  }
+
+  #drawBridges(callers, callees, shape) {
+    this.shape = shape;
+    this.cells = new Map();
+    const head = h("tr", {}, h("th", { scope: "col" }, "from \\ to"), ...callees.map((each) => h("th", { scope: "col" }, h("span", {}, each))));
+    const rows = callers.map((caller) => h("tr", {}, h("th", { scope: "row", class: `proto ${colourOf(caller)}` }, caller), ...callees.map((callee) => {
+      const cell = h("td", {}, h("b"), h("span"), h("em", {}, h("i"), h("span", {}, " failed")));
+      this.cells.set(`${caller} ${callee}`, cell);
+      return cell;
+    })));
+    const table = h("table", { class: "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
+    const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
+    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed.");
+    this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
+  }
+
+  /** Show an answer of `hub.peers`. */
+  sessions(told) {
+    const rows = told.peers.slice(0, MOST_PEERS).map((each) => [
+      { text: each.peer, kind: "code" }, { text: each.protocol, kind: `proto ${colourOf(each.protocol)}` }, each.identity || "anonymous",
+    ]);
+    const hidden = told.sessions - rows.length;
+    this.peers.show(rows, { more: hidden > 0 ? `And ${count(hidden)} more.` : "" });
+  }
+
+  /** Say why something is not shown. */
+  refuse(what, sentence) {
+    const tables = { traffic: [this.protocols, this.failures, this.slow], peers: [this.peers] }[what] ?? [];
+    for (const each of tables) each.show([], { empty: sentence });
+    if (what === "traffic") {
+      this.shape = "";
+      this.bridges.replaceChildren(h("p", { class: "empty" }, sentence));
+    }
+  }
+}

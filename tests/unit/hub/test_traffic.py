@@ -1,0 +1,274 @@
+"""What passed, in numbers: what a known conversation adds up to, and names that are too many."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.session import public_name
+from fiveways.hub.settings import HubSettings, Rights
+from fiveways.hub.traffic import LONGEST_TEXT, MOST_FAILURES, MOST_SLOW, OTHER, UNKNOWN, Slow, Traffic
+from fiveways.hub.traits import Traits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Discover, Failure, Publish, Result, SetVariable, Subscribe
+from fiveways.wire.payload import NULL, Value
+from tests.unit.hub.hubtalk import join, offer, only, opened, pattern, subscribe, topic
+
+RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
+
+
+def told(hub: Hub, now: float = 100.0) -> Any:  # noqa: ANN401  what `hub.traffic` answers
+    return only(hub.handle("dan", Call("traffic", "hub.traffic"), now), Result).body.native
+
+
+def method(hub: Hub, name: str) -> dict[str, Any]:
+    (found,) = [each for each in told(hub)["methods"] if each["method"] == name]
+    return dict(found)
+
+
+def bridge(hub: Hub, caller: str, callee: str) -> dict[str, Any]:
+    (found,) = [each for each in told(hub)["bridges"] if (each["caller"], each["callee"]) == (caller, callee)]
+    return dict(found)
+
+
+def test_calls_are_counted_by_method_and_by_bridge() -> None:
+    hub = opened()
+    offer(hub, "bob", "math.add")
+    for number in range(4):
+        hub.handle("ann", Call(str(number), "math.add"), 1.0)
+        hub.handle("bob", Result(str(number + 1)), 1.0 + 0.004)
+    hub.handle("ann", Call("f", "math.add"), 2.0)
+    hub.handle("bob", Failure("5", Reason.RAISED, "no"), 2.5)
+    hub.handle("cleo", Call("o", "math.add"), 3.0)
+    found = method(hub, "math.add")
+    assert (found["calls"], found["results"], found["failures"]) == (6, 4, 1)
+    assert found["seconds"] == pytest.approx(4 * 0.004 + 0.5)
+    assert 0.0025 < found["p50"] <= 0.005
+    assert 0.25 < found["p99"] <= 0.5
+    assert bridge(hub, "lrpm-json", "umq") == {
+        "caller": "lrpm-json",
+        "callee": "umq",
+        "calls": 5,
+        "failures": 1,
+        "p95": pytest.approx(0.4375),
+    }
+    assert bridge(hub, "nq", "umq") == {"caller": "nq", "callee": "umq", "calls": 1, "failures": 0, "p95": None}
+    protocols = told(hub)["protocols"]
+    assert {name: each["sessions"] for name, each in protocols.items()} == {"lrpm-json": 2, "nq": 1, "umq": 2}
+    assert protocols["nq"]["calls"] == 1
+    assert protocols["umq"]["calls"] == 0
+
+
+def test_many_calls_are_folded_while_they_come() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    for number in range(1, 3000):
+        hub.handle("ann", Call("c", "a.b"), float(number))
+        hub.handle("bob", Result(str(number)), number + 0.01)
+        assert sum(len(cell.waits) for cell in hub.traffic.cells.values()) <= 1024
+    found = method(hub, "a.b")
+    assert (found["calls"], found["results"]) == (2999, 2999)
+    assert found["seconds"] == pytest.approx(29.99)
+
+
+def test_what_the_hub_answers_by_itself_has_no_time() -> None:
+    hub = opened()
+    hub.handle("bob", Call("1", "hub.ping"), 0.0)
+    hub.handle("bob", Call("2", "hub.get", NULL), 0.0)
+    ping, get = method(hub, "hub.ping"), method(hub, "hub.get")
+    assert ping == {"method": "hub.ping", "calls": 1, "results": 1, "failures": 0, "seconds": 0.0} | dict.fromkeys(
+        ("p50", "p95", "p99")
+    )
+    assert (get["calls"], get["results"], get["failures"]) == (1, 0, 1)
+    assert bridge(hub, "umq", "hub")["calls"] == 2
+
+
+def test_publications_are_counted_by_topic_and_by_protocol() -> None:
+    hub = opened()
+    subscribe(hub, "ann", pattern("news.*"))
+    subscribe(hub, "bob", pattern("news.sport"))
+    hub.handle("cleo", Publish(None, topic("news.sport"), Value(1), retain=True), 0.0)
+    hub.handle("cleo", Publish(None, topic("news.art"), Value(1)), 0.0)
+    hub.handle("cleo", Publish(None, topic("nobody.listens"), Value(1)), 0.0)
+    later = hub.handle("dan", Subscribe("r", pattern("news.*"), "s"), 0.0)
+    assert len(later) == 2
+    hub.traffic.missed(topic("news.sport"))
+    found = told(hub)
+    assert found["topics"] == [
+        {"topic": "news.sport", "publications": 1, "deliveries": 3, "missed": 1},
+        {"topic": "news.art", "publications": 1, "deliveries": 1, "missed": 0},
+        {"topic": "nobody.listens", "publications": 1, "deliveries": 0, "missed": 0},
+    ]
+    assert found["protocols"]["nq"]["publications"] == 3
+    assert found["others"] == {"methods": 0, "topics": 0}
+
+
+def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    for number in range(60):
+        hub.handle("ann", Call(str(number), "a.b"), 0.0)
+        hub.handle("bob", Failure(str(number + 1), Reason.RAISED, f"{number} " + "x" * 999), number + 1.0)
+    failures = told(hub)["failures"]
+    assert len(failures) == MOST_FAILURES
+    assert [each["at"] for each in failures] == [float(at) for at in range(60, 10, -1)]
+    assert failures[0] == {
+        "at": 60.0,
+        "method": "a.b",
+        "caller": "lrpm-json",
+        "callee": "umq",
+        "reason": "raised",
+        "text": ("59 " + "x" * 999)[:LONGEST_TEXT],
+    }
+
+
+def test_every_way_to_end_is_counted_with_its_reason() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("late", "a.b", timeout=1.0), 0.0)
+    hub.expire(2.0)
+    hub.handle("ann", Call("unwanted", "a.b"), 2.0)
+    hub.handle("ann", Cancel("unwanted"), 3.0)
+    hub.handle("ann", Call("lost", "a.b"), 3.0)
+    hub.leave("bob", 4.0)
+    hub.handle("ann", Call("missing", "a.b"), 5.0)
+    hub.handle("ann", Call("unknown", "no.such"), 5.0)
+    hub.handle("ann", Call("token", "123456789012", callback=True), 5.0)
+    found = told(hub)["failures"]
+    assert [(each["method"], each["reason"], each["callee"]) for each in reversed(found)] == [
+        ("a.b", "timeout", "umq"),
+        ("a.b", "cancelled", "umq"),
+        ("a.b", "lost", "umq"),
+        ("a.b", "nobody serves it now", "hub"),
+        ("no.such", "no such method", "hub"),
+        ("(callback)", "no such callback", "hub"),
+    ]
+    assert method(hub, "a.b")["failures"] == 3
+    assert method(hub, UNKNOWN)["failures"] == 2
+    assert method(hub, "(callback)")["calls"] == 1
+
+
+def test_work_and_questions_are_counted_as_what_they_were_asked_for() -> None:
+    hub = opened()
+    hub.handle("bob", Call("1", "hub.pull", Value({"queue": "jobs", "callback": "7"})), 0.0)
+    hub.handle("ann", Call("2", "hub.push", Value({"queue": "jobs", "data": 1})), 0.0)
+    hub.handle("bob", Result("1"), 1.0)
+    offer(hub, "ann", "account", route=True)
+    hub.handle("bob", Discover("3", "account:"), 1.0)
+    assert bridge(hub, "hub", "umq")["calls"] == 1
+    assert method(hub, "hub.discover")["calls"] == 1
+    assert method(hub, "hub.pull")["results"] == 2
+
+
+def test_each_try_of_a_request_is_counted() -> None:
+    hub = opened()
+    join(hub, "nora", RELIABLE)
+    offer(hub, "bob", "a.b")
+    hub.handle("nora", Call("1", "a.b"), 0.0)
+    offer(hub, "eve", "a.b")
+    hub.leave("bob", 1.0)
+    hub.handle("eve", Result("2"), 3.0)
+    found = method(hub, "a.b")
+    assert (found["calls"], found["results"], found["failures"], found["seconds"]) == (2, 1, 1, 3.0)
+
+
+def test_names_beyond_the_bound_are_counted_together() -> None:
+    hub = opened(max_methods=10, max_topics=10)
+    for number in range(1000):
+        offer(hub, "bob", f"m{number}.x")
+        hub.handle("ann", Call("c", f"m{number}.x"), 0.0)
+        hub.handle("bob", Result(str(number + 1)), 0.001)
+        hub.handle("ann", Publish(None, topic(f"t.{number}"), NULL), 0.0)
+    found = told(hub)
+    named = [each["method"] for each in found["methods"] if each["method"] not in {OTHER, "hub.traffic"}]
+    assert len(named) <= 10
+    assert len(found["topics"]) <= 11
+    assert sum(each["calls"] for each in found["methods"]) == 1000
+    assert sum(each["results"] for each in found["methods"]) == 1000
+    assert sum(each["publications"] for each in found["topics"]) == 1000
+    assert found["others"]["methods"] >= 980
+    assert found["others"]["topics"] >= 980
+
+
+def test_a_flood_of_names_does_not_push_out_those_that_are_used() -> None:
+    traffic = Traffic(10, 10)
+    for number in range(1000):
+        for _ in range(3):
+            traffic.cell("busy.one", "umq", "nq").calls += 1
+            traffic.topic(("busy",)).publications += 1
+        traffic.cell(f"junk{number}", "umq", "nq").calls += 1
+        traffic.topic((f"junk{number}",)).publications += 1
+    assert traffic.by_method()["busy.one"].calls == 3000
+    assert traffic.topics["busy",].publications == 3000
+
+
+def test_a_call_that_ends_after_its_name_was_forgotten_is_counted() -> None:
+    hub = opened(max_methods=2)
+    for number in range(4):
+        offer(hub, "bob", f"m{number}.x")
+    hub.handle("ann", Call("open", "m0.x"), 0.0)
+    op = 1
+    for _ in range(20):
+        for number in (1, 2, 3):
+            op += 1
+            hub.handle("ann", Call("c", f"m{number}.x"), 0.0)
+            hub.handle("bob", Result(str(op)), 0.001)
+    assert ("m0.x", "lrpm-json", "umq") not in hub.traffic.cells
+    hub.handle("bob", Failure("1", Reason.RAISED), 1.0)
+    assert bridge(hub, "lrpm-json", "umq")["failures"] == 1
+    methods = told(hub)["methods"]
+    assert (
+        sum(each["calls"] - each["results"] - each["failures"] for each in methods if "hub." not in each["method"]) == 0
+    )
+
+
+def test_names_that_nobody_offers_take_no_room() -> None:
+    hub = opened(max_methods=5, guest=Rights(call=("allowed", "hub.traffic")))
+    for number in range(100):
+        hub.handle("ann", Call("c", f"junk{number}"), 0.0)
+    assert {key[0] for key in hub.traffic.cells} == {UNKNOWN}
+
+
+def test_slow_peers_are_told_worst_first() -> None:
+    hub = opened()
+    hub.traffic.slow = lambda: [Slow(str(number), "umq", number // 2, number) for number in range(50)]
+    slow = told(hub)["slow"]
+    assert len(slow) == MOST_SLOW
+    assert slow[0] == {"peer": "49", "protocol": "umq", "missed": 24, "waiting_bytes": 49}
+    assert slow[1]["waiting_bytes"] == 48
+
+
+def test_time_is_told_as_of_now() -> None:
+    hub = Hub(Random(1), epoch=1_000_000.0, began_at=40.0)
+    join(hub, "dan", now=41.0)
+    found = told(hub, 52.5)
+    assert (found["at"], found["uptime"]) == (1_000_052.5, 12.5)
+
+
+def test_it_is_for_those_who_may_call_it() -> None:
+    hub = opened(guest=Rights(call=("math.*",)))
+    failure = only(hub.handle("ann", Call("c", "hub.traffic"), 0.0), Failure)
+    assert failure.reason is Reason.DENIED
+
+
+def test_new_bounds_hold_from_then_on() -> None:
+    hub = opened(max_methods=50)
+    for number in range(50):
+        hub.traffic.cell(f"m{number}", "umq", "nq").calls += number
+    hub.reload(HubSettings(max_methods=8))
+    for number in range(50, 60):
+        hub.traffic.cell(f"m{number}", "umq", "nq").calls += 1
+    named = {name for name in hub.traffic.by_method() if name != OTHER}
+    assert len(named) <= 8
+    assert "m49" in named
+
+
+def test_nobody_is_told_by_its_id() -> None:
+    hub = opened()
+    hub.handle("ann", SetVariable("v", "token", Value("hunter2")), 0.0)
+    hub.handle("ann", Call("c", "no.such", Value("hunter2")), 0.0)
+    answer = only(hub.handle("dan", Call("t", "hub.traffic"), 0.0), Result).body.json()
+    assert b"hunter2" not in answer
+    assert public_name("ann").encode() not in answer

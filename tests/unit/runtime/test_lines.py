@@ -1,0 +1,26 @@
+"""Log lines of which there may be very many."""
+
+import logging
+
+import pytest
+
+from fiveways.runtime.lines import Sparing
+
+LOG = logging.getLogger("fiveways.test")
+
+
+def test_of_many_lines_some_are_told_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+    lines = Sparing(LOG, most=3, within=60.0)
+    for number in range(1000):
+        lines.tell(number / 100, "refused: %d", number, peer="ann")
+    assert caplog.messages == ["refused: 0", "refused: 1", "refused: 2; more of them are only counted"]
+    lines.tell(60.0, "refused: %d", 1000)
+    assert caplog.messages[3:] == ["there were 997 more of the sort that follows", "refused: 1000"]
+    assert [record.fields for record in caplog.records[:1]] == [{"peer": "ann"}]  # type: ignore[attr-defined]
+
+
+def test_a_few_lines_are_just_told(caplog: pytest.LogCaptureFixture) -> None:
+    lines = Sparing(LOG, most=3, within=60.0)
+    for minute in range(5):
+        lines.tell(minute * 60.0, "hello")
+    assert caplog.messages == ["hello"] * 5

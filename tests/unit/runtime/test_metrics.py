@@ -1,0 +1,186 @@
+"""The page for Prometheus: read by Prometheus's own parser, whatever peers call their methods."""
+
+import math
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from fiveways.hub.core import Hub
+from fiveways.hub.histogram import BOUNDS
+from fiveways.hub.traffic import OTHER, UNKNOWN
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Publish, Result
+from fiveways.runtime import families, metrics, process
+from fiveways.runtime.families import COUNTER, FAMILIES, HISTOGRAM
+from fiveways.wire.payload import NULL
+from tests.unit.hub.hubtalk import offer, opened, pattern, subscribe, topic
+
+ROOT = Path(__file__).parents[3]
+PLAIN = {
+    "fiveways_outbox_bytes": 7,
+    "fiveways_slow_peers": 0,
+    "fiveways_journaled_total": 3,
+    "fiveways_journal_lost_total": 0,
+}
+HOSTILE = ['say "hi"', "back\\slash", "a\\nb", "ž", 'x"} 1\nfiveways_sessions 999', "tab\tbell\x07", "\u2028", "{}"]
+
+
+def page(hub: Hub) -> str:
+    ready = {"hub": 1.0, "broker": 0.5}
+    plain = PLAIN | process.numbers()
+    return metrics.told(metrics.Numbers("1.2.3", hub.stats(), hub.traffic, plain, hub.queues(), ready)).decode()
+
+
+def parsed(text: str) -> dict[str, Metric]:
+    found = {metric.name: metric for metric in text_string_to_metric_families(text)}
+    assert len(found) == text.count("# TYPE"), "a name is told twice"
+    return found
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    """The one number of a name that has these labels."""
+    (number,) = (
+        sample.value
+        for metric in parsed(text).values()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+    return float(number)
+
+
+def busy() -> Hub:
+    """A hub with traffic that is known."""
+    hub = opened()
+    offer(hub, "bob", "math.add")
+    subscribe(hub, "ann", pattern("news.*"))
+    for number in range(1, 4):
+        hub.handle("ann", Call("c", "math.add"), 0.0)
+        hub.handle("bob", Result(str(number)), 0.004)
+    hub.handle("cleo", Call("c", "math.add"), 0.0)
+    hub.handle("bob", Failure("4", Reason.RAISED), 100.0)
+    hub.handle("ann", Call("c", "no.such"), 0.0)
+    hub.handle("cleo", Publish(None, topic("news.sport"), NULL), 0.0)
+    hub.traffic.missed(topic("news.sport"))
+    hub.handle("bob", Call("p", "hub.push", NULL), 0.0)
+    return hub
+
+
+def test_numbers_are_those_of_known_traffic() -> None:
+    text = page(busy())
+    assert value(text, "fiveways_method_calls_total", method="math.add") == 4
+    assert value(text, "fiveways_method_failures_total", method="math.add", reason="raised") == 1
+    assert value(text, "fiveways_method_failures_total", method=UNKNOWN, reason="no such method") == 1
+    assert value(text, "fiveways_bridge_calls_total", caller="lrpm-json", callee="umq") == 3
+    assert value(text, "fiveways_bridge_calls_total", caller="nq", callee="umq") == 1
+    assert value(text, "fiveways_bridge_failures_total", caller="nq", callee="umq", reason="raised") == 1
+    assert value(text, "fiveways_bridge_failures_total", caller="umq", callee="hub", reason="bad arguments") == 1
+    assert value(text, "fiveways_topic_publications_total", topic="news.sport") == 1
+    assert value(text, "fiveways_topic_deliveries_total", topic="news.sport") == 1
+    assert value(text, "fiveways_topic_missed_total", topic="news.sport") == 1
+    assert value(text, "fiveways_protocol_sessions", protocol="umq") == 2
+    assert value(text, "fiveways_protocol_publications_total", protocol="nq") == 1
+    assert value(text, "fiveways_calls_total") == 4
+    assert value(text, "fiveways_failures_total", reason="raised") == 1
+    assert value(text, "fiveways_outbox_bytes") == 7
+    assert value(text, "fiveways_build_info", version="1.2.3") == 1
+    assert value(text, "fiveways_ready", check="broker") == 0.5
+    assert value(text, "fiveways_queue_items", state="dead") == 0
+
+
+def test_the_histogram_rises_to_its_count() -> None:
+    text = page(busy())
+    name, labels = "fiveways_call_duration_seconds", {"method": "math.add"}
+    buckets = [
+        value(text, f"{name}_bucket", **labels, le=bound) for bound in (*(f"{each:g}" for each in BOUNDS), "+Inf")
+    ]
+    assert buckets == [3 if bound >= 0.004 else 0 for bound in BOUNDS] + [4]
+    assert value(text, f"{name}_count", **labels) == 4
+    assert value(text, f"{name}_sum", **labels) == pytest.approx(3 * 0.004 + 100.0)
+
+
+def test_every_family_keeps_the_conventions() -> None:
+    text = page(busy())
+    found = parsed(text)
+    for metric in found.values():
+        # The parser gives a counter without its end, as it is in OpenMetrics.
+        family = FAMILIES[f"{metric.name}_total" if metric.type == COUNTER else metric.name]
+        assert metric.documentation == family.what
+        assert metric.type == family.kind
+        assert family.name.startswith(("fiveways_", "process_"))
+        assert family.name.endswith("_total") is (family.kind == COUNTER)
+        assert not family.name.endswith(("_ms", "_us", "_ns", "_kb", "_mb", "_percent", "_minutes", "_milliseconds"))
+        assert family.kind != HISTOGRAM or family.name.endswith("_seconds")
+        for sample in metric.samples:
+            assert set(sample.labels) - {"le"} == set(family.labels)
+            assert math.isfinite(sample.value)
+
+
+def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
+    names = {line.split()[2] for line in page(busy()).splitlines() if line.startswith("# TYPE")}
+    assert set(FAMILIES) - names == {"fiveways_store_waiting", "fiveways_store_behind", "fiveways_start_time_seconds"}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_may_be_anything(name: str) -> None:
+    hub = opened()
+    hub.traffic.cell(name, "umq", "nq").calls += 1
+    hub.traffic.topic((name,)).publications += 1
+    found = parsed(page(hub))
+    (sample,) = found["fiveways_method_calls"].samples
+    assert sample.value == 1
+    if name.isprintable():
+        assert sample.labels == {"method": name}
+    else:
+        assert sample.labels["method"].isprintable()
+    assert [each.value for each in found["fiveways_sessions"].samples] == [5]
+
+
+def test_half_of_a_surrogate_pair_can_be_told() -> None:
+    hub = opened()
+    hub.traffic.cell("\ud800", "umq", "nq").calls += 1
+    assert value(page(hub), "fiveways_method_calls_total", method="\\ud800") == 1
+
+
+def test_ten_thousand_names_do_not_make_ten_thousand_lines() -> None:
+    hub = opened()
+    before = len(page(hub).splitlines())
+    for number in range(10_000):
+        cell = hub.traffic.cell(f"m{number}", "umq", "nq")
+        cell.calls += 1
+        cell.waits.append(0.001)
+        hub.traffic.topic((f"t{number}",)).publications += 1
+        hub.handle("ann", Call("c", f"junk{number}"), 0.0)
+    text = page(hub)
+    found = parsed(text)
+    methods = {sample.labels["method"] for sample in found["fiveways_method_calls"].samples}
+    topics = {sample.labels["topic"] for sample in found["fiveways_topic_publications"].samples}
+    assert len(methods - {OTHER, UNKNOWN}) <= 200
+    assert len(topics - {OTHER}) <= 200
+    assert sum(sample.value for sample in found["fiveways_method_calls"].samples) == 20_000
+    assert sum(sample.value for sample in found["fiveways_topic_publications"].samples) == 10_000
+    counts = [s.value for s in found["fiveways_call_duration_seconds"].samples if s.name.endswith("_count")]
+    assert sum(counts) == 10_000
+    assert len(text.splitlines()) - before < 200 * (len(BOUNDS) + 3 + 1 + 1 + 3) + 100
+
+
+def test_the_process_is_told_of_where_the_system_does() -> None:
+    found = process.numbers()
+    assert found["process_cpu_seconds_total"] > 0
+    if Path("/proc/self/stat").exists():
+        assert found["process_resident_memory_bytes"] > 1 << 20
+        assert 2 < found["process_open_fds"] <= found["process_max_fds"]
+        assert 1_600_000_000 < found["process_start_time_seconds"] < 10_000_000_000
+
+
+def test_without_proc_there_is_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(process, "_SELF", tmp_path)
+    assert set(process.numbers()) == {"process_cpu_seconds_total"}
+
+
+def test_the_reference_is_made_from_the_code() -> None:
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert text == families.as_page(), "run: python -m fiveways.runtime.families > docs/metrics.md"
+    for family in FAMILIES.values():
+        assert f"| `{family.name}` | {family.kind} | " in text

@@ -1,0 +1,143 @@
+"""What the pipeline found out last: of its tables the last day, in a few rows."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from fiveways.runtime import results
+from tests.web import outputs
+
+
+def summary(out: Path) -> dict[str, Any]:
+    found = results.read(out)
+    assert found is not None
+    return found
+
+
+def test_the_run_and_the_last_day_are_summed_up(tmp_path: Path) -> None:
+    told = summary(outputs.written(tmp_path))
+    assert {name: told[name] for name in ("finished_at", "segments", "late", "quarantined", "rows", "day")} == {
+        "finished_at": "2026-05-02T10:00:00.125Z",
+        "segments": 6,
+        "late": 2,
+        "quarantined": 3,
+        "rows": {"calls": 45, "messages": 123},
+        "day": outputs.DAY,
+    }
+    assert told["slo"] == [
+        {"method": "image.scale", "calls": 4, "errors": 1, "p99": 2.5},
+        {"method": "math.add", "calls": 40, "errors": 2, "p99": 0.009},
+    ]
+    assert [(each["reason"], each["callee"], each["calls"], each["last_at"]) for each in told["errors"]] == [
+        ("no such method", "", 7, outputs.AT / 1e9),
+        ("timeout", "nq", 1, outputs.AT / 1e9),
+    ]
+    assert told["starved"] == [{"method": "image.scale", "caller": "nq", "forwards": 3, "waited": 90.0}]
+    assert told["slow_consumers"] == [
+        {"peer": "", "session": "ab12cd34ef56", "protocol": "umq", "events": 100, "dropped": 40, "queued_p95": 0.003}
+    ]
+    assert told["bridge_matrix"] == [
+        {"caller": "umq", "callee": "nq", "calls": 40, "errors": 4, "p95": 0.008},
+        {"caller": "nq", "callee": "", "calls": 5, "errors": 0, "p95": 0.001},
+    ]
+
+
+def test_many_rows_are_few_here_and_names_are_cut(tmp_path: Path) -> None:
+    outputs.written(tmp_path)
+    rows = [{"method": f"{number:04}{'x' * 500}", "calls": 1, "errors": 0, "p99_ns": number} for number in range(3000)]
+    outputs.put(tmp_path / "slo" / f"{outputs.DAY}-000.parquet", rows)
+    told = summary(tmp_path)["slo"]
+    assert [each["method"][:4] for each in told] == [f"{number:04}" for number in range(2999, 2989, -1)]
+    assert max(len(each["method"]) for each in told) == 200
+
+
+def test_a_table_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_MOST_ROWS", 2)
+    told = summary(outputs.written(tmp_path))
+    assert told["slo"] == []
+    assert len(told["bridge_matrix"]) == 2
+
+
+def test_tables_without_rows_or_files(tmp_path: Path) -> None:
+    assert results.read(tmp_path) is None
+    assert results.read(tmp_path / "nothing") is None
+    (tmp_path / "_run.json").write_text("{}")
+    told = summary(tmp_path)
+    assert (told["slo"], told["day"], told["rows"]) == ([], "", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("_run.json", b"no JSON", "_run.json: "),
+        ("_run.json", b'{"rows": 5}', "_run.json: "),
+        (f"slo/{outputs.DAY}-000.parquet", b"no Parquet", "slo: "),
+    ],
+)
+def test_what_is_no_output_of_the_pipeline_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    outputs.written(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(results.Unreadable) as error:
+        results.read(tmp_path)
+    assert str(error.value).startswith(said)
+
+
+def test_a_table_with_other_columns_is_said(tmp_path: Path) -> None:
+    outputs.written(tmp_path)
+    outputs.put(tmp_path / "slo" / f"{outputs.DAY}-000.parquet", [{"method": "x", "reason": "y"}])
+    with pytest.raises(results.Unreadable):
+        results.read(tmp_path)
+
+
+def test_the_latest_results_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_PAUSE", 0.01)
+
+    async def run() -> None:
+        found = results.Results()
+        found.look_into(str(tmp_path))
+        assert found.latest() is None
+        outputs.written(tmp_path)
+        await until(lambda: shown(found).get("late") == 2)
+        outputs.written(tmp_path, late=77)
+        await until(lambda: shown(found).get("late") == 77)
+        (tmp_path / "_run.json").unlink()
+        await until(lambda: found.latest() is None)
+        outputs.written(tmp_path)
+        await until(lambda: shown(found).get("late") == 2)
+        found.look_into("")
+        assert found.latest() is None
+        found.stop()
+
+    asyncio.run(run())
+
+
+def test_trouble_is_told_and_ends_with_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(results, "_PAUSE", 0.01)
+
+    async def run() -> None:
+        found = results.Results()
+        (tmp_path / "_run.json").write_text("no JSON")
+        with caplog.at_level(logging.WARNING):
+            found.look_into(str(tmp_path))
+            await until(lambda: "_run.json: " in str(shown(found).get("trouble")))
+        outputs.written(tmp_path)
+        await until(lambda: shown(found).get("late") == 2)
+        found.stop()
+
+    asyncio.run(run())
+    assert len([line for line in caplog.messages if "cannot be read" in line]) == 1
+
+
+def shown(found: results.Results) -> dict[str, Any]:
+    return cast("dict[str, Any]", found.latest() or {})
+
+
+async def until(is_so: Any) -> None:  # noqa: ANN401
+    async with asyncio.timeout(20.0):
+        while not is_so():  # noqa: ASYNC110  nobody tells of it
+            await asyncio.sleep(0.005)

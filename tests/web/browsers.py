@@ -1,0 +1,91 @@
+"""A real Chromium for tests, in a thread of its own.
+
+Playwright's blocking interface keeps an event loop running in its thread for as long as a browser is open; no other
+test of that thread could call `asyncio.run`. So all that a test does with a page is a function, run over there:
+
+    def test_the_title(chromium: Chromium) -> None:
+        assert chromium.visit(lambda page: page.goto(url) and page.title()) == "Fiveways"
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn, TypeVar
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+
+T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds after which something hangs. No test depends on them otherwise."""
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+def missing(sentence: str) -> NoReturn:
+    """Skip a test that needs a program which is not there; where CI=true it has to be."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(sentence)
+    pytest.skip(sentence)
+
+
+class Chromium:
+    """A browser that runs, and the thread that it belongs to."""
+
+    def __init__(self, program: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
+        self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)
+        self._browser: Browser = self.do(lambda: self._launch(program))
+
+    def _launch(self, program: str) -> Browser:
+        return self._playwright.chromium.launch(executable_path=program, args=OPTIONS)
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Run a function in the browser's thread; what it returns or raises comes back."""
+        return self._thread.submit(act).result(2 * PATIENCE)
+
+    def open(self) -> Page:
+        """Open a page that shares nothing with others. Use it, and close its context, in `do` only."""
+        return self.do(self._open)
+
+    def _open(self) -> Page:
+        page = self._browser.new_context().new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        return page
+
+    def visit(self, story: Callable[[Page], T]) -> T:
+        """Run a function with a page of its own, and close the page."""
+
+        def run() -> T:
+            page = self._open()
+            try:
+                return story(page)
+            finally:
+                page.context.close()
+
+        return self.do(run)
+
+    def close(self) -> None:
+        """End the browser and its thread."""
+        self.do(self._browser.close)
+        self.do(self._playwright.stop)
+        self._thread.shutdown()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    """The one browser of the run."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        missing("Chromium is not installed; its Debian package is `chromium`")
+    browser = Chromium(program)
+    yield browser
+    browser.close()
