@@ -18,7 +18,6 @@ from fiveways.demo.stage import BadFolder, Folder, Ports
 from fiveways.errors import CallFailed, CallTimeout, NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.schemas import load
-from tests.cli.hubs import environment
 from tests.cli.terminals import Terminal
 
 SIZES = [(80, 24), (120, 40)]
@@ -191,13 +190,19 @@ def test_the_view_on_a_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
     assert "dashboard http://localhost:" in last
 
 
-@pytest.mark.parametrize("how", ["TERM", "NO_COLOR", "--plain", "small"])
-def test_lines_where_a_screen_is_not_wanted(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["", "TERM", "NO_COLOR", "--plain", "narrow", "low", "no terminal"])
+def test_lines_where_a_screen_is_not_wanted(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setenv("TERM", "dumb" if how == "TERM" else "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1" if how == "NO_COLOR" else "")
+    width, height = 79 if how == "narrow" else 80, 23 if how == "low" else 24
+    console = Console(file=StringIO(), force_terminal=how != "no terminal", width=width, height=height)
+    view = views.view_for(Programme(60.0, ()), Ledger(), plain=how == "--plain", console=console)
+    assert type(view) is (views.Lines if how else views.Screen)
+
+
+def test_lines_on_a_terminal_that_can_do_nothing_else(tmp_path: Path) -> None:
     arguments = ["demo", "--no-pipeline", "--seconds", "1", "--port", "0", "--directory", str(tmp_path / "demo")]
-    variables = environment(**({"NO_COLOR": "1"} if how == "NO_COLOR" else {}))
-    size = (79, 24) if how == "small" else (80, 24)
-    term = "dumb" if how == "TERM" else "xterm-256color"
-    with Terminal(*arguments, *[how] * (how == "--plain"), variables=variables, size=size, term=term) as terminal:
+    with Terminal(*arguments, term="dumb") as terminal:
         assert terminal.end() == 0
     assert "\x1b[?1049h" not in terminal.shown
     assert "starting the hub" in terminal.shown

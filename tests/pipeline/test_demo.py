@@ -32,7 +32,7 @@ def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> Non
     assert (ended.code, ended.err) == (0, ""), ended.out
     assert kit.alive(ended.mark) == []
     page = (ended.folder / "report.html").read_text(encoding="utf-8")
-    assert "greenhouse.water" in page
+    assert "books.enter" in page
     # The command that it says to try, asked of the Spark that the tests have.
     command = shlex.split(kit.commands(ended.out)[1])
     query, tables = command[command.index("sql") + 1], Path(command[-1])

@@ -21,7 +21,11 @@ app = typer.Typer(
 
 [bold]A first try[/bold]
 
-In two terminals:
+All of it in a minute:
+
+  fiveways demo
+
+Or in two terminals:
 
   fiveways serve
   fiveways call lrpm+ws://localhost:7500 hub.echo '"hello"'

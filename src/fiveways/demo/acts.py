@@ -26,6 +26,7 @@ class Client:
         self._peer = peer
         self._ledger = ledger
         self._random = random
+        self._kinds = _MQTT if isinstance(peer, MqttPeer) else _ALL
 
     @property
     def name(self) -> str:
@@ -40,10 +41,14 @@ class Client:
         """Call a service once, so that everybody knows everybody."""
         await self._call(callee, *self._plain(callee))
 
+    async def rehearse(self) -> None:
+        """Do each thing once, so that even a short show has all of them."""
+        for kind in self._kinds:
+            await kind(self)
+
     async def act(self) -> None:
         """Do the next thing, whatever that is; a call that fails is part of the show."""
-        kinds = _MQTT if isinstance(self._peer, MqttPeer) else _ALL
-        await self._random.choices(list(kinds), list(kinds.values()))[0](self)
+        await self._random.choices(list(self._kinds), list(self._kinds.values()))[0](self)
 
     def _tell(self, counted: Counted, scene: str) -> None:
         if counted.has_result:

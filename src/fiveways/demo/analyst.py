@@ -51,7 +51,9 @@ def _make_report(tables: Path, report: Path) -> dict[str, object]:
     from fiveways.pipeline.report.page import page  # noqa: PLC0415  it is not needed before
 
     made = page(tables).encode()
-    report.write_bytes(made)
+    # Beside the tables the hub looks for it, and shows it under /report.
+    for path in (report, tables / report.name):
+        path.write_bytes(made)
     return {"bytes": len(made)}
 
 

@@ -110,6 +110,8 @@ def _places(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "journal", str(folder.journal)
     if outcome.places is not None:
         yield "dashboard", outcome.dashboard
+        if outcome.report is not None:
+            yield "", f"{outcome.dashboard}report"
     else:
         yield "dashboard", f"{outcome.dashboard} is gone with the hub; --keep keeps both"
 

@@ -27,13 +27,12 @@ class Show:
         self._ledger = ledger
 
     async def greetings(self) -> None:
-        """Let every client call every service once, one client after the other."""
+        """Let every client call every service once, one client after the other, and then do each thing that it does."""
         for client in self._company.clients:
             for callee in CALLEES:
                 if (client.protocol, callee) != ("mqtt-rpc", "mqtt-rpc"):
                     await client.greet(callee)
-        for client in self._company.clients:
-            await client.news()
+        await asyncio.gather(*(client.rehearse() for client in self._company.clients))
 
     async def play(self, rate: float, seconds: float | None) -> None:
         """Let all clients do `rate` things a second together, for so long or for ever; what was begun is finished."""

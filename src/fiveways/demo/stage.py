@@ -272,6 +272,9 @@ serve = [{served}]
 "sensors/#" = "in"
 "shop/#" = "both"
 
+[dashboard]
+tables = {absolute(folder.tables)}
+
 [log]
 level = "warning"
 """

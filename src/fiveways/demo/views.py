@@ -102,9 +102,9 @@ class Lines(View):
         print(f"{self._programme.elapsed:5.1f} s  {text}", flush=True)  # noqa: T201
 
 
-def view_for(programme: Programme, ledger: Ledger, *, plain: bool) -> View:
+def view_for(programme: Programme, ledger: Ledger, *, plain: bool, console: Console | None = None) -> View:
     """Return the screen if there is one that is large enough and nobody asked for lines."""
-    console = Console(highlight=False)
+    console = console or Console(highlight=False)
     is_dumb = os.environ.get("TERM") in {"dumb", "unknown"} or bool(os.environ.get("NO_COLOR"))
     fits = console.width >= SMALLEST[0] and console.height >= SMALLEST[1]
     if plain or is_dumb or not console.is_terminal or not fits:
