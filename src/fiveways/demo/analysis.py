@@ -15,7 +15,7 @@ from fiveways.pipeline import session
 
 _LOOK_EVERY: Final = 0.2
 _PATIENCE: Final = 300.0
-"""Seconds for an order; a machine may be busy, but something that takes longer is stuck."""
+"""Seconds for a word; a machine may be busy, but something that takes longer is stuck."""
 _FLUSHED_WITHIN: Final = 0.5
 """Seconds after which a record is in a segment, for certain."""
 _CLOSES_WITHIN: Final = 30.0
@@ -82,7 +82,6 @@ class Analysis:
         """Make tables of all that may be read, and return what Spark told of them; NoAnswer if that fails."""
         assert self._warming is not None  # noqa: S101  it is open
         await self._warming
-        self._told("at work")
         return await self._order("tables")
 
     async def report(self) -> None:
@@ -99,14 +98,17 @@ class Analysis:
     async def _answer(self) -> Mapping[str, Any]:
         assert self._process is not None  # noqa: S101
         assert self._process.stdout is not None  # noqa: S101
-        try:
-            line = await asyncio.wait_for(self._process.stdout.readline(), _PATIENCE)
-        except TimeoutError as exc:
-            raise NoAnswer(f"Spark did not answer within {_PATIENCE:g} s") from exc
-        told: dict[str, Any] = json.loads(line) if line else {"error": f"Spark is gone; see {self._folder.log}"}
-        if "error" in told:
-            raise NoAnswer(str(told["error"]))
-        return told
+        while True:
+            try:
+                line = await asyncio.wait_for(self._process.stdout.readline(), _PATIENCE)
+            except TimeoutError as exc:
+                raise NoAnswer(f"Spark said nothing for {_PATIENCE:g} s") from exc
+            told: dict[str, Any] = json.loads(line) if line else {"error": f"Spark is gone; see {self._folder.log}"}
+            if "error" in told:
+                raise NoAnswer(str(told["error"]))
+            if "note" not in told:
+                return told
+            self._told(str(told["note"]))
 
 
 async def closed(folder: Folder) -> None:

@@ -1,8 +1,8 @@
 """The process that has Spark: `python -m fiveways.demo.analyst JOURNAL TABLES REPORT`.
 
 It starts Spark at once, so that nobody waits for that later. Then it reads orders from stdin, a word on a line, and
-answers each with a line of JSON: `tables` brings the tables up to the journal, `report` makes the page. When stdin
-ends, so does it: whoever started it may be gone.
+answers each with a line of JSON: `tables` brings the tables up to the journal, `report` makes the page. How far it is
+stands in lines before that. When stdin ends, so does it: whoever started it may be gone.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Final
 
 from fiveways.errors import FivewaysError
 from fiveways.pipeline import job, session
+from fiveways.pipeline.progress import Silent
 
 NICENESS: Final = 5
 """Those who talk go first: their answers are looked at, Spark's start is not."""
@@ -39,12 +40,32 @@ def main(journal: str, tables: str, report: str) -> None:
             _answer({"order": "start", "seconds": time.monotonic() - began})
 
             def make_tables() -> dict[str, object]:
-                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), spark=spark)
+                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), _Teller(), spark)
                 return {"records": done.records, "rows": done.state.rows, "unreadable": done.state.quarantined}
 
             _obey({"tables": make_tables, "report": lambda: _make_report(Path(tables), Path(report))})
     except FivewaysError as exc:
         _answer({"order": "start", "error": str(exc)})
+
+
+class _Teller(Silent):
+    """Tells how far the work is. Fulfils `Teller`."""
+
+    def __init__(self) -> None:
+        self._text, self._total, self._done = "", 0, 0
+
+    def begin(self, text: str, total: int | None = None) -> None:
+        """Tell what is done now."""
+        self._text, self._total, self._done = text, total or 0, 0
+        self._tell()
+
+    def done(self, pieces: int = 1) -> None:
+        """Tell that more of it is done."""
+        self._done += pieces
+        self._tell()
+
+    def _tell(self) -> None:
+        _answer({"note": f"{self._text} {self._done}/{self._total}" if self._total else self._text})
 
 
 def _make_report(tables: Path, report: Path) -> dict[str, object]:

@@ -13,7 +13,7 @@ from fiveways.app.context import Context
 from fiveways.client.peer import Peer
 from fiveways.demo.ledger import Ledger
 
-FLOWERS: Final = {"rose": 2.5, "tulip": 1.2, "lily": 3.1, "fern": 4.0, "orchid": 12.0}
+FLOWERS: Final = {"rose": 2.5, "tulip": 1.2, "violet": 3.1, "fern": 4.0, "orchid": 12.0}
 """What is sold, and for how much."""
 BEDS: Final = 4
 MEASURED: Final = (1, 2)

@@ -96,6 +96,8 @@ class Lines(View):
         ledger, pace = self._ledger, self._pace
         shares = ", ".join(f"{protocol} {pace.rate(protocol):.0f}" for protocol in PROTOCOLS)
         spark = f"; Spark: {self._programme.spark}" if self._programme.spark else ""
+        if self._programme.step not in {Step.HUB, Step.TRAFFIC}:
+            return spark.removeprefix("; ")
         return f"{ledger.calls:,} calls, {pace.total():.0f}/s ({shares}), {ledger.failed:,} failed{spark}"
 
     def _say(self, text: str) -> None:
