@@ -1,4 +1,5 @@
-# Every tool runs from .venv, which scripts/setup makes from requirements-dev.lock.
+# Everything runs from .venv, which scripts/setup makes: with what Fiveways needs, and for all but `run` and `serve` with
+# the tools for working on it.
 PYTHON ?= python3
 WORKERS ?= auto
 SECONDS ?= 60
@@ -6,6 +7,7 @@ INPUTS ?= 0
 PROTOCOL ?=
 FLAGS ?=
 
+RUNS := .venv/.runs
 READY := .venv/.ready
 RUN := .venv/bin/python -m
 TYPED := $(wildcard src tests chaos fuzz benchmarks examples)
@@ -13,12 +15,16 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lock clean
+.PHONY: help run serve test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## set up .venv if need be, then run the hub with examples/app.py; FLAGS='--port 7600'
+run: $(RUNS) ## set up .venv if need be, then see all of it in a minute; FLAGS='--keep' keeps the hub
+	@scripts/programs run
+	.venv/bin/fiveways demo $(FLAGS)
+
+serve: $(RUNS) ## the hub with examples/app.py; FLAGS='--port 7600'
 	.venv/bin/fiveways serve --app examples.app:app $(FLAGS)
 
 test: style types unit ## set up .venv if need be, then everything that must pass before a commit
@@ -35,11 +41,11 @@ types: $(READY) ## mypy --strict
 	$(RUN) mypy --strict $(TYPED)
 
 unit: $(READY) ## all tests; WORKERS=0 runs them in one process
-	@scripts/programs
+	@scripts/programs test
 	$(RUN) pytest -n $(WORKERS)
 
 coverage: $(READY) ## all tests, and the lines and branches they missed
-	@scripts/programs
+	@scripts/programs test
 	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
 
 fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
@@ -61,7 +67,7 @@ bench-journal: $(READY) ## routed calls of a hub with a journal, beside one with
 	$(RUN) benchmarks.journal $(FLAGS)
 
 bench-mqtt: $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
-	@scripts/programs
+	@scripts/programs test
 	$(RUN) benchmarks.mqtt $(FLAGS)
 
 bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside DuckDB, all tables, growth, the stream; FLAGS='--quick'
@@ -86,5 +92,8 @@ clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
 	find src tests $(wildcard chaos fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
 
+$(RUNS): requirements-pipeline.lock pyproject.toml scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup run
+
 $(READY): requirements-dev.lock pyproject.toml scripts/setup
-	@PYTHON='$(PYTHON)' scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup dev

@@ -30,10 +30,11 @@ LAYERS = {
     "traffic": CORE | {"app", "client"},
     "pipeline": CORE | {"protocols", "journal"},
     "replay": CORE | {"journal", "client", "transports", "protocols", "pipeline"},
+    "demo": CORE | {"app", "client", "journal", "pipeline", "schemas"},
     ".": CORE | {"app", "client"},
     "cli": CORE
     | {".", "app", "client", "hub", "journal", "pipeline", "protocols", "runtime", "schemas", "settings", "store"}
-    | {"replay", "traffic"},
+    | {"demo", "replay", "traffic"},
     "__main__": {"cli"},
 }
 

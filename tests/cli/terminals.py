@@ -14,8 +14,7 @@ from typing import Final, Self
 
 from tests.cli.hubs import PATIENCE, ROOT, environment
 
-_COLUMNS, _ROWS = 100, 30
-_SEEN_BY: Final = {"TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
+_TERM: Final = "xterm-256color"
 
 
 class Terminal:
@@ -27,16 +26,19 @@ class Terminal:
         out: Path | None = None,
         program: Sequence[str] = ("-m", "fiveways"),
         variables: Mapping[str, str] | None = None,
+        size: tuple[int, int] = (100, 30),
+        term: str = _TERM,
     ) -> None:
+        columns, rows = size
         self._ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (_ROWS, _COLUMNS))
+        termios.tcsetwinsize(theirs, (rows, columns))
         self.shown = ""
         """All that came so far, with what moves the cursor."""
         where = theirs if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
         self.process = subprocess.Popen(  # noqa: S603  our own program
             [sys.executable, *program, *arguments],
             cwd=ROOT,
-            env={**(environment() if variables is None else variables), **_SEEN_BY},
+            env={**(environment() if variables is None else variables), "TERM": term, "COLUMNS": str(columns)},
             stdin=subprocess.DEVNULL,
             stdout=where,
             stderr=theirs,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fiveways.cli import logs, main
-from fiveways.cli.serve import _program, greet
+from fiveways.cli.program import program
+from fiveways.cli.serve import greet
 from fiveways.settings.operations import LogSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.cli.hubs import ROOT, run, serving
@@ -63,11 +64,11 @@ def test_hints_name_the_program_as_the_shell_finds_it(tmp_path: Path, monkeypatc
     ):
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "argv", [str(programs / "fiveways")])
-        assert _program() == script
+        assert program() == script
         monkeypatch.setattr(sys, "argv", ["/lib/fiveways/__main__.py"])
-        assert _program() == module
+        assert program() == module
         monkeypatch.setattr(sys, "argv", ["-c"])
-        assert _program() == "fiveways"
+        assert program() == "fiveways"
 
 
 def test_an_application_that_is_broken_is_no_wrong_command_line(tmp_path: Path) -> None:

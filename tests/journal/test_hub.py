@@ -14,9 +14,11 @@ import fiveways
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import Response
 from fiveways.settings.sections import AuthSettings, IdentitySettings, JournalSettings, LimitSettings, Secret, Settings
 from tests.brokers.running import RunningBroker
-from tests.mqtt.hubs import given, is_linked, until
+from tests.mqtt.hubs import given, is_linked, linked_to, until
+from tests.mqtt.kit import Greeter, new_topic
 from tests.runtime.wire import PATIENCE, hub, settings
 from tests.unit.journal.recorded import records
+from tests.unit.schemas.kit import greeter
 
 TOKEN = "geheim"  # noqa: S105  not much of a secret
 Rows = list[dict[str, Any]]
@@ -175,3 +177,33 @@ async def test_calls_strays_and_topics_of_a_broker_are_noted(tmp_path: Path, bro
     (stray,) = [row for row in rows if row["kind"] == "drop"]
     assert stray["channel"] == "/who"
     assert "nobody" in str(stray["reason"])
+
+
+@bounded
+async def test_what_a_broker_sends_back_to_us_is_not_noted_again(tmp_path: Path, broker: RunningBroker) -> None:
+    """The hub listens where it speaks. Its own requests, noted as somebody's, would be calls that nobody answered."""
+    topic = new_topic()
+    given_all = given(broker, services={topic: "demo.Greeter"}, topics={"news/#": "both"})
+    async with hub(journaled(tmp_path, given_all)) as place:
+        await until(lambda: is_linked(place))
+        async with (
+            fiveways.connect(SPEAKERS["lrpm-json"].format(port=place.port)) as caller,
+            linked_to(broker) as device,
+            device.serve(greeter().module, Greeter(), topic=topic),
+            device.subscribe("news/#") as events,
+        ):
+            for number in range(3):
+                method = f"{topic.removeprefix('/')}.say_hello"
+                await caller.call(method, {"name": f"Bob {number}"}, timeout=PATIENCE)
+                assert await device.call("hub.echo", {"number": number}, timeout=PATIENCE) == {"number": number}
+                await caller.publish("news.today", "rain")
+                assert (await anext(aiter(events))).payload == b"rain"
+            # The same words from somebody else are not ours.
+            await device.publish("news/today", b"rain")
+            await until(lambda: place.server.exchange.hub.stats()["publications"] == 4)
+    rows = [row for row in records(tmp_path) if row["protocol"] == "mqtt-rpc"]
+    found = {channel: [row for row in rows if row["channel"] == channel] for channel in (topic, "/hub", "news/today")}
+    assert [row["direction"] for row in found[topic]] == ["out", "in"] * 3
+    assert [row["direction"] for row in found["/hub"]] == ["in", "out"] * 3
+    assert [row["direction"] for row in found["news/today"]] == ["out"] * 3 + ["in"]
+    assert all(row["op"] for row in found[topic] + found["news/today"])

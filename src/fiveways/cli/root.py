@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import journals, options, pipeline, report, traffic, work
+from fiveways.cli import demo, journals, options, pipeline, report, traffic, work
 from fiveways.cli.endings import Code, NobodyReads, end, end_usage
 from fiveways.cli.plain import Verb, Verbs
 
@@ -21,7 +21,11 @@ app = typer.Typer(
 
 [bold]A first try[/bold]
 
-In two terminals:
+All of it in a minute:
+
+  fiveways demo
+
+Or in two terminals:
 
   fiveways serve
   fiveways call lrpm+ws://localhost:7500 hub.echo '"hello"'
@@ -277,7 +281,7 @@ def discover(
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-for _verb in (work.push, work.pull, work.queues, report.report, pipeline.sql, traffic.traffic):
+for _verb in (work.push, work.pull, work.queues, report.report, pipeline.sql, traffic.traffic, demo.demo):
     app.command(cls=Verb)(_verb)
 for _reader in (journals.tail, journals.trace, journals.replay):
     app.command(cls=Verb)(_reader)

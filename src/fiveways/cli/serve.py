@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +14,7 @@ from fiveways.app.load import LoadError
 from fiveways.app.load import load as load_app
 from fiveways.cli import logs
 from fiveways.cli.endings import UsageError
+from fiveways.cli.program import program
 from fiveways.runtime import server
 from fiveways.settings.file import SettingsError
 from fiveways.settings.load import COMMAND_LINE, Exposed, Loaded, again, is_loopback, read
@@ -94,9 +93,9 @@ def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool)
     # Who is asked for a token has one.
     token = " --token TOKEN" if settings.auth.anonymous == "never" else ""
     console.print("\nTry it from a second terminal:")
-    console.print(f"""  {_program()} call {first} hub.echo '"hello"'{token}""", markup=False)
+    console.print(f"""  {program()} call {first} hub.echo '"hello"'{token}""", markup=False)
     if has_app:
-        console.print(f"  {_program()} discover {first}{token}", markup=False)
+        console.print(f"  {program()} discover {first}{token}", markup=False)
     console.print(f"\n{_reach(settings)}\n{_kept(settings)}\nCtrl-C stops it.\n", markup=False)
     console.file.flush()
 
@@ -106,24 +105,6 @@ def _kept(settings: Settings) -> str:
     if settings.store.path:
         return f"What it accepts in NQ, work in queues and retained values are kept in {settings.store.path}."
     return "What it accepts in NQ, work in queues and retained values end with it; --set store.path=FILE keeps them."
-
-
-def _program() -> str:
-    """Return how this program is started from here: by its name, where the shell finds it, else by its path."""
-    path = Path(sys.argv[0])
-    if path.parts[-2:] == ("fiveways", "__main__.py"):
-        return f"{_python()} -m fiveways"
-    found = shutil.which("fiveways")
-    if path.name != "fiveways" or (found is not None and Path(found).resolve() == path.resolve()):
-        return "fiveways"
-    return os.path.relpath(path)
-
-
-def _python() -> str:
-    """Return how the shell starts this Python. Links are not followed: they tell one environment from another."""
-    path = Path(sys.executable)
-    found = shutil.which(path.name)
-    return path.name if found is not None and Path(found) == path else os.path.relpath(path)
 
 
 def _first_url(urls: Sequence[tuple[str, str]]) -> str:

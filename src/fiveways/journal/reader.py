@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyarrow import ArrowException, ArrowInvalid, compute, ipc, parquet
 
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.places import CLOSED, Segment, place, segments
+from fiveways.journal.places import CLOSED, OPEN, Segment, place, segments
 from fiveways.journal.record import OPTIONAL, SCHEMA
 
 __all__ = ["REPEATING", "Segment", "check", "read_batches", "segments"]
@@ -71,7 +71,10 @@ def _read_closed(path: str, wanted: list[str], encoded: Sequence[str]) -> Iterat
 
 
 def _read_open(path: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
-    """Give every whole batch: behind the last of them there may be the beginning of one that was never finished."""
+    """Give every whole batch: behind the last of them there may be the beginning of one that was never finished.
+
+    If it was closed since somebody found it, it is read as it is now.
+    """
     system, name = place(path)
     try:
         with system.open_input_stream(name) as stream, ipc.open_stream(stream) as batches:
@@ -80,9 +83,9 @@ def _read_open(path: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     except (StopIteration, ArrowInvalid, EOFError):
         return  # written to its end, or as far as its writer came; of an empty one not even the columns are there
     except OSError as exc:
-        if isinstance(exc, FileNotFoundError):
-            raise BadSegment(f"{path} is not there any more") from exc
-        return  # pyarrow says so too of a batch whose end is missing
+        if not isinstance(exc, FileNotFoundError):
+            return  # pyarrow says so too of a batch whose end is missing
+    yield from _read_closed(f"{path.removesuffix(OPEN)}{CLOSED}", wanted, ())
 
 
 def _opened(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:

@@ -13,6 +13,8 @@ from fiveways.wire.packet import Packet, tagged
 
 _MOST_TOPICS: Final = 1000
 """Topics that are remembered; it costs little to begin anew."""
+_MOST_UNECHOED: Final = 10_000
+"""Messages of ours that may still come back; where nobody listens none does."""
 
 
 class BrokerRecorder:
@@ -23,6 +25,8 @@ class BrokerRecorder:
         self._session = session
         self._tracks: dict[str, Track] = {}
         self._unsent: list[Packet] = []
+        self._unechoed: dict[tuple[str, int], int] = {}
+        """What we said, by topic and hash, and how often: it is noted once, and not when the broker sends it back."""
         self._track("").mark("open", "in")
 
     def _track(self, topic: str) -> Track:
@@ -41,7 +45,9 @@ class BrokerRecorder:
         return self._tape.clock()
 
     def heard(self, at: int, packet: Packet) -> None:
-        """Note what came, now that the hub has dealt with it."""
+        """Note what came, now that the hub has dealt with it; but not what we have said ourselves."""
+        if self._is_echo(packet):
+            return
         track = self._track(packet.channel)
         track.heard(at, packet, self._session.op)
         note_mark(track, self._session)
@@ -58,7 +64,18 @@ class BrokerRecorder:
 
     def said(self, packet: Packet) -> None:
         """Note what the broker was given."""
+        if len(self._unechoed) >= _MOST_UNECHOED:
+            del self._unechoed[next(iter(self._unechoed))]
+        key = packet.channel, hash(packet.payload)
+        self._unechoed[key] = self._unechoed.get(key, 0) + 1
         self._track(packet.channel).said(self._tape.clock(), packet, packet.op)
+
+    def _is_echo(self, packet: Packet) -> bool:
+        key = packet.channel, hash(packet.payload)
+        count = self._unechoed.pop(key, 0)
+        if count > 1:
+            self._unechoed[key] = count - 1
+        return count > 0
 
     def dropped(self, event: Event, reason: str) -> None:
         """Note that an event was not given to the broker."""

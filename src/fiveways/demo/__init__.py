@@ -1,0 +1,1 @@
+"""A flower shop that speaks six protocols: a hub, those who talk through it, and what Spark makes of that."""

@@ -1,0 +1,96 @@
+"""The process that has Spark: `python -m fiveways.demo.analyst JOURNAL TABLES REPORT`.
+
+It starts Spark at once, so that nobody waits for that later. Then it reads orders from stdin, a word on a line, and
+answers each with a line of JSON: `tables` brings the tables up to the journal, `report` makes the page. How far it is
+stands in lines before that. When stdin ends, so does it: whoever started it may be gone.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fiveways.errors import FivewaysError
+from fiveways.pipeline import job, session
+from fiveways.pipeline.progress import Silent
+
+NICENESS: Final = 5
+"""Those who talk go first: their answers are looked at, Spark's start is not."""
+_SETTINGS: Final = session.Settings(
+    conf={
+        "spark.driver.memory": "1g",
+        # Code that runs for half a minute is not worth the better of Java's compilers; and without that, Java has too
+        # little room for Spark's code unless it is told to have more.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+        " -Djava.net.preferIPv4Stack=true",
+    },
+    name="fiveways demo",
+)
+
+
+def main(journal: str, tables: str, report: str) -> None:
+    """Have Spark, and do what is ordered until nobody orders any more."""
+    os.nice(NICENESS)
+    began = time.monotonic()
+    try:
+        with session.running(_SETTINGS) as spark:
+            _answer({"order": "start", "seconds": time.monotonic() - began})
+
+            def make_tables() -> dict[str, object]:
+                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), _Teller(), spark)
+                return {"records": done.records, "rows": done.state.rows, "unreadable": done.state.quarantined}
+
+            _obey({"tables": make_tables, "report": lambda: _make_report(Path(tables), Path(report))})
+    except FivewaysError as exc:
+        _answer({"order": "start", "error": str(exc)})
+
+
+class _Teller(Silent):
+    """Tells how far the work is. Fulfils `Teller`."""
+
+    def __init__(self) -> None:
+        self._text, self._total, self._done = "", 0, 0
+
+    def begin(self, text: str, total: int | None = None) -> None:
+        """Tell what is done now."""
+        self._text, self._total, self._done = text, total or 0, 0
+        self._tell()
+
+    def done(self, pieces: int = 1) -> None:
+        """Tell that more of it is done."""
+        self._done += pieces
+        self._tell()
+
+    def _tell(self) -> None:
+        _answer({"note": f"{self._text} {self._done}/{self._total}" if self._total else self._text})
+
+
+def _make_report(tables: Path, report: Path) -> dict[str, object]:
+    from fiveways.pipeline.report.page import page  # noqa: PLC0415  it is not needed before
+
+    made = page(tables).encode()
+    # Beside the tables the hub looks for it, and shows it under /report.
+    for path in (report, tables / report.name):
+        path.write_bytes(made)
+    return {"bytes": len(made)}
+
+
+def _obey(orders: dict[str, Callable[[], dict[str, object]]]) -> None:
+    for line in sys.stdin:
+        order, began = line.strip(), time.monotonic()
+        try:
+            done = orders[order]()
+        except FivewaysError as exc:
+            done = {"error": str(exc)}
+        _answer({"order": order, "seconds": time.monotonic() - began, **done})
+
+
+def _answer(told: dict[str, object]) -> None:
+    print(json.dumps(told), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
