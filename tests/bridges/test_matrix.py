@@ -18,7 +18,8 @@ from fiveways import App, Context, Fail, NotExecuted, Reply, connect
 from fiveways.protocols import registry
 from fiveways.runtime.endpoints import traits_of
 from fiveways.settings.sections import CallSettings, LimitSettings, ServerSettings, Settings
-from tests.bridges.speakers import NO_META, PROTOCOLS, TABLE, Heard, Lrpm, Meta, Speaker, UmqFamily, speaker
+from tests.bridges.speakers import PROTOCOLS, Lrpm, Speaker, UmqFamily, speaker
+from tests.bridges.voices import NO_META, TABLE, Heard, Meta
 from tests.client.scripted import URLS
 from tests.runtime.wire import hub
 

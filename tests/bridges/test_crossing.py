@@ -1,0 +1,39 @@
+"""Everything between every two protocols, through a real hub: what happens is what docs/matrix.md says."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bridges import page
+from tests.bridges.hall import Loop, looping
+from tests.bridges.notes import NOTES
+from tests.bridges.outcomes import Outcome
+from tests.bridges.page import CELLS, Cell
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    """One hub for all tests of a process, and another one without patience."""
+    with looping() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def told() -> dict[Cell, Outcome]:
+    """What the page says."""
+    return page.parse(page.PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-from-{cell[1]}-to-{cell[2]}")
+def test_what_happens_is_what_the_page_says(loop: Loop, told: dict[Cell, Outcome], cell: Cell) -> None:
+    assert page.observe(loop, cell) == told[cell]
+
+
+def test_the_page_is_made_from_its_cells() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.render(page.parse(text)) == text, "run: python -m tests.bridges.page > docs/matrix.md"
+
+
+def test_what_is_impossible_is_forbidden_by_a_clause(told: dict[Cell, Outcome]) -> None:
+    forbidden = {note for outcome in told.values() if outcome.verdict == "impossible" for note in outcome.notes}
+    assert [note for note in sorted(forbidden) if not NOTES[note].clause] == []
