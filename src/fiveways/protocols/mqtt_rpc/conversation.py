@@ -16,14 +16,14 @@ from fiveways.model.names import BadName
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Setup
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Method, codec_of, failed
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Codec, Method, codec_of, failed
 from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
 from fiveways.protocols.mqtt_rpc.plain import NOTHING, PlainMqtt, Words
 from fiveways.protocols.mqtt_rpc.states import State
 from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Served
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Payload
+from fiveways.wire.payload import Payload, Value
 
 
 class MqttConversation(PlainMqtt):
@@ -223,12 +223,32 @@ class MqttConversation(PlainMqtt):
             raise Unrepresentable("attachments without a schema to write them in")
         if word.stream and not served.streams:
             raise LocalProtocolError(f"{served.method.spelling} gives no stream")
+        if served.streams and not word.stream and self._send_elements(served, word.body, now):
+            return
         last = word.last or not word.stream
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
         value = served.write(word.body)
         packet = packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
         self._answer(served, packet, last, now)
+
+    def _send_elements(self, served: Served, body: Payload | None, now: float) -> bool:
+        """Say an array as the stream that its caller waits for, as who cannot stream gives all elements at once.
+
+        All of them can be said, before the first is. False, and nothing has happened, if it is no array.
+        """
+        elements = None if body is None else body.value()
+        if not isinstance(elements, list):
+            return False
+        values = [served.write(Value(each)) for each in elements] or [None]
+        ends = [*[False] * (len(values) - 1), True]
+        said = [
+            packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
+            for value, last in zip(values, ends, strict=True)
+        ]
+        for packet, last in zip(said, ends, strict=True):
+            self._answer(served, packet, last, now)
+        return True
 
     def _send_failure(self, word: hub.Failure, now: float) -> None:
         served = self._open_request(word.id)
@@ -245,12 +265,13 @@ class MqttConversation(PlainMqtt):
     def _send_call(self, word: hub.Call, now: float) -> None:
         if word.attachments:
             raise Unrepresentable("attachments without a schema to write them in")
-        codec, method = self._codec, word.method
+        method = word.method
         if word.callback:
             topic, kind = bridge.callback_of(word)
+            codec: Codec = JSON_TEXT
         else:
             topic, kind = bridge.target_of(method, word.spelling)
-            codec = codec_of(method, codec)
+            codec = codec_of(method, self._codec)
         number = self._new_number(word.id, topic)
         asking = Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
         self._ask(asking, word.body, word.timeout, now)

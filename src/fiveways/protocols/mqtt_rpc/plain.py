@@ -187,7 +187,7 @@ class PlainMqtt(Whole):
         """Say an answer that is plain; False, and nothing has happened, if it is not."""
         hub_id, body = word.id, word.body
         served = self._served.get(hub_id)
-        if served is None or body is None or word.stream or word.attachments:
+        if served is None or body is None or served.streams or word.stream or word.attachments:
             return False
         number, topic = key = served.correlation_id, served.topic
         content = _Response()
