@@ -44,6 +44,11 @@ class Hall:
             case _:
                 return await speaker(self.place, protocol)
 
+    def is_asking(self, protocol: str) -> bool:
+        """Say whether somebody of this protocol is to answer a call."""
+        sessions = self.server.exchange.hub._sessions.values()
+        return any(each.serving and each.traits.protocol == protocol for each in sessions)
+
     def offered(self) -> set[str]:
         """Return what peers offer besides the services behind the broker."""
         return {each.name for each in self.server.exchange.hub.offers if not each.name.startswith("desk.")}
@@ -153,6 +158,17 @@ class Stage:
         assert heard.kind == "call", heard
         assert heard.name == self.name(self.callee, word).removeprefix("/Desk/"), heard
         return call_id, heard
+
+    def take(self, voice: Voice) -> None:
+        """Let somebody be here who came by himself."""
+        self._there.append(voice)
+
+    def offer_soon(self, word: str, callee: Voice) -> None:
+        """Let a callee offer a method, the answer to which need not be the next thing that it hears."""
+        if isinstance(callee, Mqtt):
+            return
+        callee.call(callee.builtin("register"), {"name": self.name(callee, word)})
+        self._offered.append((callee, word))
 
     def leave(self, voice: Voice) -> None:
         """Let somebody be gone, without a word."""

@@ -246,7 +246,7 @@ class Mqtt(Voice):
         raise Wordless("MQTT answers a publication at the broker: see `tell`")
 
     async def tell(self, topic: str, data: object, *, retain: bool = False) -> None:
-        await self._until(("out", self._say(topic, spelled(data).encode(), retain=retain)))
+        await self._until(("out", self._say(topic, b"" if data is None else spelled(data).encode(), retain=retain)))
 
 
 def _any(value: bytes | None, kind: str = "") -> bytes:

@@ -42,6 +42,10 @@ class Nq(Speaker):
         self.peer = ""
         """The id by which it may come back."""
 
+    def take(self, messages: list[dict[str, Any]]) -> None:
+        """Hear these first."""
+        self._early.extend(messages)
+
     def _say(self, message: dict[str, object]) -> None:
         self.wire.text(written(message))
 
@@ -198,10 +202,12 @@ class Nq(Speaker):
 async def nq_speaker(place: Place, peer: str = "") -> Nq:
     """A peer over WebSocket that has heard its id; with an id, one that comes back."""
     wire = await place.peer(f"/nq?peer={peer}" if peer else "/nq")
-    note = json.loads(await wire.heard())["e"]
-    assert note["note"] == "peer"
+    first = json.loads(await wire.heard())
+    note, *more = first if isinstance(first, list) else [first]
+    assert note["e"]["note"] == "peer"
     made = Nq(place, "nq", wire)
-    made.peer = note["args"][0]
+    made.peer = note["e"]["args"][0]
+    made.take(more)
     return made
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tests.bridges.hall import Stage
+from tests.bridges.voices import TABLE, Heard
 
 PROTOCOLS: Final = ("umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq")
 """In the order of the page."""
+RAN: Final = {row[0]: row[1] for row in TABLE}
 Verdict = Literal["exact", "changed", "impossible"]
 
 
@@ -53,12 +55,12 @@ FEATURES: Final[dict[str, Feature]] = {}
 """All of them, in the order of the page."""
 
 
-def feature(key: str, title: str, sentence: str, *, is_timed: bool = False) -> Callable[[Play], Play]:
-    """Add a function to the features: it does the thing on a stage, and tells what it saw."""
+def feature(key: str, title: str, *, is_timed: bool = False) -> Callable[[Play], Play]:
+    """Add a function to the features: it does what its docstring says on a stage, and tells what it saw."""
 
     def add(play: Play) -> Play:
         assert key not in FEATURES, key
-        FEATURES[key] = Feature(key, title, sentence, play, is_timed)
+        FEATURES[key] = Feature(key, title, " ".join((play.__doc__ or "").split()), play, is_timed)
         return play
 
     return add
@@ -69,3 +71,9 @@ def exact(value: object) -> str:
     if isinstance(value, dict):
         return f"map({', '.join(sorted(f'{key!r}: {exact(each)}' for key, each in value.items()))})"
     return f"[{', '.join(map(exact, value))}]" if isinstance(value, list) else repr(value)
+
+
+def failed(heard: Heard) -> tuple[str, str]:
+    """What is known of a call that failed: was it run, and which row of the table is it."""
+    assert heard.kind == "failure", heard
+    return RAN[heard.name], heard.name

@@ -1,0 +1,67 @@
+"""Somebody dies in the middle of a call."""
+
+import asyncio
+
+from tests.bridges.features.calls import is_told, time_is_over
+from tests.bridges.hall import Stage
+from tests.bridges.mqtt_speaker import Mqtt
+from tests.bridges.nq_speaker import Nq, nq_speaker
+from tests.bridges.outcomes import EXACT, Outcome, changed, failed, feature
+
+
+@feature("callee-dies", "The callee dies in mid-call", is_timed=True)
+async def callee_dies(stage: Stage) -> Outcome:
+    """The callee's connection is cut while it works: the caller hears that the call is lost, never that it did not run."""
+    await stage.offer("tell")
+    call_id, _ = await stage.begun("tell", "work")
+    stage.leave(stage.callee)
+    if stage.one == "nq":
+        return await _redelivered(stage, call_id)
+    if stage.is_direct:
+        await time_is_over(stage)
+        return changed("direct-dies")
+    reason = failed(await stage.caller.answered(call_id))
+    if reason == ("unknown", "timeout"):
+        return changed({"nq": "dies-nq", "mqtt-rpc": "dies-mqtt"}[stage.other])
+    assert reason == ("unknown", "lost")
+    return EXACT
+
+
+async def _redelivered(stage: Stage, call_id: str) -> Outcome:
+    """See that the next one who offers the method gets the request."""
+    if isinstance(stage.callee, Nq):
+        stage.callee = next_one = await nq_speaker(stage.hall.place, stage.callee.peer)
+        stage.take(next_one)
+    else:
+        next_one = await stage.another(stage.other)
+        stage.offer_soon("tell", next_one)
+    heard = await next_one.hear()
+    while heard.kind != "call":
+        heard = await next_one.hear()
+    next_one.answer(heard, [heard.body, "done"])
+    assert (await stage.caller.answered(call_id)).body == ["work", "done"]
+    return changed("dies-waits")
+
+
+@feature("caller-dies", "The caller dies in mid-call")
+async def caller_dies(stage: Stage) -> Outcome:
+    """The caller's connection is cut while the callee works: it is told, and its late answer reaches nobody."""
+    caller, callee = stage.caller, stage.callee
+    await stage.offer("tell")
+    call_id, heard = await stage.begun("tell")
+    stage.leave(caller)
+    if isinstance(caller, Nq):
+        stage.caller = again = await nq_speaker(stage.hall.place, caller.peer)
+        stage.take(again)
+        callee.answer(heard, "you are back")
+        answer = await again.answered(call_id)
+        assert answer.body == "you are back"
+        return changed("caller-nq")
+    if isinstance(caller, Mqtt):
+        callee.answer(heard, "anybody there?")
+        return changed("caller-mqtt")
+    while stage.hall.is_asking(callee.protocol):  # noqa: ASYNC110  only the hub knows
+        await asyncio.sleep(0.002)
+    outcome = await is_told(callee, heard)
+    callee.answer(heard, "too late")
+    return outcome
