@@ -159,16 +159,20 @@ class Stage:
         assert heard.name == self.name(self.callee, word).removeprefix("/Desk/"), heard
         return call_id, heard
 
-    def take(self, voice: Voice) -> None:
-        """Let somebody be here who came by himself."""
+    async def come_back(self, gone: Nq) -> Nq:
+        """Let a peer of NQ that was cut off come back, with all that it has offered."""
+        voice = await nq_speaker(self.hall.place, gone.peer)
         self._there.append(voice)
+        self._offered = [(voice if each is gone else each, word) for each, word in self._offered]
+        return voice
 
-    def offer_soon(self, word: str, callee: Voice) -> None:
-        """Let a callee offer a method, the answer to which need not be the next thing that it hears."""
+    async def offer_late(self, word: str, callee: Voice) -> None:
+        """Let a callee offer a method for which somebody waits: the answer need not be the next thing that it hears."""
         if isinstance(callee, Mqtt):
-            return
-        callee.call(callee.builtin("register"), {"name": self.name(callee, word)})
-        self._offered.append((callee, word))
+            await callee.serve("/Desk")
+        else:
+            callee.call(callee.builtin("register"), {"name": self.name(callee, word)})
+            self._offered.append((callee, word))
 
     def leave(self, voice: Voice) -> None:
         """Let somebody be gone, without a word."""
@@ -183,7 +187,7 @@ class Stage:
 
     async def close(self) -> None:
         """Leave nothing behind that the next stage could stumble over."""
-        for voice, word in self._offered:
+        for voice, word in list(self._offered):
             await self._withdraw(voice, word)
         for voice in self._there:
             if isinstance(voice, Nq) and voice not in self._gone:
@@ -197,8 +201,7 @@ class Stage:
 
     async def _withdraw(self, voice: Voice, word: str) -> None:
         if isinstance(voice, Nq) and voice in self._gone:  # it is missed, and what it offered waits for it
-            voice = await nq_speaker(self.hall.place, voice.peer)
-            self._there.append(voice)
+            voice = await self.come_back(voice)
         elif voice in self._gone or isinstance(voice, Mqtt):
             return
         await _answered(voice, voice.call(voice.builtin("unregister"), {"name": self.name(voice, word)}))

@@ -44,9 +44,8 @@ class Mqtt(Voice):
         self._waiting: dict[object, asyncio.Future[None]] = {}
         self._asked: dict[int, tuple[str, str]] = {}
         """Topic and type of each request of ours."""
-        self._served: set[str] = set()
+        self._served: dict[str, tuple[str, ...]] = {}
         self._followed: set[str] = set()
-        self._topics: set[str] = set()
         self._begun: dict[int, int] = {}
         """How many parts of a streamed request have come, or of the answer to one of ours."""
         self._client = client = paho.Client(
@@ -94,9 +93,9 @@ class Mqtt(Voice):
         _, number = self._client.subscribe([(topic, 1) for topic in topics])
         await self._until(number)
 
-    async def serve(self, topic: str) -> None:
-        """Answer on a topic."""
-        self._served.add(topic)
+    async def serve(self, topic: str, *kinds: str) -> None:
+        """Answer on a topic, to requests of any type or of these alone."""
+        self._served[topic] = kinds
         await self.listen(topic)
 
     def _say(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
@@ -200,6 +199,8 @@ class Mqtt(Voice):
         if topic not in self._served or number in self._asked:
             return None
         kind = body.get(1, b"").decode().rpartition("/")[2]
+        if self._served[topic] and kind not in self._served[topic]:
+            return None
         value, attachments = read(topic, kind, body.get(2, b""))
         meta = {"topic": topic, "timeout": got.get(5, 0)}
         if kind.lower() == "gather":

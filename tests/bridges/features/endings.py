@@ -5,13 +5,14 @@ import asyncio
 from tests.bridges.features.calls import is_told, time_is_over
 from tests.bridges.hall import Stage
 from tests.bridges.mqtt_speaker import Mqtt
-from tests.bridges.nq_speaker import Nq, nq_speaker
+from tests.bridges.nq_speaker import Nq
 from tests.bridges.outcomes import EXACT, Outcome, changed, failed, feature
+from tests.bridges.voices import Voice
 
 
 @feature("callee-dies", "The callee dies in mid-call", is_timed=True)
 async def callee_dies(stage: Stage) -> Outcome:
-    """The callee's connection is cut while it works: the caller hears that the call is lost, never that it did not run."""
+    """The callee's connection is cut while it works: its caller hears that the call is lost, and may have run."""
     await stage.offer("tell")
     call_id, _ = await stage.begun("tell", "work")
     stage.leave(stage.callee)
@@ -28,13 +29,12 @@ async def callee_dies(stage: Stage) -> Outcome:
 
 
 async def _redelivered(stage: Stage, call_id: str) -> Outcome:
-    """See that the next one who offers the method gets the request."""
+    """See that the next one who offers the method gets the request; a peer of NQ comes back for it itself."""
     if isinstance(stage.callee, Nq):
-        stage.callee = next_one = await nq_speaker(stage.hall.place, stage.callee.peer)
-        stage.take(next_one)
+        next_one: Voice = await stage.come_back(stage.callee)
     else:
         next_one = await stage.another(stage.other)
-        stage.offer_soon("tell", next_one)
+        await stage.offer_late("tell", next_one)
     heard = await next_one.hear()
     while heard.kind != "call":
         heard = await next_one.hear()
@@ -51,8 +51,7 @@ async def caller_dies(stage: Stage) -> Outcome:
     call_id, heard = await stage.begun("tell")
     stage.leave(caller)
     if isinstance(caller, Nq):
-        stage.caller = again = await nq_speaker(stage.hall.place, caller.peer)
-        stage.take(again)
+        again = await stage.come_back(caller)
         callee.answer(heard, "you are back")
         answer = await again.answered(call_id)
         assert answer.body == "you are back"

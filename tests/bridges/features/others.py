@@ -33,7 +33,7 @@ async def callback(stage: Stage) -> Outcome:
     caller, owner = stage.caller, stage.callee
     given = "C0" if stage.other == "umq36" else "c0"
     if isinstance(owner, Mqtt):
-        await owner.serve("/callback")
+        await owner.serve("/callback", given)
     token = str(await owner.value(owner.builtin("callback"), {"id": given}))
     # Who passes a token from one protocol to another knows that umq36 has no lower-case digits.
     token = token.upper() if stage.one == "umq36" else token.lower()
@@ -91,7 +91,7 @@ async def queue(stage: Stage) -> Outcome:
     jobs = f"jobs{stage.number}"
     pull = {"queue": jobs, "callback": "C0" if stage.other == "umq36" else "c0"}
     if isinstance(worker, Mqtt):
-        await worker.serve("/callback")
+        await worker.serve("/callback", "c0")
     assert await worker.value(worker.builtin("pull"), pull) is None
     assert await boss.value(boss.builtin("push"), {"queue": jobs, "data": [TEXT]}) == {"waiting": 0}
     work = await worker.hear()

@@ -10,7 +10,7 @@ from tests.bridges.outcomes import EXACT, Outcome, changed, exact, feature
 from tests.bridges.voices import PATIENCE, Voice
 
 NEW: Final = {"new": 1.5}
-VALUES: Final = ({"c": -0.0, "n": [2**64, None]}, "1.10", "žlutý kůň", [], 0)
+VALUES: Final[tuple[object, ...]] = ({"c": -0.0, "n": [2**64, None]}, "1.10", "žlutý kůň", [], 0)
 
 
 @feature("publish", "Publish to a subscriber")
@@ -29,6 +29,8 @@ async def publish(stage: Stage) -> Outcome:
 async def retained(stage: Stage) -> Outcome:
     """Two values are published to stay, and the second is the first thing that a later subscriber hears."""
     publisher, topic = stage.caller, stage.topic(stage.caller)
+    early = await stage.another(stage.other)
+    await early.subscribe(stage.topic(early))
     is_by_call = isinstance(publisher, Mqtt) and not stage.is_direct
     for value in ("old", NEW):
         if is_by_call:
@@ -36,9 +38,10 @@ async def retained(stage: Stage) -> Outcome:
             assert isinstance(await publisher.value(publisher.builtin("publish"), given), int)
         else:
             await publisher.tell(topic, value, retain=True)
+        assert (await early.hear()).body == value
     late = await subscribed(stage)
     await publisher.tell(topic, None, retain=True)
-    assert (await late.hear()).body is None
+    assert [(await each.hear()).body for each in (early, late)] == [None, None]
     return changed("retained-mqtt") if is_by_call else EXACT
 
 

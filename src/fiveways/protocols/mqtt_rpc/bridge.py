@@ -52,7 +52,7 @@ class PlainBytes:
 
 
 class JsonText:
-    """Bodies that no schema knows, of the hub's own methods and callbacks: JSON, and bytes that are none as they are."""
+    """Bodies that no schema knows, of the hub's own methods and callbacks: JSON, and bytes as they are."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
         """Return bytes as they are, anything else as JSON."""
