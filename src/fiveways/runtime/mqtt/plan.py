@@ -51,6 +51,8 @@ class Plan:
         self.offers = tuple(self._offers())
         self.streamed = frozenset(offer.method for offer in self.offers if offer.kind in {"client", "both"})
         """Methods that take a stream."""
+        self.streaming = frozenset(offer.method for offer in self.offers if offer.kind in {"server", "both"})
+        """Methods that give one."""
 
     def _offers(self) -> Iterator[Offer]:
         for topic, service in self.services.items():
