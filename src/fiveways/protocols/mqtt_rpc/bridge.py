@@ -92,6 +92,8 @@ class Options(msgspec.Struct, frozen=True):
     max_remembered: int | None = None
     """How many of them; twice the pending calls if not set."""
     codec: Any = PLAIN_BYTES
+    attached: Any = None
+    """Where attachments go in the bodies of the codec: an `attaching.Attached`, None if nowhere."""
 
     def server(self, default: bool) -> Serve:
         """Return `serve` as a function; `default` stands for true or, if not set, false."""

@@ -1,0 +1,43 @@
+"""Which field of a message holds attachments is said in the configuration, and checked there."""
+
+from pathlib import Path
+
+import pytest
+
+from fiveways.runtime.mqtt.plan import BadPlan, Plan
+from fiveways.settings.sections import MqttSettings
+from tests.unit.schemas.kit import crossing, greeter
+
+
+def plan(schema: Path, attachments: dict[str, str]) -> Plan:
+    return Plan(MqttSettings(schemas=(str(schema),), attachments=attachments))
+
+
+def test_a_field_is_found_for_every_method_whose_message_has_it() -> None:
+    made = plan(crossing(), {"crossing.Parcel": "files"})
+    for topic, kind in (("/Desk", "Carry"), ("/desk", "carry"), ("/counter", "Carry")):
+        assert made.attached(topic, kind, "request") == ("files", True)
+        assert made.attached(topic, kind, "response") == ("files", True)
+    assert made.attached("/Desk", "Tell", "request") is None
+    assert made.attached("/Desk", "Nothing", "request") is None
+    assert made.attached("/elsewhere", "Carry", "request") is None
+
+
+def test_a_field_need_not_be_repeated_nor_be_in_both_messages() -> None:
+    made = plan(greeter().path, {"demo.SumReply": "digest"})
+    assert made.attached("/Greeter", "Sum", "response") == ("digest", False)
+    assert made.attached("/Greeter", "Sum", "request") is None
+
+
+@pytest.mark.parametrize(
+    ("attachments", "says"),
+    [
+        ({"demo.Nothing": "digest"}, "no method of a known service takes or gives a message demo.Nothing"),
+        ({"demo.SumReply": "total"}, "demo.SumReply has no field total of bytes; there are digest"),
+        ({"demo.HelloReply": "photo"}, "demo.HelloReply has no field photo of bytes; there are none"),
+    ],
+)
+def test_what_cannot_hold_them_is_refused_by_name(attachments: dict[str, str], says: str) -> None:
+    with pytest.raises(BadPlan) as refused:
+        plan(greeter().path, attachments)
+    assert str(refused.value) == f"mqtt.attachments: {says}"
