@@ -64,6 +64,7 @@ def _settings(timeout: float, retry_after: float) -> Settings:
             port=0,
             schemas=(str(crossing()),),
             services={"/Desk": "crossing.Desk"},
+            attachments={"crossing.Parcel": "files"},
             serve=("/counter",),
             topics={"crossing/#": "both"},
             max_payload=_LARGE,

@@ -30,6 +30,7 @@ async def call(stage: Stage) -> Outcome:
     stage.callee.answer(heard, [heard.body, "and cake"])
     answer = await stage.caller.answered(call_id)
     assert (answer.kind, exact(heard.body), exact(answer.body)) == ("result", exact(BODY), exact([BODY, "and cake"]))
+    assert "part" not in answer.meta, "what is one answer is no stream"
     return EXACT
 
 

@@ -23,7 +23,7 @@ async def attachment(stage: Stage) -> Outcome:
     assert (heard.kind, heard.body, heard.attachments) == ("call", {"label": TEXT}, FILES)
     callee.answer(heard, {"label": "back"}, FILES[::-1])
     answer = await caller.answered(call_id)
-    assert (answer.kind, answer.body, answer.attachments) == ("result", {"label": "back"}, FILES[::-1])
+    assert (answer.kind, answer.body, answer.attachments) == ("result", {"label": "back"}, FILES[::-1]), answer
     return EXACT
 
 
