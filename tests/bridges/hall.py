@@ -142,9 +142,9 @@ class Stage:
         """Return a method of the callee, as this peer writes it."""
         return voice.spell("desk" if self.other == "mqtt-rpc" else "counter", word)
 
-    def topic(self, voice: Voice) -> str:
+    def topic(self, voice: Voice, last: str = "Žár_2") -> str:
         """Return a topic that no other stage has, as this peer writes it."""
-        return voice.spell_topic("crossing", f"n{self.number}", "Žár_2")
+        return voice.spell_topic("crossing", f"n{self.number}", last)
 
     async def offer(self, word: str, callee: Voice | None = None, **options: object) -> None:
         """Let the callee offer a method."""

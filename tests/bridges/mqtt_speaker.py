@@ -12,8 +12,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.bridges import protobuf
-from tests.bridges.speakers import spelled, value_of
 from tests.bridges.voices import NO_META, PATIENCE, Heard, Meta, Told, Voice, Wordless
+from tests.bridges.writing import spelled, value_of
 
 REASONS: Final = {
     "hub.no_such_method": "no such method",
@@ -229,6 +229,13 @@ class Mqtt(Voice):
 
     # The rest.
 
+    def write_bytes(self, data: bytes) -> object:
+        return data
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  a field of bytes
+        assert isinstance(value, bytes), value
+        return value, "own"
+
     async def set(self, name: str, value: object) -> None:
         heard = await self.ask("/hub/set", {"name": name, "value": value})
         assert (heard.kind, heard.name) == ("failure", "no such method"), heard
@@ -274,6 +281,8 @@ def read(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ..
             exact, beyond = protobuf.signed(got.get(1, 0)), protobuf.signed(got.get(2, 0))
             numbers = (exact, beyond, got.get(3, 0), got.get(4, 0.0), got.get(5, 0.0))
             return dict(zip(NUMBERS, numbers, strict=True)), ()
+        case "pack":
+            return {"data": protobuf.message(data).get(1, b"")}, ()
         case "carry":
             parcel = list(protobuf.fields(data))
             label = next((value for number, value in parcel if number == 1), b"")
@@ -298,6 +307,7 @@ _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
     "gather": protobuf.pack_value,
     "weigh": _numbers,
     "carry": _parcel,
+    "pack": lambda body: protobuf.packed((1, body["data"])),
 }
 
 

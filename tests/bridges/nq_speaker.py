@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.bridges.speakers import Speaker, escaped, written
+from tests.bridges.speakers import Speaker
 from tests.bridges.voices import NO_META, Heard, Meta, Told
+from tests.bridges.writing import base91, escaped, in_base91, read_marked, written
 from tests.runtime.wire import Place, WirePeer
 
 REASONS: Final = {
@@ -23,7 +24,6 @@ REASONS: Final = {
     "cancelled": "cancelled",
 }
 """The table of failures; all others are of the callee's own."""
-_ALPHABET: Final = [chr(code) for code in range(33, 126) if chr(code) not in '"\\']
 
 
 class Nq(Speaker):
@@ -92,6 +92,12 @@ class Nq(Speaker):
 
     def told(self, failure: Heard) -> Told:
         return Told(str(failure.body), failure.meta["err"], failure.meta.get("data"))
+
+    def write_bytes(self, data: bytes) -> object:
+        return {"$base91": in_base91(data)}
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  any JSON
+        return read_marked(value, "$base91")
 
     def cancel_all(self) -> None:
         """Take back what was not answered: it would wait for whoever offers the method next."""
@@ -218,20 +224,3 @@ def _attached(attachments: Sequence[bytes]) -> dict[str, object]:
 def _detached(item: dict[str, str]) -> bytes | str:
     """Return an attachment, or the reason why it did not come."""
     return item["$error"] if "$error" in item else base91(item["$base91"])
-
-
-def base91(text: str) -> bytes:
-    """Read base91 as RULES NQ-a12 has it."""
-    data = bytearray()
-    bits = count = 0
-    for first, second in zip(text[::2], text[1::2], strict=False):
-        value = _ALPHABET.index(first) + 91 * _ALPHABET.index(second)
-        width = 13 if value & 8191 > 88 else 14
-        bits |= value << count
-        count += width
-        while count > 7:
-            data.append(bits & 255)
-            bits, count = bits >> 8, count - 8
-    if len(text) % 2:
-        data.append((bits | _ALPHABET.index(text[-1]) << count) & 255)
-    return bytes(data)

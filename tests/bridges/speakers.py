@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 import cbor2
 
 from tests.bridges.voices import NO_META, PATIENCE, TABLE, Heard, Meta, Told, Voice
+from tests.bridges.writing import escaped, read_marked, spelled, value_of, written
 from tests.runtime.wire import Place, WirePeer
 
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
@@ -36,6 +37,12 @@ class Speaker(Voice):
 
     def leave(self) -> None:
         self.wire.leave()
+
+    def write_bytes(self, data: bytes) -> object:
+        return {"$base64": b64encode(data).decode()}
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
+        return read_marked(value, "$base64")
 
 
 class UmqFamily(Speaker):
@@ -380,6 +387,12 @@ class LrpmCbor(Lrpm):
     def _attach(self, data: bytes) -> object:
         return data
 
+    def write_bytes(self, data: bytes) -> object:
+        return data
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
+        return (value, "own") if isinstance(value, bytes) else read_marked(value, "")
+
     def _detach(self, item: Any) -> bytes:  # noqa: ANN401  as the encoding has it
         assert isinstance(item, bytes), item
         return item
@@ -399,37 +412,3 @@ async def speaker(place: Place, protocol: str) -> Speaker:
             wire.binary(cbor2.dumps([2, None, {}]))
             assert cbor2.loads(await wire.data())[0] == 2
             return LrpmCbor(place, protocol, wire)
-
-
-def escaped(segment: str, alphabet: str) -> str:
-    """Return a segment of a topic in few letters: other bytes are `__hh`, and `_` stays between two of the letters."""
-    out = []
-    for at, letter in enumerate(segment):
-        beside = segment[at - 1 : at] + segment[at + 1 : at + 2]
-        if letter in alphabet or (letter == "_" and len(beside) == 2 and set(beside) <= set(alphabet)):
-            out.append(letter)
-        else:
-            out += [f"__{byte:02x}" for byte in letter.encode()]
-    return "".join(out) or "__00"
-
-
-def written(value: object) -> str:
-    """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def value_of(text: str) -> Any:  # noqa: ANN401  whatever it spells
-    """Return what a UMQ text says: the value that it spells where it is JSON, else the text."""
-    try:
-        return json.loads(text, parse_constant=_not_json) if text.strip() == text else text
-    except ValueError:
-        return text
-
-
-def _not_json(text: str) -> object:
-    raise ValueError(text)
-
-
-def spelled(value: object) -> str:
-    """Return a value as UMQ text: a text goes without quotes, unless it would then be taken for JSON."""
-    return value if isinstance(value, str) and value_of(value) is value else written(value)

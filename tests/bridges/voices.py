@@ -177,6 +177,14 @@ class Voice(ABC):
     def told(self, failure: Heard) -> Told:
         """Return all that was said about a failure."""
 
+    @abstractmethod
+    def write_bytes(self, data: bytes) -> object:
+        """Return how the protocol writes bytes within a body."""
+
+    @abstractmethod
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
+        """Return bytes within a body, and how they were written: as our own, with another mark, or without one."""
+
     def cancel(self, call_id: str) -> None:
         """Say that an answer is not wanted any more; Wordless if that cannot be said."""
         raise Wordless(f"{self.protocol} has no message that takes a call back")

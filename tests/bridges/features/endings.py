@@ -57,6 +57,7 @@ async def caller_dies(stage: Stage) -> Outcome:
         assert answer.body == "you are back"
         return changed("caller-nq")
     if isinstance(caller, Mqtt):
+        assert await is_told(callee, heard) == changed("untold")
         callee.answer(heard, "anybody there?")
         return changed("caller-mqtt")
     while stage.hall.is_asking(callee.protocol):  # noqa: ASYNC110  only the hub knows

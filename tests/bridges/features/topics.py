@@ -39,10 +39,25 @@ async def retained(stage: Stage) -> Outcome:
         else:
             await publisher.tell(topic, value, retain=True)
         assert (await early.hear()).body == value
+    if is_by_call:
+        await unkept(stage)
     late = await subscribed(stage)
     await publisher.tell(topic, None, retain=True)
     assert [(await each.hear()).body for each in (early, late)] == [None, None]
     return changed("retained-mqtt") if is_by_call else EXACT
+
+
+async def unkept(stage: Stage) -> None:
+    """See that what a broker retains from now on is an event for the hub, and nothing that it keeps."""
+    publisher = stage.caller
+    first, second = await stage.another(stage.other), await stage.another(stage.other)
+    await first.subscribe(stage.topic(first, "Other"))
+    await publisher.tell(stage.topic(publisher, "Other"), "kept there", retain=True)
+    assert (await first.hear()).body == "kept there"
+    await second.subscribe(stage.topic(second, "Other"))
+    await second.is_well()
+    await publisher.tell(stage.topic(publisher, "Other"), None, retain=True)
+    assert [(await each.hear()).body for each in (first, second)] == [None, None]
 
 
 async def subscribed(stage: Stage) -> Voice:

@@ -10,6 +10,7 @@ TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
 EDGES: Final = dict(zip(NUMBERS, (2**53, 2**53 + 1, 2**63, 2**64, -0.0), strict=True))
 MAPPED: Final = {name: str(EDGES[name]) for name in NUMBERS[:3]} | {"whole": float(2**64), "zero": -0.0}
 """By protobuf's own mapping."""
+BYTES: Final = bytes(range(256))
 LARGE: Final = "x" * (1 << 20)
 
 
@@ -49,6 +50,23 @@ async def numbers(stage: Stage) -> Outcome:
     assert there == expected[stage.other == "mqtt-rpc"]
     assert back == expected[stage.one == "mqtt-rpc"]
     return changed("numbers-mqtt")
+
+
+@feature("bytes", "Bytes within a body")
+async def data(stage: Stage) -> Outcome:
+    """All 256 bytes as a field of a map, each side in its own writing, both ways."""
+    caller, callee = stage.caller, stage.callee
+    await stage.offer("pack")
+    call_id, heard = await stage.begun("pack", {"data": caller.write_bytes(BYTES)})
+    callee.answer(heard, {"data": callee.write_bytes(BYTES[::-1])})
+    answer = await caller.answered(call_id)
+    notes = set[str]()
+    for voice, body, expected in ((callee, heard.body, BYTES), (caller, answer.body, BYTES[::-1])):
+        assert body.keys() == {"data"}
+        arrived, how = voice.read_bytes(body["data"])
+        assert arrived == expected
+        notes |= {"own": set(), "other": {"bytes-mark"}, "bare": {"bytes-mqtt"}}[how]
+    return changed(*notes)
 
 
 @feature("nesting", "Nesting of 128 levels")
