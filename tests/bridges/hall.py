@@ -13,6 +13,7 @@ from tests.bridges.mqtt_speaker import Mqtt, mqtt_speaker
 from tests.bridges.nq_speaker import Nq, nq_speaker
 from tests.bridges.speakers import speaker
 from tests.bridges.voices import NO_META, PATIENCE, Heard, Meta, Voice
+from tests.mqtt.hubs import is_linked, until
 from tests.runtime.wire import Place
 from tests.unit.schemas.kit import crossing
 
@@ -90,7 +91,8 @@ class Loop:
         if is_timed not in self._halls:
             server = Server(_settings(SOON, SOON) if is_timed else _settings(30.0, 60.0))
             await server.start()
-            self._halls[is_timed] = Hall(server)
+            self._halls[is_timed] = hall = Hall(server)
+            await until(lambda: is_linked(hall.place))
         async with asyncio.timeout(LONGEST):
             return await work(self._halls[is_timed])
 
@@ -162,7 +164,7 @@ class Stage:
 
     async def come_back(self, gone: Nq) -> Nq:
         """Let a peer of NQ that was cut off come back, with all that it has offered."""
-        voice = await nq_speaker(self.hall.place, gone.peer)
+        voice = await nq_speaker(self.hall.place, gone)
         self._there.append(voice)
         self._offered = [(voice if each is gone else each, word) for each, word in self._offered]
         return voice

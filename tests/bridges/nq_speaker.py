@@ -36,11 +36,19 @@ class Nq(Speaker):
         self._followed: set[str] = set()
         self._channels: dict[str, str] = {}
         """Which request of the hub is answered on each backchannel of ours."""
+        self._answers: dict[str, str] = {}
+        """The same the other way round."""
         self._asked: dict[str, str] = {}
         self._accepted: dict[str, str] = {}
         """The targets of our requests that are open, and the backchannels on which they are answered."""
         self.peer = ""
         """The id by which it may come back."""
+
+    def remember(self, before: "Nq") -> None:
+        """Go on with the conversation that was held over another link."""
+        self._last, self._followed = before._last, before._followed
+        self._channels, self._answers = before._channels, before._answers
+        self._asked, self._accepted = before._asked, before._accepted
 
     def take(self, messages: list[dict[str, Any]]) -> None:
         """Hear these first."""
@@ -50,9 +58,12 @@ class Nq(Speaker):
         self.wire.text(written(message))
 
     def _channel(self, request: str) -> str:
-        name = f"b{self._next()}"
-        self._channels[name] = request
-        return name
+        """Return the backchannel on which a request is answered."""
+        known = self._answers.get(request)
+        if known is None:
+            known = self._answers[request] = f"b{self._next()}"
+            self._channels[known] = request
+        return known
 
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         number = self._next()
@@ -149,8 +160,12 @@ class Nq(Speaker):
         assert error["type"] == "sys", message
         return Heard("goodbye", body=error)
 
-    def _read_request(self, message: dict[str, Any]) -> Heard:
+    def _read_request(self, message: dict[str, Any]) -> Heard | None:
         target, number = message["t"], message["r"]
+        is_repeated = number in self._answers and "n" not in message
+        self._say({"a": self._channel(number), "i": number})
+        if is_repeated:
+            return None
         body: Any = message.get("d")
         meta: dict[str, object] = {}
         attachments = tuple(map(_detached, message.get("attachments", ())))
@@ -205,14 +220,16 @@ class Nq(Speaker):
         return f"hub-{name}"
 
 
-async def nq_speaker(place: Place, peer: str = "") -> Nq:
-    """A peer over WebSocket that has heard its id; with an id, one that comes back."""
-    wire = await place.peer(f"/nq?peer={peer}" if peer else "/nq")
+async def nq_speaker(place: Place, gone: Nq | None = None) -> Nq:
+    """A peer over WebSocket that has heard its id; or one that comes back, and knows what it knew."""
+    wire = await place.peer(f"/nq?peer={gone.peer}" if gone is not None else "/nq")
     first = json.loads(await wire.heard())
     note, *more = first if isinstance(first, list) else [first]
     assert note["e"]["note"] == "peer"
     made = Nq(place, "nq", wire)
     made.peer = note["e"]["args"][0]
+    if gone is not None:
+        made.remember(gone)
     made.take(more)
     return made
 

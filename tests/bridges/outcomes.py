@@ -1,6 +1,6 @@
 """What became of a feature between two protocols, and the features there are."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -47,20 +47,20 @@ class Feature:
     sentence: str
     """What is done, for the page."""
     play: Play
-    is_timed: bool = False
-    """Whether it takes a hub that soon loses its patience."""
+    timed: frozenset[str] = frozenset()
+    """The callees with which it takes a hub that soon loses its patience."""
 
 
 FEATURES: Final[dict[str, Feature]] = {}
 """All of them, in the order of the page."""
 
 
-def feature(key: str, title: str, *, is_timed: bool = False) -> Callable[[Play], Play]:
+def feature(key: str, title: str, *, timed: Collection[str] = ()) -> Callable[[Play], Play]:
     """Add a function to the features: it does what its docstring says on a stage, and tells what it saw."""
 
     def add(play: Play) -> Play:
         assert key not in FEATURES, key
-        FEATURES[key] = Feature(key, title, " ".join((play.__doc__ or "").split()), play, is_timed)
+        FEATURES[key] = Feature(key, title, " ".join((play.__doc__ or "").split()), play, frozenset(timed))
         return play
 
     return add

@@ -121,7 +121,7 @@ def observe(loop: Loop, cell: Cell) -> Outcome:
             await stage.is_over()
             return outcome
 
-    return loop.run(play, is_timed=feature.is_timed)
+    return loop.run(play, is_timed=other in feature.timed)
 
 
 def main() -> None:
