@@ -42,11 +42,19 @@ Rows are those who call, publish, push or read; columns those who serve, subscri
 **How MQTT was set up.** The hub has a broker (the nats-server that it starts itself) and the schema
 `tests/schemas/crossing.proto`. Services behind the broker are named in `mqtt.services`, methods of the hub are called
 on the topic of their namespace. Bodies are `google.protobuf.Value`, so that any JSON crosses; numbers are a message
-with `int64`, `uint64` and `double` fields; attachments a message whose `bytes` field is named in `mqtt.attachments`.
+with `int64`, `uint64` and `double` fields; attachments a message whose `bytes` field is named in `mqtt.attachments`,
+without which they are refused.
 Topics are bridged by `mqtt.topics`. What the hub does itself (callbacks, variables, queues, discovery) is asked for
 on `/hub` in JSON. From mqtt-rpc to mqtt-rpc a call needs no hub: the broker alone carries it, and the hub, which
 hears it too, has to keep out of it.
 """
+
+
+_RULES: Final = """\
+In brackets is the rule that is the reason, as the pages of the protocols number them:
+[UMQ36](../src/fiveways/protocols/umq36/README.md), [UMQ](../src/fiveways/protocols/umq/README.md),
+[LRPM](../src/fiveways/protocols/lrpm/README.md), [RPC over MQTT](../src/fiveways/protocols/mqtt_rpc/README.md),
+[NQ](../src/fiveways/protocols/nq/README.md). MQTT-3.3.1-9 is a rule of MQTT 3.1.1."""
 
 
 def render(seen: Mapping[Cell, Outcome]) -> str:
@@ -55,7 +63,7 @@ def render(seen: Mapping[Cell, Outcome]) -> str:
     for feature in ORDER.values():
         parts += ["", *_section(feature, seen)]
     used = {note for outcome in seen.values() for note in outcome.notes}
-    parts += ["", "## Notes", ""]
+    parts += ["", "## Notes", "", _RULES, ""]
     for number, (key, note) in enumerate(NOTES.items(), 1):
         assert key in used, f"nothing is noted as {key}"
         parts.append(f"{number}. {note.text}{f' ({note.clause})' if note.clause else ''}")

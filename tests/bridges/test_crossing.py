@@ -10,6 +10,8 @@ from tests.bridges.notes import NOTES
 from tests.bridges.outcomes import Outcome
 from tests.bridges.page import CELLS, Cell
 
+PROTOCOLS = page.PAGE.parents[1] / "src" / "fiveways" / "protocols"
+
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[Loop]:
@@ -32,6 +34,16 @@ def test_what_happens_is_what_the_page_says(loop: Loop, told: dict[Cell, Outcome
 def test_the_page_is_made_from_its_cells() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.render(page.parse(text)) == text, "run: python -m tests.bridges.page > docs/matrix.md"
+
+
+def test_every_rule_that_a_note_names_is_told_by_the_page_of_its_protocol() -> None:
+    folders = {"UMQ36": "umq36", "UMQ1": "umq", "LRPM": "lrpm", "MQRPC": "mqtt_rpc", "NQ": "nq"}
+    for note in NOTES.values():
+        for rule in filter(None, note.clause.split(", ")):
+            family, _, number = rule.rpartition("-")
+            if rule != "MQTT-3.3.1-9":
+                text = (PROTOCOLS / folders[family] / "README.md").read_text(encoding="utf-8")
+                assert rule in text or f"**{number}**" in text, rule
 
 
 def test_what_is_impossible_is_forbidden_by_a_clause(told: dict[Cell, Outcome]) -> None:

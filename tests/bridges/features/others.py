@@ -57,7 +57,7 @@ async def variable(stage: Stage) -> Outcome:
 
     before = await peers()
     owner = await stage.another(stage.other)
-    for value in (TEXT, "1.10", 1.5, {"a": [None]}):
+    for value in (TEXT, "1.10", 1.5, {"a": [None]}, ""):
         try:
             await owner.set("Jméno", value)
         except Wordless:
