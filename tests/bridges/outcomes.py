@@ -18,7 +18,7 @@ class Outcome:
     """What was seen: it crossed as it was, or in a way that the page tells of, or it cannot cross."""
 
     verdict: Verdict
-    notes: tuple[str, ...] = ()
+    notes: frozenset[str] = frozenset()
     """Keys of `notes.NOTES`: what is changed, or which clause forbids it."""
 
 
@@ -27,12 +27,12 @@ EXACT: Final = Outcome("exact")
 
 def changed(*notes: str) -> Outcome:
     """It crosses, but not as it was; without a note it is exact."""
-    return Outcome("changed", tuple(sorted(set(notes)))) if notes else EXACT
+    return Outcome("changed", frozenset(notes)) if notes else EXACT
 
 
 def impossible(note: str) -> Outcome:
     """It cannot cross."""
-    return Outcome("impossible", (note,))
+    return Outcome("impossible", frozenset({note}))
 
 
 Play = Callable[[Stage], Awaitable[Outcome]]

@@ -20,7 +20,7 @@ Cell = tuple[str, str, str]
 """A feature, the caller and the callee."""
 SIGNS: Final[dict[Verdict, str]] = {"exact": "=", "changed": "~", "impossible": "×"}
 CELLS: Final = [(key, one, other) for key in ORDER for one in PROTOCOLS for other in PROTOCOLS]
-_ORDER: Final = list(NOTES)
+_NUMBERS: Final = list(NOTES)
 _ROW: Final = re.compile(r"\| \*\*(?P<one>[\w-]+)\*\* \|(?P<cells>.+)\|")
 _MARK: Final = re.compile(r"(?P<sign>[=~×]) ?(?P<notes>[\d, ]*)")
 _INTRODUCTION: Final = """\
@@ -95,7 +95,7 @@ def _section(feature: Feature, seen: Mapping[Cell, Outcome]) -> Iterator[str]:
 
 
 def _mark(outcome: Outcome) -> str:
-    numbers = ", ".join(str(_ORDER.index(note) + 1) for note in outcome.notes)
+    numbers = ", ".join(str(number) for number in sorted(_NUMBERS.index(note) + 1 for note in outcome.notes))
     return f"{SIGNS[outcome.verdict]} {numbers}".rstrip()
 
 
@@ -115,7 +115,8 @@ def _read(written: str) -> Outcome:
     mark = _MARK.fullmatch(written)
     assert mark is not None, f"{written!r} is no mark"
     verdict = next(verdict for verdict, sign in SIGNS.items() if sign == mark["sign"])
-    return Outcome(verdict, tuple(_ORDER[int(number) - 1] for number in mark["notes"].split(",") if number.strip()))
+    numbers = [int(number) for number in mark["notes"].split(",") if number.strip()]
+    return Outcome(verdict, frozenset(_NUMBERS[number - 1] for number in numbers))
 
 
 def observe(loop: Loop, cell: Cell) -> Outcome:

@@ -45,7 +45,7 @@ class Plan:
         self.served = tuple(_checked(each) for each in settings.serve)
         """Topics on which the hub answers besides those that it finds itself."""
         self.codec, self.attached = _codec({**_usual_topics(known), **self.services}, settings.attachments)
-        """How bodies are written, and which of their fields hold attachments."""
+        """How bodies are written, and which of their fields hold attachments, if any does."""
         self.bridge = Bridge(settings.topics, settings.max_payload)
         self.max_payload, self.retry_after = settings.max_payload, settings.retry_after
         self.trust = _trust(folder / settings.ca_file) if settings.ca_file else None
@@ -87,7 +87,7 @@ def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
     return known[name]
 
 
-def _codec(topics: Mapping[str, Service], attachments: Mapping[str, str]) -> tuple[Codec, Attached]:
+def _codec(topics: Mapping[str, Service], attachments: Mapping[str, str]) -> tuple[Codec, Attached | None]:
     try:
         codec = SchemaCodec(topics, PLAIN_BYTES, attachments)
     except SchemaError as exc:
@@ -97,7 +97,7 @@ def _codec(topics: Mapping[str, Service], attachments: Mapping[str, str]) -> tup
         found = codec.attached(topic, kind, direction)
         return None if found is None else Field(*found)
 
-    return codec, attached
+    return codec, attached if attachments else None
 
 
 def _trust(path: Path) -> ssl.SSLContext:
