@@ -5,149 +5,44 @@ They share no code with the hub: what they read is what the documents say, not w
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
 import cbor2
 
+from tests.bridges.voices import NO_META, PATIENCE, TABLE, Heard, Meta, Told, Voice
+from tests.bridges.writing import escaped, read_marked, spelled, value_of, written
 from tests.runtime.wire import Place, WirePeer
 
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
-PATIENCE: Final = 10.0
 
-# The table of failures (docs/crossing.md): reason, was it run, umq36, umq, lrpm.
-TABLE: Final = (
-    ("no such method", "no", "E7", "!7", "hub.err.no_such_procedure"),
-    ("no such callback", "no", "E2", "!8", "hub.err.no_such_callback"),
-    ("nobody serves it now", "no", "E8", "!11", "hub.err.unavailable"),
-    ("refused", "no", "E12", "!12", "hub.err.denied"),
-    ("bad arguments", "no", "E13", "!13", "hub.err.bad_arguments"),
-    ("overloaded", "no", "E14", "!14", "hub.err.busy"),
-    ("too large", "no", "E15", "!15", "hub.err.too_large"),
-    ("timeout", "unknown", "E9", "E9", "hub.err.timeout"),
-    ("lost", "unknown", "E10", "E10", "hub.err.lost"),
-    ("cancelled", "unknown", "E16", "E16", ".err.cancelled"),
-    ("raised", "yes", "E6", "E6", "app.err.failed"),
-)
-Meta: TypeAlias = Mapping[str, object]
-NO_META: Final[Meta] = {}
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@dataclass(frozen=True)
-class Heard:
-    """One message, in words that are the same for all protocols."""
-
-    kind: str
-    """call, callback, discover, result, failure, cancel, event, closed or goodbye."""
-    id: str = ""
-    name: str = ""
-    """The method, the callback, the subscription, or the reason of a failure."""
-    body: Any = None
-    attachments: tuple[bytes | str, ...] = ()
-    """A text is the reason why one of them did not come."""
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    raw: str | bytes = field(default=b"", compare=False)
-    """The frame."""
-
-
-class Speaker(ABC):
-    """One peer behind its handshake."""
+class Speaker(Voice):
+    """One peer behind its handshake, on a WebSocket of its own."""
 
     def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
+        super().__init__(protocol)
         self.place = place
-        self.protocol = protocol
         self.wire = wire
-        self._last = 9
-
-    def _next(self) -> str:
-        self._last += 1
-        return str(self._last)
 
     async def _frame(self) -> str | bytes:
         frame = await asyncio.wait_for(self.wire.frames.get(), PATIENCE)
         assert frame is not None, "the connection is gone"
         return frame
 
-    @abstractmethod
-    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
-        """Say a call; return its id."""
+    def leave(self) -> None:
+        self.wire.leave()
 
-    @abstractmethod
-    def call_back(self, token: str, body: object) -> str:
-        """Call a callback by its token; return the call's id."""
+    def write_bytes(self, data: bytes) -> object:
+        return {"$base64": b64encode(data).decode()}
 
-    @abstractmethod
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
-        """Answer a call that was heard."""
-
-    @abstractmethod
-    def fail(self, call: Heard, text: str) -> None:
-        """Let a call fail that was heard."""
-
-    @abstractmethod
-    async def hear(self) -> Heard:
-        """Return the next message, with all its attachments."""
-
-    @abstractmethod
-    async def set(self, name: str, value: object) -> None:
-        """Set a variable of this session."""
-
-    @abstractmethod
-    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
-        """Subscribe, and return the name of the subscription."""
-
-    @abstractmethod
-    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
-        """Publish, and return the id under which the answer comes."""
-
-    async def ask(
-        self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
-    ) -> Heard:
-        """Call, and return the answer."""
-        return await self.answered(self.call(name, body, attachments, meta))
-
-    async def answered(self, call_id: str) -> Heard:
-        """Return the next message, which must be the answer to this call."""
-        heard = await self.hear()
-        assert (heard.kind in {"result", "failure"}, heard.id) == (True, call_id), heard
-        return heard
-
-    async def value(self, name: str, body: object = None) -> Any:  # noqa: ANN401  whatever it is
-        """Call, and return the value of the answer."""
-        heard = await self.ask(name, body)
-        assert heard.kind == "result", heard
-        return heard.body
-
-    async def offer(self, name: str, **options: object) -> None:
-        """Offer a method or a route."""
-        await self.value(self.builtin("register"), {"name": name, **options})
-
-    def builtin(self, name: str) -> str:
-        """Return how the protocol writes the name of a built-in."""
-        return f"hub:{name}" if self.protocol == "umq" else f"hub.{name}"
-
-    async def discover(self, name: str = "") -> dict[str, Any]:
-        """Ask what there is, as an lrpm peer would read it."""
-        found = await self.value(self.builtin("discover"), {"name": name} if name else {})
-        assert isinstance(found, dict)
-        return found
-
-    async def is_well(self) -> None:
-        """Know that the session goes on, all that was said has been heard, and nothing else has come."""
-        assert await self.value(self.builtin("ping")) == "pong"
-
-    def describe(self, asked: Heard, methods: list[str]) -> None:
-        """Answer what was asked about our names."""
-        self.answer(asked, {"methods": methods, "routes": []})
-
-    def document(self, asked: Heard, doc: str) -> None:
-        """Answer what was asked about one of them."""
-        self.answer(asked, {"doc": doc})
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
+        return read_marked(value, "$base64")
 
 
 class UmqFamily(Speaker):
@@ -228,6 +123,22 @@ class UmqFamily(Speaker):
 
     @abstractmethod
     def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard: ...
+
+    def spell(self, namespace: str, word: str) -> str:
+        return f"{namespace.capitalize()}{':' if self.protocol == 'umq' else '.'}{word}"
+
+    def spell_topic(self, *segments: str) -> str:
+        return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
+
+    def decline(self, call: Heard, text: str) -> None:
+        self.refuse(call, f"12 {text}")
+
+    def fail_fully(self, call: Heard, told: Told) -> Told:
+        self.fail(call, told.text)
+        return Told(told.text)
+
+    def told(self, failure: Heard) -> Told:
+        return Told(str(failure.body))
 
     def announce(self, name: str, count: int) -> None:
         """Say a call whose attachments do not come yet."""
@@ -353,6 +264,8 @@ class Umq36(UmqFamily):
 class Lrpm(Speaker):
     """LRPM in JSON."""
 
+    asks_for_parts: ClassVar[Meta] = {"stream": True}
+
     def _write(self, message: list[object]) -> None:
         self.wire.text(written(message))
 
@@ -384,8 +297,31 @@ class Lrpm(Speaker):
     def fail(self, call: Heard, text: str) -> None:
         self._write([20, 40, int(call.id), "app.err.failed", text, {}])
 
+    def spell(self, namespace: str, word: str) -> str:
+        return f"{namespace}.{word}"
+
+    def spell_topic(self, *segments: str) -> str:
+        return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)
+
+    def decline(self, call: Heard, text: str) -> None:
+        # LRPM-a14: the uris that say so are a hub's own. It is said all the same, to see what comes of it.
+        self.error(call, "hub.err.denied", text)
+
+    def fail_fully(self, call: Heard, told: Told) -> Told:
+        self.error(call, told.name, told.data, {"text": told.text, "retry_after": int(told.retry_after * 1000)})
+        return Told(told.text, told.name, told.data, retry_after=told.retry_after)
+
+    def told(self, failure: Heard) -> Told:
+        meta, is_text = failure.meta, "text" not in failure.meta
+        text = meta.get("text", "") if not is_text else failure.body
+        data = None if is_text else failure.body
+        return Told(text, meta["uri"], data, retry_after=meta.get("retry_after", 0) / 1000)
+
+    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+        for number, each in enumerate(elements, 1):
+            self.answer(call, each, meta={"part": number, "last": number == len(elements)})
+
     def cancel(self, call_id: str) -> None:
-        """Say that an answer is not wanted any more."""
         self._write([21, int(call_id), {}])
 
     def error(self, call: Heard, uri: str, body: object, meta: Meta = NO_META) -> None:
@@ -451,6 +387,12 @@ class LrpmCbor(Lrpm):
     def _attach(self, data: bytes) -> object:
         return data
 
+    def write_bytes(self, data: bytes) -> object:
+        return data
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
+        return (value, "own") if isinstance(value, bytes) else read_marked(value, "")
+
     def _detach(self, item: Any) -> bytes:  # noqa: ANN401  as the encoding has it
         assert isinstance(item, bytes), item
         return item
@@ -470,25 +412,3 @@ async def speaker(place: Place, protocol: str) -> Speaker:
             wire.binary(cbor2.dumps([2, None, {}]))
             assert cbor2.loads(await wire.data())[0] == 2
             return LrpmCbor(place, protocol, wire)
-
-
-def written(value: object) -> str:
-    """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def value_of(text: str) -> Any:  # noqa: ANN401  whatever it spells
-    """Return what a UMQ text says: the value that it spells where it is JSON, else the text."""
-    try:
-        return json.loads(text, parse_constant=_not_json) if text.strip() == text else text
-    except ValueError:
-        return text
-
-
-def _not_json(text: str) -> object:
-    raise ValueError(text)
-
-
-def spelled(value: object) -> str:
-    """Return a value as UMQ text: a text goes without quotes, unless it would then be taken for JSON."""
-    return value if isinstance(value, str) and value_of(value) is value else written(value)

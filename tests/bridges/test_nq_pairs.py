@@ -1,6 +1,7 @@
 """Does everything keep its meaning between NQ and each other protocol? Raw frames, a real hub, real sockets.
 
-NQ callers are promised an answer, so that they wait where others fail: that has tests of its own here.
+NQ callers are promised an answer, so that they wait where others fail: that has tests of its own here. What all pairs
+have in common is in `test_crossing.py`.
 """
 
 from collections.abc import AsyncIterator
@@ -91,16 +92,6 @@ async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: 
 
 @crossing
 @waiting
-async def test_what_was_never_offered_is_refused_and_everybody_is_well(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, callee = await there.two(one, other)
-        assert failed(await caller.ask("no-such" if one == "nq" else "no.such"))[:2] == ("no", "no such method")
-        await caller.is_well()
-        await callee.is_well()
-
-
-@crossing
-@waiting
 async def test_attachments_go_both_ways(one: str, other: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, other)
@@ -110,14 +101,6 @@ async def test_attachments_go_both_ways(one: str, other: str) -> None:
         callee.answer(heard, {"n": 1}, FILES[::-1])
         answer = await caller.answered(call_id)
         assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
-
-
-@crossing
-@waiting
-async def test_the_doc_of_a_method_is_told(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, _ = await there.two(one, other)
-        assert await caller.discover(NAMES[one]) == {"doc": TEXT}
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -181,50 +164,3 @@ async def test_a_retained_value_is_the_first_event_and_a_closed_topic_the_last(o
         await publisher.value(publisher.builtin("close"), {"topic": topic(one)})
         heard = await reader.hear()
         assert (heard.kind, heard.name) == ("closed", name)
-
-
-# Callbacks, variables, queues.
-
-
-@crossing
-@waiting
-async def test_a_callback_is_called_once(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, owner = await there.peer(one), await there.peer(other)
-        given = "C0" if other == "umq36" else "c0"
-        token = str(await owner.value(owner.builtin("callback"), {"id": given}))
-        token = token.upper() if one == "umq36" else token.lower()
-        call_id = caller.call_back(token, [TEXT, 1])
-        heard = await owner.hear()
-        assert (heard.kind, heard.name, heard.body) == ("callback", given, [TEXT, 1])
-        owner.answer(heard, "thanks")
-        assert (await caller.answered(call_id)).body == "thanks"
-        assert failed(await caller.answered(caller.call_back(token, 1)))[:2] == ("no", "no such callback")
-
-
-@crossing
-@waiting
-async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str) -> None:
-    async with hall() as there:
-        owner, reader = await there.peer(one), await there.peer(other)
-        peers = (await reader.value(reader.builtin("peers")))["peers"]
-        assert [each["protocol"] for each in peers] == [one, other]
-        for value in (TEXT, "1.10", 1.10, {"a": [None]}, ""):
-            await owner.set("Jméno", value)
-            await owner.is_well()
-            assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) == value
-
-
-@crossing
-@waiting
-async def test_work_is_pushed_and_pulled(one: str, other: str) -> None:
-    async with hall() as there:
-        boss, worker = await there.peer(one), await there.peer(other)
-        pull = {"queue": "jobs", "callback": "C0" if other == "umq36" else "c0"}
-        assert await worker.value(worker.builtin("pull"), pull) is None
-        assert await boss.value(boss.builtin("push"), {"queue": "jobs", "data": [TEXT]}) == {"waiting": 0}
-        work = await worker.hear()
-        assert (work.kind, work.name, work.body) == ("callback", pull["callback"], [TEXT])
-        worker.answer(work, "done")
-        await worker.is_well()
-        assert (await boss.value(boss.builtin("stats")))["queues"] == {}

@@ -11,8 +11,10 @@ import pytest
 import fiveways
 from fiveways.app import App, Fail
 from fiveways.client.connect import connect
+from fiveways.protocols.mqtt_rpc import rpc_pb2
 from tests.brokers.running import RunningBroker
 from tests.mqtt.hubs import at, bounded, linked_to, until
+from tests.mqtt.kit import bare
 from tests.runtime.wire import PATIENCE, Place, http
 from tests.unit.schemas.kit import greeter
 
@@ -206,3 +208,22 @@ async def test_callers_who_share_a_topic_are_no_strangers_to_each_other(broker: 
                 assert (await peer.call("greeter.say_hello", {"name": "x"}))["text"] == "Hello x"
             assert place.server.exchange.hub.stats()["stray"] == 0
         assert (other.strays, device.strays) == (0, 0)
+
+
+@pytest.mark.parametrize("scheme", ["lrpm+ws", "nq+ws"])
+@bounded
+async def test_a_service_that_gives_no_stream_need_not_say_where_its_answer_ends(
+    broker: RunningBroker, scheme: str
+) -> None:
+    async with bare(broker, "/Greeter") as device, at(broker, services={"/Greeter": "demo.Greeter"}) as place:
+        async with to(place, scheme) as peer:
+            parts = peer.stream("greeter.say_hello", {"name": "Bob"})
+            call = asyncio.create_task(anext(aiter(parts)))
+            asked = await device.request()
+            reply = pb.HelloReply(text="Hello Bob").SerializeToString()
+            # Request or Response, it says nothing of an end: only its number, and a body without a type.
+            body = b"\x12%c%s" % (len(reply), reply)
+            content = rpc_pb2.Response(correlation_id=asked.correlation_id).SerializeToString()
+            device.say(content + b"\x12%c%s" % (len(body), body))
+            assert (await call)["text"] == "Hello Bob"
+            assert [part async for part in parts] == []

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError, Message
 
 from fiveways.errors import Malformed, Unrepresentable
+from fiveways.schemas.attaching import NO_FIELDS, attaching_fields
 from fiveways.schemas.fields import LIST, MAX_DEPTH, MAX_WIRE_DEPTH, VALUE, Wrong, shown
 from fiveways.schemas.printing import printer_of
 from fiveways.schemas.reading import filler_of, serialized
@@ -118,8 +119,15 @@ class MessageCodec:
 class SchemaCodec:
     """Bodies by the services on topics; on other topics as the fallback has it, bytes if there is none."""
 
-    def __init__(self, topics: Mapping[str, Service], fallback: Codec | None = None) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, Service],
+        fallback: Codec | None = None,
+        attachments: Mapping[str, str] = NO_FIELDS,
+    ) -> None:
+        """Make it; `attachments` names a field for them by each message's full name, SchemaError if that is none."""
         self._topics = dict(topics)
+        self._fields = attaching_fields(self._topics.values(), attachments)
         self._fallback: Codec = _PlainBytes() if fallback is None else fallback
         self._codecs = {
             (topic, method.name): _pair(method.request, method.response)
@@ -144,6 +152,15 @@ class SchemaCodec:
                 return self._fallback.from_wire(topic, kind, data, direction)
             pair = self._by_folded_name(topic, kind, Malformed)
         return pair[direction != _REQUEST].from_wire(data)
+
+    def attached(self, topic: str, kind: str, direction: str) -> tuple[str, bool] | None:
+        """Return the field for attachments in a body, and whether it is repeated; None if there is none."""
+        service = self._topics.get(topic) if self._fields else None
+        method = service.find(kind) if service is not None else None
+        if method is None:
+            return None
+        message: Any = method.request if direction == _REQUEST else method.response
+        return self._fields.get(message.DESCRIPTOR.full_name)
 
     def _by_folded_name(
         self, topic: str, kind: str, error: type[Malformed | Unrepresentable]

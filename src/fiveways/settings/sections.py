@@ -282,6 +282,8 @@ class MqttSettings:
 
     `"/Greeter" = "demo.Greeter"` makes `greeter.say_hello` of its `SayHello`.
     """
+    attachments: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+    """Where attachments go: a message of a schema, and its field of `bytes`: `"demo.Photo" = "files"`."""
     serve: tuple[str, ...] = ()
     """Topics on which the hub answers, besides those of the methods that it has: other ways to write them.
 

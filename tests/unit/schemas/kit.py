@@ -33,6 +33,15 @@ def greeter() -> Schema:
     return Schema(path, _imported(folder / "greeter_pb2.py"))
 
 
+@cache
+def crossing() -> Path:
+    """Return tests/schemas/crossing.proto as a descriptor set, with its comments."""
+    path = Path(_folder.name) / "crossing.binpb"
+    flags = ["--include_imports", "--include_source_info", f"--descriptor_set_out={path}"]
+    protoc(*flags, f"--proto_path={SCHEMAS}", "crossing.proto")
+    return path
+
+
 def compiled(folder: Path, text: str, *flags: str, name: str = "some") -> Path:
     """Compile the text of a .proto file to a descriptor set, with its imports unless flags are given."""
     (folder / f"{name}.proto").write_text(text, encoding="utf-8")

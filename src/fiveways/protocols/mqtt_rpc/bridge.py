@@ -52,7 +52,7 @@ class PlainBytes:
 
 
 class JsonText:
-    """Bodies of the hub's own methods, for which no schema exists: JSON text, and bytes that are none as they are."""
+    """Bodies that no schema knows, of the hub's own methods and callbacks: JSON, and bytes as they are."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
         """Return bytes as they are, anything else as JSON."""
@@ -77,7 +77,7 @@ JSON_TEXT: Final = JsonText()
 
 def codec_of(method: str, default: Codec) -> Codec:
     """Which codec the bodies of a method (folded) have."""
-    return JSON_TEXT if method.startswith("hub.") else default
+    return JSON_TEXT if method.startswith(("hub.", "callback.")) else default
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -92,6 +92,8 @@ class Options(msgspec.Struct, frozen=True):
     max_remembered: int | None = None
     """How many of them; twice the pending calls if not set."""
     codec: Any = PLAIN_BYTES
+    attached: Any = None
+    """Where attachments go in the bodies of the codec: an `attaching.Attached`, None if nowhere."""
 
     def server(self, default: bool) -> Serve:
         """Return `serve` as a function; `default` stands for true or, if not set, false."""

@@ -16,17 +16,18 @@ from fiveways.model.names import BadName
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Setup
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, Method, codec_of, failed
+from fiveways.protocols.mqtt_rpc.attaching import AttachingMqtt
+from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, REQUEST, RESPONSE, Codec, Method, codec_of, failed
 from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
-from fiveways.protocols.mqtt_rpc.plain import NOTHING, PlainMqtt, Words
+from fiveways.protocols.mqtt_rpc.plain import NOTHING, Words
 from fiveways.protocols.mqtt_rpc.states import State
 from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Served
 from fiveways.wire.packet import Packet
-from fiveways.wire.payload import Payload
+from fiveways.wire.payload import Payload, Value
 
 
-class MqttConversation(PlainMqtt):
+class MqttConversation(AttachingMqtt):
     """All that passes between us and one broker. Fulfils `base.Conversation`."""
 
     def __init__(self, setup: Setup) -> None:
@@ -74,7 +75,7 @@ class MqttConversation(PlainMqtt):
         """End what took too long, in both directions (MQRPC-a10)."""
         if self.closed or now < self._wake_at:
             return NOTHING
-        words: list[hub.Word] = []
+        words, self._unheard = self._unheard, []
         for request in list(self._requests.open.values()):
             if request.expires_at > now:
                 continue
@@ -128,12 +129,13 @@ class MqttConversation(PlainMqtt):
         served = Served(f"{number}@{topic}", topic, number, method, codec, streams, more, expires_at)
         try:
             word = served.read(message.value or b"", timeout)
+            words = (word,) if streaming != "unary" else self._taken(word, topic, method.kind, REQUEST)
         except (Malformed, builtins.BadArguments) as exc:
             return self._decline(key, Reason.BAD_ARGUMENTS, str(exc), now)
         if timeout is not None:
             self._wake_at = min(self._wake_at, expires_at)
         self._requests.serve(key, served)
-        return (word,)
+        return words
 
     def _timeout(self, message: Request) -> float:
         unit = bridge.SECONDS.get(message.timeout_unit)
@@ -220,9 +222,12 @@ class MqttConversation(PlainMqtt):
     def _send_result(self, word: hub.Result, now: float) -> None:
         served = self._open_request(word.id)
         if word.attachments:
-            raise Unrepresentable("attachments without a schema to write them in")
+            self._hold_result(word, served)
+            return
         if word.stream and not served.streams:
             raise LocalProtocolError(f"{served.method.spelling} gives no stream")
+        if served.streams and not word.stream and self._send_elements(served, word.body, now):
+            return
         last = word.last or not word.stream
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
@@ -230,8 +235,27 @@ class MqttConversation(PlainMqtt):
         packet = packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
         self._answer(served, packet, last, now)
 
+    def _send_elements(self, served: Served, body: Payload | None, now: float) -> bool:
+        """Say an array as the stream that its caller waits for, as who cannot stream gives all elements at once.
+
+        All of them can be said, before the first is. False, and nothing has happened, if it is no array.
+        """
+        elements = None if body is None else body.value()
+        if not isinstance(elements, list):
+            return False
+        values = [served.write(Value(each)) for each in elements] or [None]
+        ends = [*[False] * (len(values) - 1), True]
+        said = [
+            packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
+            for value, last in zip(values, ends, strict=True)
+        ]
+        for packet, last in zip(said, ends, strict=True):
+            self._answer(served, packet, last, now)
+        return True
+
     def _send_failure(self, word: hub.Failure, now: float) -> None:
         served = self._open_request(word.id)
+        self._waiting.drop(word.id)
         self._answer(served, failed(word, (served.correlation_id, served.topic), self._limits), True, now)
 
     def _send_description(self, word: hub.Description, now: float) -> None:
@@ -243,17 +267,17 @@ class MqttConversation(PlainMqtt):
     # Requests of ours.
 
     def _send_call(self, word: hub.Call, now: float) -> None:
+        topic, kind = self._target(word)
+        codec: Codec = JSON_TEXT if word.callback else codec_of(word.method, self._codec)
         if word.attachments:
-            raise Unrepresentable("attachments without a schema to write them in")
-        codec, method = self._codec, word.method
-        if word.callback:
-            topic, kind = bridge.callback_of(word)
-        else:
-            topic, kind = bridge.target_of(method, word.spelling)
-            codec = codec_of(method, codec)
+            self._hold_call(word, topic, kind, codec)
+            return
         number = self._new_number(word.id, topic)
         asking = Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
         self._ask(asking, word.body, word.timeout, now)
+
+    def _target(self, word: hub.Call) -> tuple[str, str]:
+        return bridge.callback_of(word) if word.callback else bridge.target_of(word.method, word.spelling)
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
@@ -301,6 +325,8 @@ class MqttConversation(PlainMqtt):
         asking = self._requests.asking.get(word.id)
         if asking is not None:
             self._requests.end_asking(asking, UNWANTED, now)
+        else:
+            self._waiting.drop(word.id)
 
     # The answers to them.
 
@@ -318,12 +344,13 @@ class MqttConversation(PlainMqtt):
             return NOTHING
         try:
             word = asking.read(message.value, last)
+            words = (word,) if asking.streams else self._taken(word, asking.topic, asking.kind, RESPONSE)
         except Malformed as exc:
             requests.end_asking(asking, UNWANTED, now)
             return (hub.Failure(asking.hub_id, Reason.RAISED, f"the result cannot be read: {exc}"),)
         if last:
             requests.end_asking(asking, LATE, now)
-        return (word,)
+        return words
 
     def _on_error(self, message: ErrorResponse, now: float) -> Words:
         key = message.correlation_id, message.topic
@@ -359,6 +386,7 @@ class MqttConversation(PlainMqtt):
         hub.Result: _send_result,
         hub.Failure: _send_failure,
         hub.Part: _send_part,
+        hub.Attachment: AttachingMqtt.send_attachment,
         hub.Cancel: _send_cancel,
         hub.Discover: _send_builtin,
         hub.Description: _send_description,

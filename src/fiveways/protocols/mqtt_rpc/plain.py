@@ -4,10 +4,10 @@ Whatever is not plain about a packet, or a word, is left to the long way, as if 
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -52,6 +52,10 @@ def _plain_target(method: str, spelling: str) -> tuple[str, str] | None:
 _NO_CODEC: Final[Codec] = Options().codec
 
 
+def _nowhere(_topic: str, _kind: str, _direction: str) -> None:
+    """No message has a field for attachments."""
+
+
 class PlainMqtt(Whole):
     """The tables of a conversation, and the short way to them."""
 
@@ -64,6 +68,9 @@ class PlainMqtt(Whole):
         # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
         self._serve = options.server(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
+        self._field: Callable[[str, str, str], Any] = options.attached or _nowhere
+        """Which field of a message holds attachments."""
+        self._attaches = options.attached is not None
         self._default_timeout = options.default_timeout
         self.unsent: list[Packet] = []
         self._echoes = Echoes()
@@ -133,6 +140,8 @@ class PlainMqtt(Whole):
             return NOTHING if self._recent.get(key, now) == UNWANTED else None
         if type(asking) is not Asking or asking.streams or asking.word is not Call or not self._takes_answers:
             return None
+        if self._attaches and self._field(key[1], asking.kind, RESPONSE) is not None:
+            return None
         value = answer.body.value
         if not value and not answer.HasField("body"):
             return None
@@ -162,7 +171,7 @@ class PlainMqtt(Whole):
             return NOTHING
         if streaming != _UNARY or not method.is_usual or len(method.folded) > self._longest_name:
             return None
-        if len(self._served) >= self._most:
+        if len(self._served) >= self._most or (self._attaches and self._field(topic, kind, REQUEST) is not None):
             return None
         timeout, expires_at = self._default_timeout, inf
         if told := asked.timeout:
@@ -187,7 +196,7 @@ class PlainMqtt(Whole):
         """Say an answer that is plain; False, and nothing has happened, if it is not."""
         hub_id, body = word.id, word.body
         served = self._served.get(hub_id)
-        if served is None or body is None or word.stream or word.attachments:
+        if served is None or body is None or served.streams or word.stream or word.attachments:
             return False
         number, topic = key = served.correlation_id, served.topic
         content = _Response()

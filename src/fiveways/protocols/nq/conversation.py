@@ -12,13 +12,13 @@ from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooL
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.holding import Carrier
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import Following
 from fiveways.protocols.nq.dedup import Tomb
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
-from fiveways.protocols.nq.holding import Carrier
 from fiveways.protocols.nq.messages import decode
 from fiveways.protocols.nq.outbox import Outgoing
 from fiveways.protocols.nq.plain import PlainNq

@@ -3,12 +3,12 @@
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
+from fiveways.protocols.holding import Waiting
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.asked import OpenRequests
 from fiveways.protocols.nq.bridge import Following
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.frames import Free
-from fiveways.protocols.nq.holding import Waiting
 from fiveways.protocols.nq.messages import (
     Acceptance,
     Answer,

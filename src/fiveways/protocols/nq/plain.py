@@ -17,11 +17,11 @@ from fiveways.model import names
 from fiveways.model.messages import Accepted, Call, Result
 from fiveways.model.names import BadName, fold
 from fiveways.protocols.base import Setup, Whole
+from fiveways.protocols.holding import Waiting
 from fiveways.protocols.nq.answering import SMALL
 from fiveways.protocols.nq.bridge import CALLBACK, CLOSED
 from fiveways.protocols.nq.common import Common
 from fiveways.protocols.nq.frames import LONGEST_REMEMBERED, is_name
-from fiveways.protocols.nq.holding import Waiting
 from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.line import OUT, QUEUED, Repeated
 from fiveways.protocols.nq.messages import Request

@@ -1,4 +1,4 @@
-"""Arrays for services that take a stream."""
+"""Calls as the services behind a broker can take them."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,13 @@ from fiveways.wire.payload import Value
 
 
 def in_parts(call: Call, plan: Plan) -> Iterator[Word]:
-    """Return a call as it is, but to a service that takes a stream: an array is its elements there."""
+    """Return a call as it is, but to a service that takes a stream: an array is its elements there.
+
+    However gladly its caller took a stream, one that gives none is not asked for it: it need not say where its answer
+    ends.
+    """
+    if call.stream and call.method not in plan.streaming:
+        call = replace(call, stream=False)
     if call.more or call.method not in plan.streamed:
         yield call
         return

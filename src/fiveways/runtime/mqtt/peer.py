@@ -169,7 +169,7 @@ class BrokerPeer(Party, Sleeper):
         self._link, self.peer, self._why = link, self._new_peer(), ""
         offers = self._exchange.hub.offers
         self._territory = territory = Territory(self._name, self.peer, self._plan, offers, link)
-        options = {"serve": self._kind_of, "codec": self._plan.codec}
+        options = {"serve": self._kind_of, "codec": self._plan.codec, "attached": self._plan.attached}
         limits = dataclasses.replace(self._limits, max_text=min(self._limits.max_text, self._plan.max_payload))
         self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, limits, options))
         exchange, now, is_near = self._exchange, self._exchange.now(), is_loopback(self._broker.host)

@@ -9,9 +9,10 @@ from typing import Final
 from fiveways.errors import FivewaysError
 from fiveways.model import names
 from fiveways.model.names import BadName
+from fiveways.protocols.mqtt_rpc.attaching import Attached, Field
 from fiveways.protocols.mqtt_rpc.bridge import PLAIN_BYTES, Codec
 from fiveways.runtime.mqtt.topics import Bridge
-from fiveways.schemas import SchemaCodec, Service, load
+from fiveways.schemas import SchemaCodec, SchemaError, Service, load
 from fiveways.settings.sections import MqttSettings
 
 _LONGEST_TOPIC: Final = 512
@@ -43,7 +44,8 @@ class Plan:
         """Those that are behind the broker, by topic."""
         self.served = tuple(_checked(each) for each in settings.serve)
         """Topics on which the hub answers besides those that it finds itself."""
-        self.codec: Codec = SchemaCodec({**_usual_topics(known), **self.services}, PLAIN_BYTES)
+        self.codec, self.attached = _codec({**_usual_topics(known), **self.services}, settings.attachments)
+        """How bodies are written, and which of their fields hold attachments, if any does."""
         self.bridge = Bridge(settings.topics, settings.max_payload)
         self.max_payload, self.retry_after = settings.max_payload, settings.retry_after
         self.trust = _trust(folder / settings.ca_file) if settings.ca_file else None
@@ -51,6 +53,8 @@ class Plan:
         self.offers = tuple(self._offers())
         self.streamed = frozenset(offer.method for offer in self.offers if offer.kind in {"client", "both"})
         """Methods that take a stream."""
+        self.streaming = frozenset(offer.method for offer in self.offers if offer.kind in {"server", "both"})
+        """Methods that give one."""
 
     def _offers(self) -> Iterator[Offer]:
         for topic, service in self.services.items():
@@ -81,6 +85,19 @@ def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
     if not can_listen(topic):
         raise BadPlan(f"mqtt.services: {topic[:80]!r} is no topic")
     return known[name]
+
+
+def _codec(topics: Mapping[str, Service], attachments: Mapping[str, str]) -> tuple[Codec, Attached | None]:
+    try:
+        codec = SchemaCodec(topics, PLAIN_BYTES, attachments)
+    except SchemaError as exc:
+        raise BadPlan(f"mqtt.attachments: {exc}") from exc
+
+    def attached(topic: str, kind: str, direction: str) -> Field | None:
+        found = codec.attached(topic, kind, direction)
+        return None if found is None else Field(*found)
+
+    return codec, attached if attachments else None
 
 
 def _trust(path: Path) -> ssl.SSLContext:

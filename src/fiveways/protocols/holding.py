@@ -10,7 +10,7 @@ Carrier = hub.Call | hub.Result | hub.Publish | hub.Event | hub.SetVariable
 
 
 class Held:
-    """A word that waits for its attachments, since NQ carries them within the message."""
+    """A word that waits for its attachments, since its protocol carries them within the message."""
 
     __slots__ = ("given", "missing", "room", "word")
 
