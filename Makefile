@@ -76,8 +76,10 @@ bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside Duck
 bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
 	$(RUN) benchmarks.store $(FLAGS)
 
-docs: $(READY) ## rewrite docs/configuration.md from the code
+docs: $(READY) ## rewrite the pages that are made: the configuration and the metrics from the code, the matrix from what happens
 	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
+	$(RUN) fiveways.runtime.metrics.page > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(RUN) tests.bridges.page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --python_out=src --mypy_out=quiet:src \
