@@ -78,7 +78,7 @@ bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--q
 
 docs: $(READY) ## rewrite the pages that are made: the configuration and the metrics from the code, the matrix from what happens
 	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
-	$(RUN) fiveways.runtime.metrics.page > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(RUN) fiveways.runtime.families > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
 	$(RUN) tests.bridges.page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
