@@ -112,7 +112,8 @@ function deferred() {
 
 const MARKER = /^\$+(?:base64|base91|number)$/;
 const LONE = /\p{Surrogate}/u;
-const BIG = `${Math.random().toString(36).slice(2)}:`; // Nobody else can know it, so that no text is taken for a number.
+const BIG = `${Math.random().toString(36).slice(2)}:`; // Nobody can know it, so that no text is taken for a number.
+const MAX_DIGITS = 4300; // Of an integer: what Python bears.
 const TOKENS = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /** Return the value that a text spells, markers untouched; NotJson if it is not JSON, judged as the hub does. */
@@ -132,9 +133,14 @@ function markBig(token) {
   return /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${BIG}${token}"` : token;
 }
 
+function bigOf(digits) {
+  if (digits.length > MAX_DIGITS + digits.startsWith("-")) throw new NotJson("it holds a number that is too large");
+  return BigInt(digits);
+}
+
 function checked(value, hasBig, room) {
   if (isText(value)) {
-    if (hasBig && value.startsWith(BIG)) return BigInt(value.slice(BIG.length));
+    if (hasBig && value.startsWith(BIG)) return bigOf(value.slice(BIG.length));
     if (LONE.test(value)) throw new NotJson("it holds half of a surrogate pair");
   } else if (typeof value === "number") {
     if (!Number.isFinite(value)) throw new NotJson("it holds a number that is too large");
@@ -248,7 +254,8 @@ function fromBase64(text) {
   return Uint8Array.from(raw, (each) => each.charCodeAt(0));
 }
 
-const ALPHABET = Array.from({ length: 93 }, (_, at) => String.fromCharCode(33 + at)).filter((c) => c !== '"' && c !== "\\");
+const PRINTABLE = Array.from({ length: 93 }, (_, at) => String.fromCharCode(33 + at));
+const ALPHABET = PRINTABLE.filter((char) => char !== '"' && char !== "\\");
 const DIGITS = new Map(ALPHABET.map((char, at) => [char, at]));
 
 function toBase91(bytes) {
@@ -326,7 +333,7 @@ function spellName(name, { alphabet, separator }) {
   if (!name || !alphabet || alphabet.test(name)) return name;
   const isPrefix = /[.:]$/.test(name);
   const written = fold(isPrefix ? name.slice(0, -1) : name).replaceAll(".", separator) + (isPrefix ? separator : "");
-  if (!alphabet.test(written)) throw new BadValue(`the name ${JSON.stringify(name)} cannot be written in this protocol`);
+  if (!alphabet.test(written)) throw new BadValue(`the name ${JSON.stringify(name)} has letters that are not allowed`);
   return written;
 }
 
@@ -1002,8 +1009,7 @@ class Umq extends Talk {
 
   #onMessage(kind, id, payload, attachments) {
     const asked = Number(id);
-    if (kind === "R") this.#asking.delete(asked);
-    if (kind === "R") this.tell(asked, () => fromText(payload), (value) => this.listener.settled(asked, value, attachments));
+    if (kind === "R") this.#onResult(asked, payload, attachments);
     else if (kind === "E" || kind === "!") this.#onFailure(kind, asked, payload);
     else if (kind === "T") this.#onUpdate(id, payload, attachments);
     else if (kind === "M" || kind === "C") this.#onCall(kind, id, payload, attachments);
@@ -1013,6 +1019,11 @@ class Umq extends Talk {
     else if (kind === "X") this.listener.variable(id, undefined);
     else if (kind === "?") this.#onDiscover(id, payload);
     else if (kind !== "U") throw new HubFault(`a message of the unknown kind ${JSON.stringify(kind)}`);
+  }
+
+  #onResult(id, payload, attachments) {
+    this.#asking.delete(id);
+    this.tell(id, () => fromText(payload), (value) => this.listener.settled(id, value, attachments));
   }
 
   #variable(payload) {
@@ -1473,7 +1484,10 @@ class Nq extends Talk {
     this.#run = run;
     this.isKnown = this.#known === `${peer} ${run}`;
     if (!this.isKnown) this.#leaveBehind();
-    for (const asking of this.#asked.values()) this.#repeat(Object.assign(asking, { step: asking.state === "sent" ? 0 : 1 }));
+    for (const asking of this.#asked.values()) {
+      asking.step = asking.state === "sent" ? 0 : 1;
+      this.#repeat(asking);
+    }
     for (const serving of this.#served.values()) this.#again(Object.assign(serving, { step: 0 }));
     this.listener.welcome("");
   }
@@ -1498,7 +1512,7 @@ class Nq extends Talk {
     const came = asking.parts?.next ?? 1;
     asking.parts = null;
     if (came === 1 || this.listener.forgets(asking.id)) return;
-    const text = `the hub has begun anew in the middle of the answer: ${came - 1} of its parts had come, the rest is lost`;
+    const text = `the hub has begun anew in the middle of the answer: ${came - 1} parts had come, the rest is lost`;
     this.listener.failed(asking.id, new CallError("lost", text));
     this.#cancel(asking);
   }
@@ -1815,7 +1829,7 @@ class PollLink {
     else this.#listen();
   }
 
-  /** Ask the hub for what it may have to say, as long as that is expected. A hub answers the older of two questions at once. */
+  /** Ask the hub for what it may have to say, as long as that is expected. */
   async #listen() {
     if (this.#isListening) return;
     this.#isListening = true;
@@ -1847,8 +1861,9 @@ class PollLink {
       const text = await response.text();
       return { status: response.status, peer: response.headers.get("NQ-Peer"), body: text };
     } catch (error) {
-      const late = stop.signal.aborted && !this.#stop.signal.aborted;
-      this.#end(late ? `no answer within ${patience} seconds` : `cannot be reached, or does not allow this page: ${error.message}`);
+      const isLate = stop.signal.aborted && !this.#stop.signal.aborted;
+      const why = `it cannot be reached, or does not allow this page: ${error.message}`;
+      this.#end(isLate ? `no answer within ${patience} seconds` : why);
       return null;
     } finally {
       clearTimeout(timer);
@@ -1886,6 +1901,7 @@ const SCHEMES = {
   lrpm: { path: "/lrpm", subprotocol: "lrpm.json", transports: ["ws", "wss"] },
   nq: { path: "/nq", subprotocol: "nq.1", transports: ["ws", "wss", "http", "https"] },
 };
+const PLACE = /^(\[[\da-fA-F:.]+\]|[^:/?#@[\]]+)(?::(\d+))?(\/[^?#]*)?(\?[^#]*)?$/;
 const PORTS = { ws: "7500", http: "7500", wss: "443", https: "443" };
 
 /** Read a client URL, such as `lrpm+ws://localhost:7500`; a TypeError, with a sentence, if it leads to no hub. */
@@ -1896,8 +1912,8 @@ function addressOf(url) {
   if (!scheme?.transports.includes(transport)) {
     throw new TypeError(`${JSON.stringify(String(url))} is no URL of this client; it speaks ${known.join(", ")}`);
   }
-  const [, host, port, path = "", query = ""] = /^(\[[\da-fA-F:.]+\]|[^:/?#@[\]]+)(?::(\d+))?(\/[^?#]*)?(\?[^#]*)?$/.exec(rest) ?? [];
-  if (!host) throw new TypeError(`the URL names no host, or more than one: ${protocol}+${transport}://localhost:7500 would do`);
+  const [, host, port, path = "", query = ""] = PLACE.exec(rest) ?? [];
+  if (!host) throw new TypeError(`the URL names no host; it looks like ${protocol}+${transport}://localhost:7500`);
   if (/[?&]encoding=(?!json)/.test(query)) throw new TypeError("this client speaks LRPM in JSON only");
   const place = `${transport}://${host}:${port ?? PORTS[transport]}${path.length > 1 ? path : scheme.path}`;
   return { protocol, given: String(url), url: place + query.replace(/([?&])encoding=json/, "$1"), scheme, transport };
@@ -1974,7 +1990,9 @@ export class Subscription {
     this.#leave = leave;
   }
 
-  /** @returns {Promise<IteratorResult<{topic: string, data: unknown, missed: number, attachments: (Uint8Array | null)[]}>>} */
+  /**
+   * @returns {Promise<IteratorResult<{topic: string, data: any, missed: number, attachments: (Uint8Array | null)[]}>>}
+   */
   async next() {
     const { value, done } = await this.#line.next();
     if (done) return { value: undefined, done };
@@ -2047,7 +2065,8 @@ const DEFAULTS = {
 
 function settingsOf(address, options) {
   const unknown = Object.keys(options).filter((key) => !(key in DEFAULTS));
-  if (unknown.length) throw new TypeError(`connect takes ${Object.keys(DEFAULTS).join(", ")}, not ${unknown.join(", ")}`);
+  const known = Object.keys(DEFAULTS).join(", ");
+  if (unknown.length) throw new TypeError(`connect takes ${known}, not ${unknown.join(", ")}`);
   const settings = { ...DEFAULTS, ...options };
   const { token, identity, secret } = settings;
   if (Boolean(identity) !== Boolean(secret)) throw new TypeError("`identity` and `secret` belong together");
@@ -2236,7 +2255,7 @@ class Services {
 
   /** Wait for a call that comes once; return our id for it. */
   expect(callback) {
-    if (this.#callbacks.size >= MAX_PENDING) throw new CallError("overloaded", `${MAX_PENDING} callbacks are waited for`);
+    if (this.#callbacks.size >= MAX_PENDING) throw new CallError("overloaded", "too many callbacks are waited for");
     const own = String(this.#requests.newId()); // digits alone, which every protocol can write
     this.#callbacks.set(own, callback);
     return own;
@@ -2472,7 +2491,8 @@ class Keeper {
   async #dial() {
     const { given } = this.#address;
     const { openTimeout, keepalive } = this.#settings;
-    const session = { talk: this.#newTalk(), opened: deferred(), ended: deferred(), link: null, why: null, isOver: false };
+    const session = { talk: this.#newTalk(), link: null, opened: deferred(), ended: deferred(), why: null };
+    session.isOver = false;
     this.#present = session;
     try {
       session.link = this.#newLink(session);
@@ -2486,6 +2506,7 @@ class Keeper {
     } finally {
       clearTimeout(timer);
     }
+    if (session.isOver) throw await session.ended.promise; // it was over before we got here
     session.openedAt = session.heardAt = now();
     if (session.link instanceof SocketLink) session.pulse = setInterval(() => this.#look(session), keepalive * 1000);
     return session;
@@ -2720,7 +2741,8 @@ export class Peer extends EventTarget {
     const parts = new Line();
     const how = { timeout: this.#told(timeout, left), stream: true, attachments };
     const say = (talk, id) => talk.call(id, name, body, how);
-    const { id, promise } = this.#requests.ask(session.talk, say, { wait: left, method: name, parts, maxWaiting, signal });
+    const wanted = { wait: left, method: name, parts, maxWaiting, signal };
+    const { id, promise } = this.#requests.ask(session.talk, say, wanted);
     promise.then(
       () => parts.end(),
       (error) => parts.end(error),
@@ -2744,7 +2766,8 @@ export class Peer extends EventTarget {
   async publish(topic, data = null, { retain = false, attachments, timeout } = {}) {
     const until = now() + seconds(timeout ?? this.#settings.timeout);
     const { session, left } = await this.#keeper.ready(until);
-    await this.#requests.ask(session.talk, (talk, id) => talk.publish(id, topic, data, { retain, attachments }), { wait: left }).promise;
+    const say = (talk, id) => talk.publish(id, topic, data, { retain, attachments });
+    await this.#requests.ask(session.talk, say, { wait: left }).promise;
   }
 
   /**
@@ -3005,8 +3028,8 @@ export class Peer extends EventTarget {
 function failureOf(error) {
   const text = error instanceof BadValue ? `the method ran, but its answer cannot be sent: ${error.message}` : "";
   const failure = { reason: "raised", text: text || writable(error?.message ?? error) };
-  if (error instanceof Fail) Object.assign(failure, { name: error.own, data: error.data, retryAfter: error.retryAfter });
-  return failure;
+  if (!(error instanceof Fail)) return failure;
+  return { ...failure, name: error.own, data: error.data, retryAfter: error.retryAfter };
 }
 
 /** A token as a subprotocol of WebSocket, since browsers let nobody set headers there. */

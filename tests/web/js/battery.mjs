@@ -1,5 +1,5 @@
-// What fiveways.js must do, whatever runs it and whatever protocol it speaks. Each case gets the module's own names, the
-// `url` of a hub with the example application, and whatever else its test gives.
+// What fiveways.js must do, whatever runs it and whatever protocol it speaks. Each case gets the module's own names,
+// the `url` of a hub with the example application, and whatever else its test gives.
 
 import { check, gather, numbers, rejected, same, soon, unique } from "./kit.mjs";
 import { trouble } from "./trouble.mjs";
@@ -206,7 +206,8 @@ export const cases = {
         return body;
       });
       const notes = [];
-      same(await caller.call(name, 2026, { onProgress: (note) => notes.push([note.kind, note.value, note.text]) }), 2026);
+      const onProgress = ({ kind, value, text }) => notes.push([kind, value, text]);
+      same(await caller.call(name, 2026, { onProgress }), 2026);
       const told = [["note", { done: 0.5 }, "half of {it}"], ["note", null, "nearly"]];
       const hears = [url, other ?? url].every((each) => protocolOf(each) !== "umq");
       same(notes, hears ? told : []);
@@ -246,7 +247,9 @@ export const cases = {
       const error = await rejected(caller.call(name, null, { timeout: 0.2 }));
       same([error.reason, error.ran], ["timeout", "unknown"]);
       check(error.message.includes("did not answer within 0.2 s"), error.message);
-      for (const timeout of [0, -1, NaN, "1"]) check((await rejected(caller.call(name, null, { timeout }))) instanceof TypeError);
+      for (const timeout of [0, -1, NaN, "1"]) {
+        check((await rejected(caller.call(name, null, { timeout }))) instanceof TypeError, `${timeout} is no time`);
+      }
     });
   },
 
@@ -255,7 +258,8 @@ export const cases = {
       const name = unique("photo.turn");
       const turned = (bytes) => Uint8Array.from(bytes).reverse();
       await callee.register(name, (body, { attachments }) => new Reply(body, attachments.map(turned)));
-      const given = [Uint8Array.from([1, 2, 3]), new Uint8Array(), Uint8Array.from({ length: 100_000 }, (_, at) => at % 251)];
+      const large = Uint8Array.from({ length: 100_000 }, (_, at) => at % 251);
+      const given = [Uint8Array.from([1, 2, 3]), new Uint8Array(), large];
       const reply = await caller.callReply(name, "turn", { attachments: given });
       same(reply.value, "turn");
       same(reply.attachments, given.map(turned));

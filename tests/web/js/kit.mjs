@@ -15,14 +15,14 @@ export function check(condition, what = "it") {
 function alike(one, other) {
   if (Object.is(one, other)) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
-  if (one instanceof Uint8Array !== other instanceof Uint8Array || Array.isArray(one) !== Array.isArray(other)) return false;
+  if (Object.prototype.toString.call(one) !== Object.prototype.toString.call(other)) return false;
   const keys = Object.keys(one);
   return keys.length === Object.keys(other).length && keys.every((key) => key in other && alike(one[key], other[key]));
 }
 
 const shown = (value) => {
-  const text = JSON.stringify(value, (_, each) => (typeof each === "bigint" ? `${each}n` : Number.isNaN(each) ? "NaN" : each));
-  return String(text).slice(0, 500);
+  const odd = (_, each) => (typeof each === "bigint" ? `${each}n` : Number.isNaN(each) ? "NaN" : each);
+  return String(JSON.stringify(value, odd)).slice(0, 500);
 };
 
 /** Complain unless both are the same value, looked at in depth. */

@@ -7,7 +7,8 @@ import { cases } from "./battery.mjs";
 import { driver } from "./driver.mjs";
 
 // Older ones take no .js for a module, unless a package says that it is one.
-const asText = async () => import(`data:text/javascript,${encodeURIComponent(readFileSync(fileURLToPath(process.argv[2]), "utf8"))}`);
+const text = () => encodeURIComponent(readFileSync(fileURLToPath(process.argv[2]), "utf8"));
+const asText = async () => import(`data:text/javascript,${text()}`);
 const fiveways = await import(process.argv[2]).catch(asText);
 const drive = driver(cases, { ...fiveways });
 
