@@ -183,6 +183,12 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
         (["--app", "tests.cli.served:missing"], 2, "has no 'missing'; it has tests.cli.served:app"),
         (["--set", "nonsense"], 2, "--set takes section.key=value, not 'nonsense'"),
         (["--set", "log.level=shout"], 2, "log.level must be one of debug, info, warning, error, not 'shout'"),
+        (
+            ["--set", "tracing.endpoint=localhost"],
+            1,
+            "tracing.endpoint is a URL such as http://localhost:4318/v1/traces",
+        ),
+        (["--set", "tracing.sample=2"], 2, "tracing.sample"),
         (["--set", "log.levl=info"], 2, "log.levl is no setting; did you mean log.level?"),
     ],
 )
@@ -228,3 +234,23 @@ def test_variables_and_flags_reach_the_hub() -> None:
     with serving("--set", "log.format=json", FIVEWAYS_LIMITS_MAX_TEXT="2000", FIVEWAYS_LOG_LEVEL="debug") as hub:
         assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 1000}"']) == 0
         assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 3000}"']) == 1
+
+
+def test_each_line_of_a_hub_that_speaks_json_is_an_object(config: Path) -> None:
+    with serving("--config", str(config), "--set", "log.format=json", "--set", "log.level=debug") as hub:
+        for protocol in ("umq", "nq", "nq+http"):
+            assert main(["call", hub.url(protocol), "hub.ping", "--token", TOKEN]) == 0
+            assert main(["call", hub.url(protocol), "hub.ping", "--token", "wrong-one"]) == 1
+        code, err = hub.end()
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert code == 0
+    assert all({"at", "level", "logger", "text"} <= set(line) for line in lines)
+    opened = [line for line in lines if line["text"] == "a session is open"]
+    assert {(line["protocol"], line["identity"], line["level"]) for line in opened} == {
+        ("umq", "ann", "debug"),
+        ("nq", "ann", "debug"),
+    }
+    refused = [line for line in lines if line["text"].startswith("a peer was not let in")]
+    assert {(line["protocol"], line["level"]) for line in refused} == {("umq", "warning"), ("nq", "warning")}
+    assert {"the hub is closing: open calls have 10 seconds", "the hub is closed"} <= {line["text"] for line in lines}
+    assert not [secret for secret in (TOKEN, "wrong-one") if secret in err]

@@ -125,8 +125,8 @@ class Calls:
         pending.cell.waits.append(now - pending.began_at)
         if reason is not None:
             self._count_failure(pending, reason, text, now)
-        if pending.span is not None:
-            self._record(pending, pending.span, reason, now)
+        if pending.span is not None and self.spans is not None:
+            self.spans.end(_recorded(pending, pending.span, reason, now))
         del pending.caller.asked[pending.id], pending.callee.serving[op]
         if self._usual.pop(op, None) is None and self._far.pop(op, None) is None:
             del self._timed[op]
@@ -139,24 +139,6 @@ class Calls:
         if self.spans is not None:
             pending.span, traceparent = self.spans.begin(traceparent)
         return traceparent
-
-    def _record(self, pending: Pending, span: Span, reason: Reason | None, now: float) -> None:
-        if self.spans is not None:
-            caller, callee = pending.caller, pending.callee
-            protocols = caller.traits.protocol, callee.traits.protocol
-            self.spans.end(
-                Recorded(
-                    span,
-                    pending.method,
-                    pending.op,
-                    caller.name,
-                    callee.name,
-                    *protocols,
-                    pending.began_at,
-                    now,
-                    reason,
-                )
-            )
 
     def _count_failure(self, pending: Pending, reason: Reason, text: str, now: float) -> None:
         caller, callee = pending.caller.traits.protocol, pending.callee.traits.protocol
@@ -201,6 +183,13 @@ def _late(calls: dict[str, Pending], now: float) -> tuple[list[Pending], float]:
             return late, pending.deadline
         late.append(pending)
     return late, now
+
+
+def _recorded(pending: Pending, span: Span, reason: Reason | None, now: float) -> Recorded:
+    """Return what is known of a call that is over."""
+    caller, callee = pending.caller, pending.callee
+    protocols, times = (caller.traits.protocol, callee.traits.protocol), (pending.began_at, now)
+    return Recorded(span, pending.method, pending.op, caller.name, callee.name, *protocols, *times, reason)
 
 
 def _free(pending: Pending) -> None:

@@ -272,3 +272,18 @@ def test_nobody_is_told_by_its_id() -> None:
     answer = only(hub.handle("dan", Call("t", "hub.traffic"), 0.0), Result).body.json()
     assert b"hunter2" not in answer
     assert public_name("ann").encode() not in answer
+
+
+def test_frames_are_counted_one_by_one_or_later_together() -> None:
+    traffic = Traffic(9, 9)
+    tally = traffic.tally("umq")
+    assert traffic.tally("umq") is tally
+    tally.heard(10)
+    tally.said(7)
+    tally.said(1)
+    tally.sizes += [1, 2, 3]
+    traffic.fold_frames()
+    traffic.tally("nq")
+    traffic.fold_frames()
+    assert (tally.frames_in, tally.bytes_in, tally.frames_out, tally.bytes_out) == (4, 16, 2, 8)
+    assert tally.sizes == []
