@@ -56,7 +56,6 @@ class Calls:
     def __init__(self, call_timeout: float, max_timeout: float, alarm: Alarm, traffic: Traffic) -> None:
         self.alarm = alarm
         self._traffic = traffic
-        self._cells = traffic.cells
         self.spans: Spans | None = None
         """Where calls are recorded as spans of traces, if they are."""
         self.default = min(call_timeout, max_timeout)
@@ -95,8 +94,10 @@ class Calls:
         self.made = made = self.made + 1
         op = str(made)
         deadline = now + timeout
-        key = method, caller.traits.protocol, callee.traits.protocol
-        cell = self._cells.get(key) or self._traffic.cell(*key)
+        table = caller.cells.get(callee.traits.protocol)
+        cell = None if table is None else table.get(method)
+        if cell is None:
+            cell = self._traffic.cell(method, caller.traits.protocol, callee.traits.protocol)
         cell.calls += 1
         if not made & _FOLDED_EVERY:
             self._traffic.fold()

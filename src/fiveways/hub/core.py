@@ -119,6 +119,7 @@ class Hub:
             raise AssertionError(f"{peer} is here already")
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
         self._by_name[session.name] = session
+        session.cells = self.traffic.table(traits.protocol)
         session.allowance, session.refilled_at = max(1.0, self._rate), now
         self._counters.arrived += 1
         self.traffic.tally(traits.protocol).sessions += 1
