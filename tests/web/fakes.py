@@ -2,12 +2,17 @@
 
 import base64
 import hashlib
+import json
 import queue
 import socket
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+from tests.web.browsers import PATIENCE
 
 _SALT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -80,10 +85,42 @@ def frame(data: str | bytes) -> bytes:
     return bytes([kind, 126]) + len(payload).to_bytes(2) + payload
 
 
+class Partner(Fake):
+    """A hub in NQ that a test speaks for: it says nothing by itself but who the client is."""
+
+    def __init__(self) -> None:
+        super().__init__(['{"e":{"type":"sys","note":"peer","args":["0123","run"]}}'], [], "nq.1")
+        self.stream: socket.socket | None = None
+        self._unread: deque[dict[str, Any]] = deque()
+
+    def talk(self, stream: socket.socket, number: int) -> None:
+        """Have one conversation; the last one is the one to speak in."""
+        self.stream = stream
+        super().talk(stream, number)
+
+    def say(self, *messages: object) -> None:
+        """Say messages, in one packet."""
+        assert self.stream is not None
+        self.stream.sendall(frame(json.dumps(messages)))
+
+    def next(self, **wanted: object) -> dict[str, Any]:
+        """Wait for a message that has these, and give it; those before it are forgotten."""
+        while True:
+            while self._unread:
+                message = self._unread.popleft()
+                if all(message.get(key) == value for key, value in wanted.items()):
+                    return message
+            packet = json.loads(self.heard.get(timeout=PATIENCE))
+            self._unread.extend(packet if isinstance(packet, list) else [packet])
+
+    def request(self, target: str, number: str, data: object = None) -> None:
+        """Ask the client for something."""
+        self.say({"t": target, "r": number, "d": data})
+
+
 @contextmanager
-def fake(greeting: Sequence[str], script: Sequence[str | bytes], subprotocol: str) -> Iterator[Fake]:
-    """Serve on a free port."""
-    made = Fake(greeting, script, subprotocol)
+def serving(made: Fake) -> Iterator[None]:
+    """Let it talk to all who connect to a free port."""
     streams: list[socket.socket] = []
     threads: list[threading.Thread] = []
 
@@ -104,7 +141,7 @@ def fake(greeting: Sequence[str], script: Sequence[str | bytes], subprotocol: st
         threads.append(threading.Thread(target=accept))
         threads[-1].start()
         try:
-            yield made
+            yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             for stream in streams:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli import hubs
 from tests.freezing import freeze, thaw
 from tests.web.engines import Engine, Story, run, site
-from tests.web.fakes import fake
+from tests.web.fakes import Fake, serving
 
 SCHEMES = ["umq+ws", "lrpm+ws", "nq+ws", "nq+http"]
 KILLS = [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGTERM, id="stopped")]
@@ -222,7 +222,8 @@ NONSENSE: dict[str, tuple[str, list[str], list[str | bytes]]] = {
 @pytest.mark.parametrize("protocol", NONSENSE)
 def test_a_hub_that_talks_nonsense(engine: Engine, protocol: str) -> None:
     subprotocol, greeting, script = NONSENSE[protocol]
-    with fake(greeting, script, subprotocol) as server:
+    server = Fake(greeting, script, subprotocol)
+    with serving(server):
         story = Story(engine, "hostile", {"url": f"{protocol}+{server.url}"})
         story.said("connected")
         if protocol == "nq":

@@ -16,6 +16,7 @@ const MAX_PENDING = 4096; // Requests of ours that wait for an answer, and reque
 const MAX_UNSENT = 1 << 24; // Bytes that a socket may hold for us before more is refused.
 const HIGH_WATER = 1 << 20; // Bytes that a socket may hold before a stream of ours waits.
 const MAX_GATHERED = 1 << 24; // Characters of a streamed answer that is wanted, or said, as one array.
+const MAX_VARIABLES = 256; // That the hub may set for us.
 const MAX_DEPTH = 128;
 const LONGEST_NAME = 255;
 const LONGEST_SENTENCE = 1000;
@@ -418,7 +419,7 @@ export const wire = {
 //     settled(id, value, attachments)  failed(id, error)                answers to our requests
 //     part(id, value)  ended(id)  progress(id, note)                    and what comes before them
 //     event(name, event)  topicClosed(name)  variable(name, value)      what we follow
-//     called(call)  cancelled(id)                                       what others want of us
+//     called(talk, call)  cancelled(id)                                 what others want of us
 //
 // `id` names a request of ours, `name` a subscription; both are the peer's. What cannot be said throws a CallError or a
 // BadValue before anything was sent; a hub that breaks the protocol makes `receive` throw a HubFault.
@@ -543,7 +544,7 @@ class Talk {
       this.fail(call.id, { reason: "bad arguments", text: error.message });
       return;
     }
-    this.listener.called(call);
+    this.listener.called(this, call);
   }
 }
 
@@ -1419,7 +1420,7 @@ class Nq extends Talk {
       packet = parse(data, MAX_DEPTH + 2);
     } catch (error) {
       // The conversation goes on: it is not the link's.
-      this.#complain(error.message);
+      this.complain(error.message);
       return;
     }
     let complaints = 0;
@@ -1429,7 +1430,7 @@ class Nq extends Talk {
       } catch (error) {
         if (!(error instanceof HubFault)) throw error;
         complaints += 1;
-        if (complaints <= 8) this.#complain(error.message);
+        if (complaints <= 8) this.complain(error.message);
       }
     }
     const thanks = [...this.#thanks];
@@ -1439,7 +1440,7 @@ class Nq extends Talk {
     this.#heard.clear();
   }
 
-  #complain(text) {
+  complain(text) {
     this.#say({ e: { type: "local", fatal: true, err: "malformed", text: "{1}", args: [writable(text)] } });
   }
 
@@ -1902,7 +1903,7 @@ function addressOf(url) {
   return { protocol, given: String(url), url: place + query.replace(/([?&])encoding=json/, "$1"), scheme, transport };
 }
 
-/** What happened to a connection; `detail` is `{state, attempt, error}`. */
+/** What happened to a connection; `detail` is `{state, attempt, error, wait}`: so many seconds until the next try. */
 class StateEvent extends Event {
   constructor(detail) {
     super("state");
@@ -2070,6 +2071,525 @@ function unsaid(error) {
   return error instanceof BadValue ? new CallError("bad arguments", error.message) : error;
 }
 
+/** Run a user's own function, which must not end the connection; its error is told as any other of the page. */
+function outside(run) {
+  try {
+    run();
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
+
+/** Say something to a hub that may be gone, or going: then nobody is worse off. */
+function quietly(say) {
+  try {
+    say();
+  } catch (error) {
+    if (!(error instanceof CallError || error instanceof BadValue)) throw error;
+  }
+}
+
+const cancelled = (signal) => new CallError("cancelled", "it was cancelled here", { cause: signal.reason });
+const late = (what, wait) => new CallError("timeout", `${what} did not answer within ${Number(wait.toFixed(3))} s`);
+
+/** Our requests that are not answered yet, and what the hub says to them. */
+class Requests {
+  #pending = new Map();
+  #ids = 0;
+
+  get size() {
+    return this.#pending.size;
+  }
+
+  /** Return a number that names something of ours. */
+  newId() {
+    this.#ids += 1;
+    return this.#ids;
+  }
+
+  /** Make a request; `say` gets the conversation and the id, and throws if it cannot be said. */
+  ask(talk, say, { wait, method = "the hub", signal, ...more }) {
+    const id = this.newId();
+    const { promise, resolve, reject } = deferred();
+    const giveUp = (error) => {
+      this.abandon(id);
+      reject(error);
+    };
+    const stop = () => giveUp(cancelled(signal));
+    if (this.#pending.size >= MAX_PENDING) {
+      reject(new CallError("overloaded", `${MAX_PENDING} requests of this client are open`));
+      return { id, promise };
+    }
+    if (signal?.aborted) {
+      reject(cancelled(signal));
+      return { id, promise };
+    }
+    try {
+      say(talk, id);
+    } catch (error) {
+      reject(unsaid(error));
+      return { id, promise };
+    }
+    // Where the hub knows the timeout we wait long enough to hear its word about it.
+    const patience = talk.tellsTimeouts ? wait + Math.min(1, 0.05 + wait / 10) : wait;
+    const timer = after(patience, () => giveUp(late(method, wait)));
+    signal?.addEventListener("abort", stop, { once: true });
+    const over = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+    };
+    this.#pending.set(id, { resolve, reject, over, method, wait, talk, gathered: [], size: 0, ...more });
+    return { id, promise };
+  }
+
+  /** Say what nobody waits to hear an answer to. */
+  mention(talk, say) {
+    quietly(() => say(talk, this.newId()));
+  }
+
+  /** Nobody waits for an answer any more. */
+  abandon(id) {
+    const pending = this.#close(id);
+    if (pending) quietly(() => pending.talk.cancel(id));
+  }
+
+  #close(id) {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    pending?.over();
+    return pending;
+  }
+
+  /** Know that no answer will come to any of them. */
+  loseAll(error) {
+    for (const id of [...this.#pending.keys()]) {
+      this.#close(id).reject(new CallError("lost", `${error.message}; it may have run`));
+    }
+  }
+
+  settled(id, value, attachments) {
+    this.#close(id)?.resolve({ value, attachments });
+  }
+
+  failed(id, error) {
+    const pending = this.#close(id);
+    const isBare = error.reason === "timeout" && error.message === "timeout";
+    pending?.reject(isBare ? late(pending.method, pending.wait) : error);
+  }
+
+  progress(id, note) {
+    const told = this.#pending.get(id)?.onProgress;
+    if (told) outside(() => told(note));
+  }
+
+  part(id, value) {
+    const pending = this.#pending.get(id);
+    if (!pending) return;
+    let why = "";
+    if (pending.parts) {
+      if (pending.parts.length < pending.maxWaiting) pending.parts.push(value);
+      else why = `${pending.maxWaiting} parts of the answer waited to be taken: it was cancelled`;
+    } else {
+      // Nobody asked for parts, but the hub gives them to all who speak this protocol.
+      pending.size += write(value).length;
+      if (pending.size <= MAX_GATHERED) pending.gathered.push(value);
+      else why = "the answer is too large for one array: ask for a stream";
+    }
+    if (!why) return;
+    this.abandon(id);
+    pending.reject(new CallError("cancelled", why));
+  }
+
+  /** Know that the last part of a streamed answer has come. */
+  ended(id) {
+    const pending = this.#close(id);
+    pending?.resolve({ value: pending.parts ? null : pending.gathered, attachments: [], isStream: true });
+  }
+
+  /** Let go of the parts of an answer that came so far; false if they were given on. */
+  forgets(id) {
+    const pending = this.#pending.get(id);
+    if (!pending || pending.parts) return !pending;
+    [pending.gathered, pending.size] = [[], 0];
+    return true;
+  }
+}
+
+/** What we do for others: methods on offer, callbacks that may be called once, and the calls that run. */
+class Services {
+  offers = new Map();
+  #callbacks = new Map();
+  #running = new Map();
+  #peer;
+  #requests;
+
+  constructor(peer, requests) {
+    this.#peer = peer;
+    this.#requests = requests;
+  }
+
+  get size() {
+    return this.offers.size + this.#callbacks.size;
+  }
+
+  /** Wait for a call that comes once; return our id for it. */
+  expect(callback) {
+    if (this.#callbacks.size >= MAX_PENDING) throw new CallError("overloaded", `${MAX_PENDING} callbacks are waited for`);
+    const own = String(this.#requests.newId()); // digits alone, which every protocol can write
+    this.#callbacks.set(own, callback);
+    return own;
+  }
+
+  forget(own) {
+    this.#callbacks.delete(own);
+  }
+
+  /** Know that whatever ran has ended with its conversation, and that no callback will be called. */
+  lose() {
+    for (const { controller } of this.#running.values()) controller.abort();
+    this.#running.clear();
+    for (const { given } of this.#callbacks.values()) given?.resolve(null);
+    this.#callbacks.clear();
+  }
+
+  called(talk, call) {
+    if (call.token !== null) {
+      this.#calledBack(talk, call);
+      return;
+    }
+    let offer;
+    try {
+      offer = this.offers.get(fold(call.name, talk.constructor.names.cut));
+    } catch {
+      offer = undefined; // nothing can be offered under such a name
+    }
+    if (!offer) this.#refuse(talk, call.id, { reason: "no such method", text: `there is no method ${cut(call.name)}` });
+    else if (this.#running.size >= MAX_PENDING) {
+      this.#refuse(talk, call.id, { reason: "overloaded", text: "too many calls are running", retryAfter: 1 });
+    } else this.#serve(talk, call, offer);
+  }
+
+  #calledBack(talk, call) {
+    const waiting = this.#callbacks.get(call.token);
+    this.#callbacks.delete(call.token);
+    const text = "it was called before, or never given out";
+    if (!waiting) this.#refuse(talk, call.id, { reason: "no such callback", text });
+    else if (waiting.given) waiting.given.resolve(new Job(call.body, call.attachments, this.#answering(talk, call.id)));
+    else this.#serve(talk, call, { name: "callback", run: waiting.run, isStream: false });
+  }
+
+  #answering(talk, id) {
+    const { link } = talk;
+    return (say) => {
+      if (talk.lasts ? this.#peer.state === "closed" : talk.link !== link) {
+        throw new ConnectionLost("the connection was lost since: the hub gives this work to somebody else");
+      }
+      say(talk, id);
+    };
+  }
+
+  cancelled(id) {
+    const running = this.#running.get(id);
+    if (!running) return;
+    this.#refuse(running.talk, id, { reason: "cancelled", text: "nobody waits for it any more" });
+    running.controller.abort();
+  }
+
+  async #serve(talk, call, offer) {
+    const controller = new AbortController();
+    const { id } = call;
+    const running = { talk, controller };
+    this.#running.set(id, running);
+    const isWanted = () => this.#running.get(id) === running;
+    const progress = (value, text = "") => {
+      if (isWanted()) talk.note(id, value, writable(text));
+    };
+    const { signal } = controller;
+    const context = { method: offer.name, attachments: call.attachments, signal, progress, peer: this.#peer };
+    try {
+      const made = offer.run(call.body, context);
+      const value = offer.isStream ? await this.#give(talk, call, made, isWanted) : await made;
+      if (!isWanted()) return;
+      if (value === undefined && offer.isStream) talk.end(id);
+      else if (value instanceof Reply) talk.answer(id, value.value, value.attachments);
+      else talk.answer(id, value, []);
+      this.#running.delete(id);
+    } catch (error) {
+      if (isWanted()) this.#refuse(talk, id, failureOf(error));
+    }
+  }
+
+  /** Say a streamed answer in parts; return it as one array if the caller takes none. */
+  async #give(talk, call, made, isWanted) {
+    const gathered = [];
+    let size = 0;
+    for await (const part of made) {
+      if (!isWanted()) return undefined; // and with it the generator ends
+      if (call.wantsParts) {
+        await talk.part(call.id, part);
+      } else {
+        size += write(part).length;
+        if (size > MAX_GATHERED) throw new Fail("the answer is too large for one array: ask for a stream");
+        gathered.push(part);
+      }
+    }
+    return call.wantsParts ? undefined : gathered;
+  }
+
+  /** Let a call fail; its data is left out where it cannot be said, as the failure must arrive. */
+  #refuse(talk, id, failure) {
+    this.#running.delete(id);
+    try {
+      talk.fail(id, failure);
+    } catch {
+      quietly(() => talk.fail(id, { ...failure, data: null }));
+    }
+  }
+}
+
+/**
+ * Keeps a connection open: when one is lost another is opened, and made like the one before. Its owner has a `listener`
+ * for conversations, `restore(session)`, `lost(error)` for what ends with a conversation, and `tell(state, ...)`.
+ */
+class Keeper {
+  /** Why there will be no connection any more. */
+  over = null;
+  /** What others may use, null while there is none. */
+  session = null;
+  /** What the hub calls it. */
+  name = "";
+  #address;
+  #settings;
+  #owner;
+  #present = null; // the session that has a link
+  #lasting = null; // the conversation that goes on over all links, where the protocol knows how
+  #waiters = new Set();
+  #wait;
+  #wake = () => {};
+
+  constructor(address, settings, owner) {
+    [this.#address, this.#settings, this.#owner] = [address, settings, owner];
+    this.#wait = settings.backoff[0];
+  }
+
+  /** Open the first session; ConnectionLost or Refused if that fails. */
+  async start() {
+    let session;
+    try {
+      session = await this.#opened();
+    } catch (error) {
+      this.#finish(error);
+      throw error;
+    }
+    this.#owner.tell("open");
+    this.#keep(session);
+  }
+
+  /** Return what takes words, though perhaps only when there is a link; null if nothing does. */
+  get talk() {
+    return this.session?.talk ?? this.#lasting;
+  }
+
+  /** Wait for a session; give it, and what is left of the time. */
+  async ready(until, signal) {
+    while (!this.session) {
+      if (this.over) throw new this.over.constructor(this.over.message);
+      if (signal?.aborted) throw cancelled(signal);
+      if (this.#waiters.size >= MAX_PENDING) {
+        throw new CallError("overloaded", `${MAX_PENDING} requests wait for the connection already`);
+      }
+      const waiter = deferred();
+      this.#waiters.add(waiter);
+      const error = new CallError("nobody serves it now", `no connection to ${this.#address.given} in time`);
+      const timer = after(Math.max(0, until - now()), () => waiter.reject(error));
+      signal?.addEventListener("abort", waiter.resolve, { once: true });
+      try {
+        await waiter.promise;
+      } finally {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", waiter.resolve);
+        this.#waiters.delete(waiter);
+      }
+    }
+    return { session: this.session, left: Math.max(0.001, until - now()) };
+  }
+
+  /** Part from the hub, for good. */
+  async close() {
+    const present = this.#present;
+    const error = new ConnectionLost("the connection is closed");
+    this.#finish(error, true);
+    if (!present || present.isOver) return;
+    present.why = error;
+    quietly(() => present.talk.goodbye());
+    present.link.close();
+    const timer = after(this.#settings.openTimeout, () => this.#gone(present, "the hub does not let go"));
+    await present.ended.promise;
+    clearTimeout(timer);
+  }
+
+  // What a conversation says about itself.
+
+  welcome(name) {
+    this.name = name;
+    this.#present.opened.resolve();
+  }
+
+  parted(text, isDenied) {
+    const shown = this.#settings.token ? " (a token was given)" : "";
+    this.#present.why = isDenied
+      ? new Refused(`${text || "the hub does not let us in"}${shown}`)
+      : new ConnectionLost(text || "the hub said goodbye");
+    this.#present.link.close();
+  }
+
+  // The life of a session.
+
+  #newTalk() {
+    if (this.#lasting) return this.#lasting;
+    const talk = new TALKS[this.#address.protocol](this.#settings, this.#owner.listener);
+    if (talk.lasts) this.#lasting = talk;
+    return talk;
+  }
+
+  #newLink(session) {
+    const { url, transport, scheme } = this.#address;
+    const told = {
+      opened: () => !session.isOver && session.talk.attach(session.link),
+      heard: (data) => this.#heard(session, data),
+      gone: (reason) => this.#gone(session, reason),
+      isExpectant: () => this.#owner.isExpectant(),
+    };
+    const where = session.talk.where?.(url) ?? url;
+    if (!transport.startsWith("ws")) return new PollLink(where, session.talk, this.#settings, told);
+    const shown = session.talk.lasts && this.#settings.token ? [bearer(this.#settings.token)] : [];
+    return new SocketLink(where, [scheme.subprotocol, ...shown], this.#settings.WebSocket, told);
+  }
+
+  /** Open a link and be let in. */
+  async #dial() {
+    const { given } = this.#address;
+    const { openTimeout, keepalive } = this.#settings;
+    const session = { talk: this.#newTalk(), opened: deferred(), ended: deferred(), link: null, why: null, isOver: false };
+    this.#present = session;
+    try {
+      session.link = this.#newLink(session);
+    } catch (error) {
+      throw new ConnectionLost(`cannot connect to ${given}: ${error.message}`);
+    }
+    const silence = new ConnectionLost(`${given} did not answer our hello within ${openTimeout} seconds`);
+    const timer = after(openTimeout, () => this.#cutOff(session, silence));
+    try {
+      await session.opened.promise;
+    } finally {
+      clearTimeout(timer);
+    }
+    session.openedAt = session.heardAt = now();
+    if (session.link instanceof SocketLink) session.pulse = setInterval(() => this.#look(session), keepalive * 1000);
+    return session;
+  }
+
+  /** Ask a silent hub for a sign of life; one that gives none is gone. */
+  #look(session) {
+    const { keepalive } = this.#settings;
+    const silence = now() - session.heardAt;
+    if (silence > 2 * keepalive) this.#cutOff(session, new ConnectionLost("the hub is silent"));
+    else if (silence > 0.9 * keepalive) quietly(() => session.talk.nudge(this.#owner.listener.newId()));
+  }
+
+  #heard(session, data) {
+    if (session.isOver) return;
+    session.heardAt = now();
+    try {
+      session.talk.receive(data);
+    } catch (error) {
+      const isTheirs = error instanceof HubFault || error instanceof CallError;
+      if (!isTheirs) console.error("fiveways.js failed at what the hub sent", error); // a mistake of ours
+      quietly(() => session.talk.complain(error.message));
+      this.#cutOff(session, new ConnectionLost(`the hub broke the protocol: ${error.message}`));
+    }
+  }
+
+  #cutOff(session, error) {
+    session.why ??= error;
+    session.link?.close();
+    this.#gone(session, error.message);
+  }
+
+  #gone(session, reason) {
+    if (session.isOver) return;
+    session.isOver = true;
+    clearInterval(session.pulse);
+    session.talk.detach();
+    const error = session.why ?? new ConnectionLost(`${this.#address.given}: ${reason}`);
+    if (this.session === session) this.session = null;
+    if (!session.talk.lasts) this.#owner.lost(error);
+    session.opened.reject(error);
+    session.ended.resolve(error);
+  }
+
+  /** Open a session, make it like the one before, and let all use it. */
+  async #opened() {
+    const session = await this.#dial();
+    if (!session.talk.isKnown) {
+      await this.#owner.restore(session, (error) => this.#cutOff(session, error));
+      session.talk.restored?.();
+    }
+    if (this.over || session.isOver) throw this.over ?? (await session.ended.promise);
+    this.session = session;
+    for (const waiter of this.#waiters) waiter.resolve();
+    return session;
+  }
+
+  /** Open one session after the other, until it is closed, refused, or not to be opened again. */
+  async #keep(session) {
+    const { reconnect, backoff } = this.#settings;
+    while (session) {
+      const error = await session.ended.promise;
+      if (!reconnect || error instanceof Refused) this.#finish(error);
+      if (now() - session.openedAt > backoff[1]) this.#wait = backoff[0];
+      session = await this.#reopen(error);
+    }
+  }
+
+  /** Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once. */
+  async #reopen(error) {
+    for (let attempt = 1; !this.over; attempt += 1) {
+      const wait = Math.random() * this.#wait;
+      this.#owner.tell("waiting", attempt, error, wait);
+      this.#wait = Math.min(2 * this.#wait, this.#settings.backoff[1]);
+      await new Promise((go) => {
+        const timer = after(wait, go);
+        this.#wake = () => go(clearTimeout(timer));
+      });
+      if (this.over) break;
+      this.#owner.tell("connecting", attempt);
+      try {
+        const session = await this.#opened();
+        this.#owner.tell("open", attempt);
+        return session;
+      } catch (failure) {
+        error = failure;
+        if (error instanceof Refused) this.#finish(error);
+      }
+    }
+    return null;
+  }
+
+  #finish(error, isWanted = false) {
+    if (this.over) return;
+    this.over = error;
+    this.session = null;
+    this.#owner.lost(error);
+    this.#owner.finished(isWanted ? null : error);
+    for (const waiter of this.#waiters) waiter.resolve();
+    this.#wake();
+    this.#owner.tell("closed", 0, isWanted ? null : error);
+  }
+}
+
 /**
  * One connection to a hub, made by `connect`. It reconnects by itself, and restores methods, subscriptions and
  * variables. `peer.addEventListener("state", ...)` tells how it is.
@@ -2080,19 +2600,9 @@ export class Peer extends EventTarget {
   #settings;
   #address;
   #state = "connecting";
-  #name = "";
-  #over = null; // why there will be no connection any more
-  #present = null; // the session that has a link
-  #session = null; // the same, once others may use it
-  #lasting = null; // the conversation that goes on over all links, where the protocol knows how
-  #wait;
-  #wake = () => {};
-  #ids = 0;
-  #pending = new Map();
-  #waiters = new Set();
-  #offers = new Map();
-  #running = new Map();
-  #callbacks = new Map();
+  #requests = new Requests();
+  #services = new Services(this, this.#requests);
+  #keeper;
   #feeds = new Map();
   #ours = new Map();
   #theirs = new Map();
@@ -2101,7 +2611,7 @@ export class Peer extends EventTarget {
     super();
     this.#address = address;
     this.#settings = settings;
-    this.#wait = settings.backoff[0];
+    this.#keeper = new Keeper(address, settings, this.#owner());
     this.vars = {
       set: async (name, value) => {
         await this.#settle((talk, id) => talk.call(id, "hub.set", { name, value }, {}));
@@ -2120,15 +2630,7 @@ export class Peer extends EventTarget {
   static async open(url, options = {}) {
     const address = addressOf(url);
     const peer = new Peer(address, settingsOf(address, options));
-    let session;
-    try {
-      session = await peer.#opened();
-    } catch (error) {
-      peer.#finish(error);
-      throw error;
-    }
-    peer.#tell("open");
-    peer.#keep(session);
+    await peer.#keeper.start();
     return peer;
   }
 
@@ -2142,9 +2644,9 @@ export class Peer extends EventTarget {
     return this.#address.protocol === "lrpm" ? "lrpm-json" : this.#address.protocol;
   }
 
-  /** What the hub calls this connection before others; another name after a reconnect. */
+  /** What the hub calls this connection before others, another name after a reconnect; empty in NQ. */
   get session() {
-    return this.#name;
+    return this.#keeper.name;
   }
 
   /** @returns {"connecting" | "open" | "waiting" | "closed"} */
@@ -2187,11 +2689,11 @@ export class Peer extends EventTarget {
   async #reply(name, body, { timeout, attachments, onProgress, signal, idempotent = false }) {
     const until = now() + seconds(timeout ?? this.#settings.timeout);
     for (;;) {
-      const { session, left } = await this.#ready(until, signal);
+      const { session, left } = await this.#keeper.ready(until, signal);
       const how = { timeout: this.#told(timeout, left), progress: Boolean(onProgress), attachments };
       const say = (talk, id) => talk.call(id, name, body, how);
       try {
-        return await this.#ask(session, say, { wait: left, method: name, onProgress, signal }).promise;
+        return await this.#requests.ask(session.talk, say, { wait: left, method: name, onProgress, signal }).promise;
       } catch (error) {
         const isLost = error instanceof CallError && error.reason === "lost" && session.isOver;
         if (!(idempotent && isLost && this.#settings.reconnect)) throw error;
@@ -2214,11 +2716,11 @@ export class Peer extends EventTarget {
    */
   async *stream(name, body = null, { timeout, attachments, signal, maxWaiting = 10_000 } = {}) {
     const until = now() + seconds(timeout ?? this.#settings.timeout);
-    const { session, left } = await this.#ready(until, signal);
+    const { session, left } = await this.#keeper.ready(until, signal);
     const parts = new Line();
     const how = { timeout: this.#told(timeout, left), stream: true, attachments };
     const say = (talk, id) => talk.call(id, name, body, how);
-    const { id, promise } = this.#ask(session, say, { wait: left, method: name, parts, maxWaiting, signal });
+    const { id, promise } = this.#requests.ask(session.talk, say, { wait: left, method: name, parts, maxWaiting, signal });
     promise.then(
       () => parts.end(),
       (error) => parts.end(error),
@@ -2232,7 +2734,7 @@ export class Peer extends EventTarget {
       const { value, isStream } = await promise;
       if (!isStream) yield* Array.isArray(value) ? value : [value];
     } finally {
-      this.#abandon(id);
+      this.#requests.abandon(id);
     }
   }
 
@@ -2241,8 +2743,8 @@ export class Peer extends EventTarget {
   /** Give data to all who subscribed; with `retain` later subscribers get it too, as their first event. */
   async publish(topic, data = null, { retain = false, attachments, timeout } = {}) {
     const until = now() + seconds(timeout ?? this.#settings.timeout);
-    const { session, left } = await this.#ready(until);
-    await this.#ask(session, (talk, id) => talk.publish(id, topic, data, { retain, attachments }), { wait: left }).promise;
+    const { session, left } = await this.#keeper.ready(until);
+    await this.#requests.ask(session.talk, (talk, id) => talk.publish(id, topic, data, { retain, attachments }), { wait: left }).promise;
   }
 
   /**
@@ -2252,7 +2754,7 @@ export class Peer extends EventTarget {
    * skip, close or unsubscribe. Here, `maxWaiting` events wait to be taken; then the oldest is dropped.
    */
   async subscribe(pattern, { whenFull = "", maxWaiting = 1000 } = {}) {
-    const name = String(this.newId());
+    const name = String(this.#requests.newId());
     const feed = new Subscription(pattern, Math.max(1, maxWaiting), () => this.#leave(name));
     feed.request = (talk, id) => talk.subscribe(id, name, pattern, whenFull);
     this.#feeds.set(name, feed); // before it is granted, as the first event comes right behind the grant
@@ -2267,7 +2769,8 @@ export class Peer extends EventTarget {
   }
 
   #leave(name) {
-    if (this.#feeds.delete(name) && this.#session) this.#mention((talk, id) => talk.unsubscribe(id, name));
+    const { talk } = this.#keeper;
+    if (this.#feeds.delete(name) && talk) this.#requests.mention(talk, (_, id) => talk.unsubscribe(id, name));
   }
 
   /** End a topic for all who subscribed to it, and forget its retained value. */
@@ -2294,13 +2797,13 @@ export class Peer extends EventTarget {
     const isStream = kind ? kind === "server" : /GeneratorFunction$/.test(run.constructor?.name ?? "");
     const options = { ...(doc ? { doc } : {}), ...(isStream ? { kind: "server" } : {}), ...(share ? { share } : {}) };
     const folded = this.#folded(name);
-    if (this.#offers.has(folded)) throw new TypeError(`${folded} is on offer already`);
+    if (this.#services.offers.has(folded)) throw new TypeError(`${folded} is on offer already`);
     const offer = { name, run, doc, isStream, request: (talk, id) => talk.register(id, name, options) };
-    this.#offers.set(folded, offer); // before it is granted, as the first call comes right behind the grant
+    this.#services.offers.set(folded, offer); // before it is granted, as the first call comes right behind the grant
     try {
       await this.#settle(offer.request);
     } catch (error) {
-      this.#offers.delete(folded);
+      this.#services.offers.delete(folded);
       throw error;
     }
     offer.isGranted = true;
@@ -2309,8 +2812,8 @@ export class Peer extends EventTarget {
   /** Offer it no longer; calls that run are finished. */
   async unregister(name) {
     const folded = this.#folded(name);
-    const written = this.#offers.get(folded)?.name ?? name;
-    this.#offers.delete(folded);
+    const written = this.#services.offers.get(folded)?.name ?? name;
+    this.#services.offers.delete(folded);
     await this.#settle((talk, id) => talk.unregister(id, written));
   }
 
@@ -2325,20 +2828,13 @@ export class Peer extends EventTarget {
   /** Return a token by which somebody, in any protocol, can call the function once: `call("callback." + token)`. */
   async callback(run) {
     if (typeof run !== "function") throw new TypeError("what is called back is a function");
-    const own = this.#await({ run });
+    const own = this.#services.expect({ run });
     try {
       return String(await this.call("hub.callback", { id: own })).toLowerCase();
     } catch (error) {
-      this.#callbacks.delete(own);
+      this.#services.forget(own);
       throw error;
     }
-  }
-
-  #await(callback) {
-    if (this.#callbacks.size >= MAX_PENDING) throw new CallError("overloaded", `${MAX_PENDING} callbacks are waited for`);
-    const own = String(this.newId()); // digits alone, which every protocol can write
-    this.#callbacks.set(own, callback);
-    return own;
   }
 
   /**
@@ -2373,21 +2869,21 @@ export class Peer extends EventTarget {
     const late = deferred();
     const overdue = new CallError("timeout", `no work came to ${JSON.stringify(queue)} within ${timeout} seconds`);
     const timer = timeout === undefined ? null : after(seconds(timeout), () => late.reject(overdue));
-    const stop = () => late.reject(new CallError("cancelled", "it was cancelled here", { cause: signal?.reason }));
+    const stop = () => late.reject(cancelled(signal));
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
     try {
       for (;;) {
         const given = deferred();
-        const own = this.#await({ given });
+        const own = this.#services.expect({ given });
         try {
           await Promise.race([this.call("hub.pull", { queue, callback: own }), late.promise]);
           const job = await Promise.race([given.promise, late.promise]);
           if (job) return job;
         } catch (error) {
-          if (!(error instanceof CallError && error.reason === "lost") || this.#over) throw error;
+          if (!(error instanceof CallError && error.reason === "lost") || this.#keeper.over) throw error;
         } finally {
-          this.#callbacks.delete(own);
+          this.#services.forget(own);
         }
       }
     } finally {
@@ -2398,102 +2894,27 @@ export class Peer extends EventTarget {
 
   /** Part from the hub, for good; subscriptions end, and what is still called is given up. */
   async close() {
-    if (this.#over) return;
-    const session = this.#session;
-    if (session?.talk.lasts) await this.#takeBack(session);
-    for (const feed of this.#feeds.values()) feed.finish();
-    const present = this.#present;
-    const error = new ConnectionLost("the connection is closed");
-    this.#finish(error, true);
-    if (!present || present.isOver) return;
-    present.why = error;
-    this.#quietly(() => present.talk.goodbye());
-    present.link.close();
-    const timer = after(this.#settings.openTimeout, () => this.#gone(present, "the hub does not let go"));
-    await present.ended.promise;
-    clearTimeout(timer);
+    if (this.#keeper.over) return;
+    const { session } = this.#keeper;
+    if (session?.talk.lasts) await this.#takeBack(session.talk);
+    await this.#keeper.close();
   }
 
   /** Leave nothing behind at a hub that waits for us to come back. */
-  async #takeBack(session) {
-    for (const name of this.#feeds.keys()) this.#mention((talk, id) => talk.unsubscribe(id, name));
-    const offers = [...this.#offers.values()].filter((offer) => offer.isGranted);
-    const words = offers.map(({ name }) => (talk, id) => talk.unregister(id, name));
-    await Promise.allSettled(words.map((say) => this.#ask(session, say, { wait: 1 }).promise));
-  }
-
-  // Requests of ours.
-
-  /** Return a number that names something of ours. */
-  newId() {
-    this.#ids += 1;
-    return this.#ids;
-  }
-
-  /** Wait for a session that takes words; give it, and what is left of the time. */
-  async #ready(until, signal) {
-    while (!this.#session) {
-      if (this.#over) throw new this.#over.constructor(this.#over.message);
-      if (signal?.aborted) throw new CallError("cancelled", "it was cancelled here", { cause: signal.reason });
-      if (this.#waiters.size >= MAX_PENDING) {
-        throw new CallError("overloaded", `${MAX_PENDING} requests wait for the connection already`);
-      }
-      const waiter = deferred();
-      this.#waiters.add(waiter);
-      const late = new CallError("nobody serves it now", `no connection to ${this.url} in time`);
-      const timer = after(Math.max(0, until - now()), () => waiter.reject(late));
-      signal?.addEventListener("abort", waiter.resolve, { once: true });
-      try {
-        await waiter.promise;
-      } finally {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", waiter.resolve);
-        this.#waiters.delete(waiter);
-      }
-    }
-    return { session: this.#session, left: Math.max(0.001, until - now()) };
-  }
-
-  /** Make a request on a session; `say` gets its conversation and the id. */
-  #ask(session, say, { wait, method = "the hub", signal, ...more }) {
-    const id = this.newId();
-    const { promise, resolve, reject } = deferred();
-    const cancel = (error) => {
-      this.#abandon(id);
-      reject(error);
-    };
-    const stop = () => cancel(new CallError("cancelled", "it was cancelled here", { cause: signal?.reason }));
-    // Where the hub knows the timeout we wait long enough to hear its word about it.
-    const patience = session.talk.tellsTimeouts ? wait + Math.min(1, 0.05 + wait / 10) : wait;
-    const late = () => cancel(new CallError("timeout", `${method} did not answer within ${Number(wait.toFixed(3))} s`));
-    if (this.#pending.size >= MAX_PENDING) {
-      reject(new CallError("overloaded", `${MAX_PENDING} requests of this client are open`));
-    } else if (signal?.aborted) {
-      reject(new CallError("cancelled", "it was cancelled before it was sent", { cause: signal.reason }));
-    } else {
-      try {
-        say(session.talk, id);
-        const timer = after(patience, late);
-        signal?.addEventListener("abort", stop, { once: true });
-        const over = () => {
-          clearTimeout(timer);
-          signal?.removeEventListener("abort", stop);
-        };
-        this.#pending.set(id, { resolve, reject, over, method, wait, talk: session.talk, gathered: [], size: 0, ...more });
-      } catch (error) {
-        reject(unsaid(error));
-      }
-    }
-    return { id, promise };
+  async #takeBack(talk) {
+    for (const name of this.#feeds.keys()) this.#requests.mention(talk, (_, id) => talk.unsubscribe(id, name));
+    const offers = [...this.#services.offers.values()].filter((offer) => offer.isGranted);
+    const words = offers.map(({ name }) => (_, id) => talk.unregister(id, name));
+    await Promise.allSettled(words.map((say) => this.#requests.ask(talk, say, { wait: 1 }).promise));
   }
 
   /** Make a request that may be made twice: again on a new connection, if one is lost before the answer. */
   async #settle(say) {
     const until = now() + this.#settings.timeout;
     for (;;) {
-      const { session, left } = await this.#ready(until);
+      const { session, left } = await this.#keeper.ready(until);
       try {
-        return await this.#ask(session, say, { wait: left }).promise;
+        return await this.#requests.ask(session.talk, say, { wait: left }).promise;
       } catch (error) {
         const isLost = error instanceof CallError && ["lost", "nobody serves it now"].includes(error.reason);
         if (!(isLost && session.isOver && this.#settings.reconnect)) throw error;
@@ -2501,400 +2922,82 @@ export class Peer extends EventTarget {
     }
   }
 
-  /** Say what nobody waits to hear an answer to. */
-  #mention(say) {
-    this.#quietly(() => say(this.#session.talk, this.newId()));
-  }
+  // What the keeper of our connection, and the conversations on it, tell.
 
-  #quietly(run) {
-    try {
-      run();
-    } catch {
-      // The link is going, or was never there: nobody is worse off.
-    }
-  }
-
-  #close(id) {
-    const pending = this.#pending.get(id);
-    this.#pending.delete(id);
-    pending?.over();
-    return pending;
-  }
-
-  /** Nobody waits for an answer any more. */
-  #abandon(id) {
-    const pending = this.#close(id);
-    if (pending) this.#quietly(() => pending.talk.cancel(id));
-  }
-
-  // What the hub says: what a conversation tells its listener.
-
-  #listener = {
-    newId: () => this.newId(),
-    welcome: (name) => {
-      this.#name = name;
-      this.#present.opened.resolve();
-    },
-    parted: (text, isDenied) => {
-      const shown = this.#settings.token ? " (a token was given)" : "";
-      this.#present.why = isDenied
-        ? new Refused(`${text || "the hub does not let us in"}${shown}`)
-        : new ConnectionLost(text || "the hub said goodbye");
-      this.#present.link.close();
-    },
-    settled: (id, value, attachments) => this.#close(id)?.resolve({ value, attachments }),
-    failed: (id, error) => this.#failed(id, error),
-    part: (id, value) => this.#part(id, value),
-    ended: (id) => {
-      const pending = this.#close(id);
-      pending?.resolve({ value: pending.parts ? null : pending.gathered, attachments: [], isStream: true });
-    },
-    forgets: (id) => this.#forgets(id),
-    isExpectant: () => this.#pending.size > 0 || this.#feeds.size > 0 || this.#offers.size > 0 || this.#callbacks.size > 0,
-    progress: (id, note) => {
-      const told = this.#pending.get(id)?.onProgress;
-      if (told) this.#outside(() => told(note));
-    },
-    event: (name, event) => this.#feeds.get(name)?.take(event),
-    missed: (name, count) => this.#feeds.get(name)?.skip(count),
-    topicClosed: (name) => {
-      this.#feeds.get(name)?.finish();
-      this.#feeds.delete(name);
-    },
-    variable: (name, value) => {
-      if (value === undefined) this.#theirs.delete(name);
-      else if (this.#theirs.size < 256 || this.#theirs.has(name)) this.#theirs.set(name, value);
-    },
-    called: (call) => this.#called(this.#present.talk, call),
-    cancelled: (id) => {
-      const running = this.#running.get(id);
-      if (running) this.#refuse(running.talk, id, { reason: "cancelled", text: "nobody waits for it any more" });
-      running?.controller.abort();
-    },
-    offered: () => [...this.#offers.values()].filter((offer) => offer.isGranted),
-  };
-
-  /** Run a user's own function, which must not end the connection; its error is told as any other of the page. */
-  #outside(run) {
-    try {
-      run();
-    } catch (error) {
-      queueMicrotask(() => {
-        throw error;
-      });
-    }
-  }
-
-  #failed(id, error) {
-    const pending = this.#close(id);
-    if (!pending) return;
-    if (error.reason === "timeout" && ["", "timeout"].includes(error.message)) {
-      error.message = `${pending.method} did not answer within ${Number(pending.wait.toFixed(3))} s`;
-    }
-    pending.reject(error);
-  }
-
-  #part(id, value) {
-    const pending = this.#pending.get(id);
-    if (!pending) return;
-    let why = "";
-    if (pending.parts) {
-      if (pending.parts.length < pending.maxWaiting) pending.parts.push(value);
-      else why = `${pending.maxWaiting} parts of the answer waited to be taken: it was cancelled`;
-    } else {
-      // Nobody asked for parts, but the hub gives them to all who speak this protocol.
-      pending.size += write(value).length;
-      if (pending.size <= MAX_GATHERED) pending.gathered.push(value);
-      else why = "the answer is too large for one array: ask for a stream";
-    }
-    if (!why) return;
-    this.#abandon(id);
-    pending.reject(new CallError("cancelled", why));
-  }
-
-  /** Let go of the parts of an answer that came so far; false if they were given on. */
-  #forgets(id) {
-    const pending = this.#pending.get(id);
-    if (!pending || pending.parts) return !pending;
-    [pending.gathered, pending.size] = [[], 0];
-    return true;
-  }
-
-  // What others want of us.
-
-  #called(talk, call) {
-    if (call.token !== null) {
-      const waiting = this.#callbacks.get(call.token);
-      this.#callbacks.delete(call.token);
-      const text = "it was called before, or never given out";
-      if (!waiting) this.#refuse(talk, call.id, { reason: "no such callback", text });
-      else if (waiting.given) waiting.given.resolve(new Job(call.body, call.attachments, this.#answering(talk, call.id)));
-      else this.#serve(talk, call, { name: "callback", run: waiting.run, isStream: false });
-      return;
-    }
-    let offer;
-    try {
-      offer = this.#offers.get(fold(call.name, talk.constructor.names.cut));
-    } catch {
-      offer = undefined;
-    }
-    if (!offer) this.#refuse(talk, call.id, { reason: "no such method", text: `there is no method ${cut(call.name)}` });
-    else if (this.#running.size >= MAX_PENDING) {
-      this.#refuse(talk, call.id, { reason: "overloaded", text: "too many calls are running", retryAfter: 1 });
-    } else this.#serve(talk, call, offer);
-  }
-
-  #answering(talk, id) {
-    const { link } = talk;
-    return (say) => {
-      if (talk.lasts ? this.#over : talk.link !== link) {
-        throw new ConnectionLost("the connection was lost since: the hub gives this work to somebody else");
-      }
-      say(talk, id);
+  #owner() {
+    return {
+      listener: this.#listener(),
+      isExpectant: () => this.#requests.size + this.#feeds.size + this.#services.size > 0,
+      restore: (session, cutOff) => this.#restore(session, cutOff),
+      lost: (error) => {
+        this.#requests.loseAll(error);
+        this.#services.lose();
+      },
+      finished: (error) => {
+        for (const feed of this.#feeds.values()) feed.finish(error);
+        this.#feeds.clear();
+      },
+      tell: (state, attempt = 0, error = null, wait = 0) => {
+        this.#state = state;
+        this.dispatchEvent(new StateEvent({ state, attempt, error, wait }));
+      },
     };
   }
 
-  async #serve(talk, call, offer) {
-    const controller = new AbortController();
-    const { id } = call;
-    const running = { talk, controller };
-    this.#running.set(id, running);
-    const isWanted = () => this.#running.get(id) === running;
-    const progress = (value, text = "") => {
-      if (isWanted()) talk.note(id, value, writable(text));
+  #listener() {
+    const [requests, services] = [this.#requests, this.#services];
+    return {
+      newId: () => requests.newId(),
+      welcome: (name) => this.#keeper.welcome(name),
+      parted: (text, isDenied) => this.#keeper.parted(text, isDenied),
+      settled: (id, value, attachments) => requests.settled(id, value, attachments),
+      failed: (id, error) => requests.failed(id, error),
+      part: (id, value) => requests.part(id, value),
+      ended: (id) => requests.ended(id),
+      forgets: (id) => requests.forgets(id),
+      progress: (id, note) => requests.progress(id, note),
+      event: (name, event) => this.#feeds.get(name)?.take(event),
+      missed: (name, count) => this.#feeds.get(name)?.skip(count),
+      topicClosed: (name) => {
+        this.#feeds.get(name)?.finish();
+        this.#feeds.delete(name);
+      },
+      variable: (name, value) => {
+        if (value === undefined) this.#theirs.delete(name);
+        else if (this.#theirs.size < MAX_VARIABLES || this.#theirs.has(name)) this.#theirs.set(name, value);
+      },
+      called: (talk, call) => services.called(talk, call),
+      cancelled: (id) => services.cancelled(id),
+      offered: () => [...services.offers.values()].filter((offer) => offer.isGranted),
     };
-    const context = { method: offer.name, attachments: call.attachments, signal: controller.signal, progress, peer: this };
-    try {
-      const made = offer.run(call.body, context);
-      const value = offer.isStream ? await this.#give(talk, call, made, isWanted) : await made;
-      if (!isWanted()) return;
-      if (value === undefined && offer.isStream) talk.end(id);
-      else if (value instanceof Reply) talk.answer(id, value.value, value.attachments);
-      else talk.answer(id, value, []);
-      this.#running.delete(id);
-    } catch (error) {
-      if (isWanted()) this.#refuse(talk, id, failureOf(error));
-    }
   }
 
-  /** Say a streamed answer in parts; return it as one array if the caller takes none. */
-  async #give(talk, call, made, isWanted) {
-    const gathered = [];
-    let size = 0;
-    for await (const part of made) {
-      if (!isWanted()) return undefined; // and with it the generator ends
-      if (call.wantsParts) {
-        await talk.part(call.id, part);
-      } else {
-        size += write(part).length;
-        if (size > MAX_GATHERED) throw new Fail("the answer is too large for one array: ask for a stream");
-        gathered.push(part);
-      }
-    }
-    return call.wantsParts ? undefined : gathered;
-  }
-
-  /** Let a call fail; its data is left out where it cannot be said, as the failure must arrive. */
-  #refuse(talk, id, failure) {
-    this.#running.delete(id);
-    this.#quietly(() => {
-      try {
-        talk.fail(id, failure);
-      } catch {
-        talk.fail(id, { ...failure, data: null });
-      }
-    });
-  }
-
-  // The life of a connection.
-
-  #tell(state, attempt = 0, error = null, wait = 0) {
-    this.#state = state;
-    this.#outside(() => this.dispatchEvent(new StateEvent({ state, attempt, error, wait })));
-  }
-
-  #newTalk() {
-    if (this.#lasting) return this.#lasting;
-    const talk = new TALKS[this.#address.protocol](this.#settings, this.#listener);
-    if (talk.lasts) this.#lasting = talk;
-    return talk;
-  }
-
-  #newLink(session) {
-    const { url, transport, scheme } = this.#address;
-    const told = {
-      opened: () => !session.isOver && session.talk.attach(session.link),
-      heard: (data) => this.#heard(session, data),
-      gone: (reason) => this.#gone(session, reason),
-      isExpectant: () => this.#listener.isExpectant(),
-    };
-    const where = session.talk.where?.(url) ?? url;
-    if (!transport.startsWith("ws")) return new PollLink(where, session.talk, this.#settings, told);
-    const shown = session.talk.lasts && this.#settings.token ? [bearer(this.#settings.token)] : [];
-    return new SocketLink(where, [scheme.subprotocol, ...shown], this.#settings.WebSocket, told);
-  }
-
-  /** Open a link and be let in; ConnectionLost or Refused if that fails. */
-  async #dial() {
-    const { openTimeout, keepalive } = this.#settings;
-    const session = { talk: this.#newTalk(), opened: deferred(), ended: deferred(), link: null, why: null, isOver: false };
-    this.#present = session;
-    try {
-      session.link = this.#newLink(session);
-    } catch (error) {
-      throw new ConnectionLost(`cannot connect to ${this.url}: ${error.message}`);
-    }
-    const silence = new ConnectionLost(`${this.url} did not answer our hello within ${openTimeout} seconds`);
-    const timer = after(openTimeout, () => this.#cutOff(session, silence));
-    try {
-      await session.opened.promise;
-    } finally {
-      clearTimeout(timer);
-    }
-    session.openedAt = session.heardAt = now();
-    if (session.link instanceof SocketLink) session.pulse = setInterval(() => this.#look(session), keepalive * 1000);
-    return session;
-  }
-
-  /** Ask a silent hub for a sign of life; one that gives none is gone. */
-  #look(session) {
-    const { keepalive } = this.#settings;
-    const silence = now() - session.heardAt;
-    if (silence > 2 * keepalive) this.#cutOff(session, new ConnectionLost("the hub is silent"));
-    else if (silence > 0.9 * keepalive) this.#quietly(() => session.talk.nudge(this.newId()));
-  }
-
-  #heard(session, data) {
-    if (session.isOver) return;
-    session.heardAt = now();
-    try {
-      session.talk.receive(data);
-    } catch (error) {
-      if (!(error instanceof HubFault)) throw error;
-      this.#quietly(() => session.talk.complain(error.message));
-      this.#cutOff(session, new ConnectionLost(`the hub broke the protocol: ${error.message}`));
-    }
-  }
-
-  #cutOff(session, error) {
-    session.why ??= error;
-    session.link?.close();
-    this.#gone(session, error.message);
-  }
-
-  #gone(session, reason) {
-    if (session.isOver) return;
-    session.isOver = true;
-    clearInterval(session.pulse);
-    session.talk.detach();
-    const error = session.why ?? new ConnectionLost(`${this.url}: ${reason}`);
-    if (this.#session === session) this.#session = null;
-    if (!session.talk.lasts) this.#lose(error);
-    session.opened.reject(error);
-    session.ended.resolve(error);
-  }
-
-  /** Know that whatever was begun on a conversation has ended with it. */
-  #lose(error) {
-    for (const id of [...this.#pending.keys()]) {
-      this.#close(id).reject(new CallError("lost", `${error.message}; it may have run`));
-    }
-    this.#loseCalls();
-  }
-
-  #loseCalls() {
-    for (const { controller } of this.#running.values()) controller.abort();
-    this.#running.clear();
-    for (const { given } of this.#callbacks.values()) given?.resolve(null);
-    this.#callbacks.clear();
-  }
-
-  /** Open a session, make it like the one before, and let all use it. */
-  async #opened() {
-    const session = await this.#dial();
-    if (!session.talk.isKnown) {
-      if (session.talk.lasts) this.#loseCalls();
-      await this.#restore(session);
-      session.talk.restored?.();
-    }
-    if (this.#over || session.isOver) throw this.#over ?? (await session.ended.promise);
-    this.#session = session;
-    for (const waiter of this.#waiters) waiter.resolve();
-    return session;
-  }
-
-  async #restore(session) {
+  /** Ask a new session for all that the one before had. */
+  async #restore(session, cutOff) {
+    if (session.talk.lasts) this.#services.lose();
     this.#theirs.clear();
     const set = ([name, value]) => ({ request: (talk, id) => talk.call(id, "hub.set", { name, value }, {}) });
     const granted = (all) => [...all.values()].filter((each) => each.isGranted);
     // In this order: a variable may be what lets us register and subscribe.
-    for (const wanted of [[...this.#ours].map(set), granted(this.#offers), granted(this.#feeds)]) {
-      await Promise.all(wanted.map((each) => this.#restoreOne(session, each)));
+    for (const wanted of [[...this.#ours].map(set), granted(this.#services.offers), granted(this.#feeds)]) {
+      await Promise.all(wanted.map((each) => this.#restoreOne(session, each, cutOff)));
     }
   }
 
-  async #restoreOne(session, wanted) {
-    const { id, promise } = this.#ask(session, wanted.request, { wait: this.#settings.openTimeout });
+  async #restoreOne(session, wanted, cutOff) {
+    const { id, promise } = this.#requests.ask(session.talk, wanted.request, { wait: this.#settings.openTimeout });
     const end = session.ended.promise.then((error) => Promise.reject(error));
     try {
       await Promise.race([promise, end]);
       if (wanted instanceof Subscription) wanted.restored += 1;
     } catch (error) {
-      this.#abandon(id);
-      if (error.reason === "timeout") this.#cutOff(session, new ConnectionLost("the hub did not answer"));
+      this.#requests.abandon(id);
+      if (error.reason === "timeout") cutOff(new ConnectionLost("the hub did not answer"));
       if (session.isOver) throw await session.ended.promise;
       // A method or a variable that is refused now may be granted on the next connection; a subscription has ended.
       if (wanted instanceof Subscription) wanted.finish(error);
       for (const [name, feed] of this.#feeds) if (feed === wanted) this.#feeds.delete(name);
     }
-  }
-
-  /** Open one session after the other, until it is closed, refused, or not to be opened again. */
-  async #keep(session) {
-    const { reconnect, backoff } = this.#settings;
-    while (session) {
-      const error = await session.ended.promise;
-      if (this.#over) return;
-      if (!reconnect || error instanceof Refused) this.#finish(error);
-      if (now() - session.openedAt > backoff[1]) this.#wait = backoff[0];
-      session = await this.#reopen(error);
-    }
-  }
-
-  /** Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once. */
-  async #reopen(error) {
-    for (let attempt = 1; !this.#over; attempt += 1) {
-      const wait = Math.random() * this.#wait;
-      this.#tell("waiting", attempt, error, wait);
-      this.#wait = Math.min(2 * this.#wait, this.#settings.backoff[1]);
-      await new Promise((go) => {
-        const timer = after(wait, go);
-        this.#wake = () => go(clearTimeout(timer));
-      });
-      if (this.#over) break;
-      this.#tell("connecting", attempt);
-      try {
-        const session = await this.#opened();
-        this.#tell("open", attempt);
-        return session;
-      } catch (failure) {
-        error = failure;
-        if (error instanceof Refused) this.#finish(error);
-      }
-    }
-    return null;
-  }
-
-  #finish(error, isWanted = false) {
-    if (this.#over) return;
-    this.#over = error;
-    this.#session = null;
-    this.#lose(error);
-    for (const feed of this.#feeds.values()) feed.finish(error);
-    this.#feeds.clear();
-    for (const waiter of this.#waiters) waiter.resolve();
-    this.#wake();
-    this.#tell("closed", 0, isWanted ? null : error);
   }
 }
 

@@ -1,5 +1,7 @@
 // How values, names and topics are written, for tests that know how they have to be; and methods for other clients.
 
+import { gather, rejected } from "./kit.mjs";
+
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -70,5 +72,35 @@ export const wires = {
     const value = await peer.call(name, body);
     await peer.close();
     return value;
+  },
+
+  /** Call, stream, follow and serve, at a hub that a test speaks for; tell how often the method ran. */
+  async partner({ connect, url, say, told }) {
+    const peer = await connect(url, { timeout: 40 });
+    const call = peer.call("some.thing", "body");
+    const stream = gather(peer.stream("some.stream"));
+    const controller = new AbortController();
+    const given = rejected(peer.call("some.cancelled", null, { signal: controller.signal }));
+    say("asked");
+    await told("cancel");
+    controller.abort();
+    const { reason } = await given;
+    const values = { call: await call, stream: await stream, reason };
+    let runs = 0;
+    await peer.register("page.work", (body) => {
+      runs += 1;
+      return body;
+    });
+    await peer.register("page.parts", async function* parts(count) {
+      for (let n = 1; n <= count; n += 1) yield n;
+    });
+    const events = await peer.subscribe("news.*");
+    say("offered");
+    const seen = [(await events.next()).value, (await events.next()).value];
+    await told("done");
+    const closing = peer.close();
+    say("closing");
+    await closing;
+    return { ...values, runs, seen: seen.map(({ topic, data, missed }) => [topic, data, missed]) };
   },
 };
