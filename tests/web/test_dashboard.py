@@ -93,6 +93,20 @@ def test_sessions_methods_and_documentation_are_shown(board: Board, busy: Hub) -
         board.has("#peers", "umq")
 
 
+def test_without_the_chart_library_all_else_is_there(board: Board) -> None:
+    def again(page: Page) -> None:
+        page.route("**/plotly.js*", lambda route: route.abort())
+        page.reload()
+
+    board.do(again)
+    board.has("#latency-chart", "The chart library did not load")
+    board.has("#protocols", "lrpm-json")
+    board.call("math.add", "[2, 3]")
+    board.has("#call-answer pre", "5")
+    assert len(board.complaints) == 2  # of the browser itself: the file, and that it could not be loaded
+    board.complaints.clear()
+
+
 # What it does.
 
 

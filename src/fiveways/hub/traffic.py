@@ -104,7 +104,8 @@ class Cell:
         """Count what another one has counted, too."""
         self.calls += other.calls
         self.at_once += other.at_once
-        self.failed.update(other.failed)
+        if other.failed:
+            self.failed.update(other.failed)
         self.histogram.merge(other.histogram)
 
 

@@ -1919,7 +1919,7 @@ function addressOf(url) {
   return { protocol, given: String(url), url: place + query.replace(/([?&])encoding=json/, "$1"), scheme, transport };
 }
 
-/** What happened to a connection; `detail` is `{state, attempt, error, wait}`, with the seconds until the next try. */
+/** What happened to a connection; `detail` is `{state, attempt, error, wait}`: so many seconds until the next try. */
 class StateEvent extends Event {
   constructor(detail) {
     super("state");

@@ -124,7 +124,8 @@ export class Panels {
     for (const [key, cell] of this.cells) {
       const each = found.get(key);
       // By the root, so that one busy pair does not make all others look alike.
-      const heat = each ? 1 + Math.round(5 * Math.sqrt(Math.min(1, each.calls / Math.max(most, 20)))) : 0;
+      const share = each ? Math.sqrt(Math.min(1, each.calls / Math.max(most, 20))) : 0;
+      const heat = each ? 1 + Math.round((each.callee === "hub" ? 2 : 5) * share) : 0;
       cell.className = `h${heat}`;
       say(cell.children[0], each ? short(each.calls) : "");
       say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
