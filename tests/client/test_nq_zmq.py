@@ -115,7 +115,7 @@ async def test_another_hub_in_the_same_place_is_told_all_again() -> None:
 @waiting
 async def test_a_silent_client_gives_signs_of_life() -> None:
     async with a_hub() as place, at(place, keepalive=0.1) as peer:
-        (link,) = place.server._zmq._links.values()  # type: ignore[union-attr]
+        (link,) = place.server._zmq._port._links.values()  # type: ignore[union-attr]
         before = link.heard_at
         async with asyncio.timeout(PATIENCE):
             while link.heard_at <= before + 0.05:  # noqa: ASYNC110
@@ -157,7 +157,7 @@ async def test_each_client_has_a_routing_id_that_nobody_guesses() -> None:
         ids = {lasting(peer).where()[1]["NQ-Peer"] for peer in (one, other)}
         assert len(ids) == 2
         assert all(len(each.removeprefix("fiveways-")) == 32 for each in ids)
-        links = place.server._zmq._links  # type: ignore[union-attr]
+        links = place.server._zmq._port._links  # type: ignore[union-attr]
         assert {each.decode() for each in links} == ids
 
 

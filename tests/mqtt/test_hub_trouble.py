@@ -15,7 +15,7 @@ from fiveways.protocols.mqtt_rpc.rpc_pb2 import Request
 from fiveways.settings.sections import Secret
 from tests.brokers.running import BROKERS, RunningBroker, Wanted, certificate, running
 from tests.mqtt.hubs import at, bounded, given, is_linked, linked_to, until
-from tests.runtime.wire import PATIENCE, Place, hub
+from tests.runtime.wire import PATIENCE, Place, http, hub
 from tests.unit.schemas.kit import greeter
 
 pb: Any = greeter().module
@@ -56,8 +56,12 @@ async def test_a_broker_that_goes_away_and_returns(name: str) -> None:
                 with pytest.raises(fiveways.NotExecuted) as refused:
                     await peer.call("greeter.say_hello", {"name": "now"})
                 assert refused.value.reason is fiveways.Reason.UNAVAILABLE
+                away = await http(place.port, "/readyz")
+                assert away.startswith("HTTP/1.1 200 ")
+                assert away.endswith("\r\n\r\nok, but the broker is away\n")
                 broker.start()
                 await until(lambda: is_linked(place))
+                assert (await http(place.port, "/readyz")).endswith("\r\n\r\nok\n")
                 assert (await answered(peer, "again"))["text"] == "again"
 
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from picows import WSHandshakeError, WSMsgType
 
-from fiveways.runtime.server import CannotListen, Server
+from fiveways.runtime.listening import CannotListen
+from fiveways.runtime.server import Server
 from fiveways.settings.sections import LimitSettings, ServerSettings
 from tests.runtime.wire import http, hub, settings
 

@@ -110,7 +110,8 @@ def node_command() -> tuple[list[str], dict[str, str]]:
         return [program, "--experimental-websocket", "--no-warnings"], environment
     if not Path("/usr/share/nodejs/ws").exists():
         missing(f"Node {major} has no WebSocket; the Debian package `node-ws` has one")
-    return [program, "--experimental-global-webcrypto", "--no-warnings"], environment
+    options = ["--experimental-global-webcrypto", "--no-warnings", "--require", str(HERE / "websocket.cjs")]
+    return [program, *options], environment
 
 
 class Browser:
@@ -127,7 +128,7 @@ class Browser:
 
 @contextmanager
 def browser_engine(chromium: Chromium) -> Iterator[Browser]:
-    """A page under a strict policy, with the module and the battery loaded; whatever the page complains of is a fault."""
+    """A page under a strict policy, with the module and the battery loaded; what the page complains of is a fault."""
     files = {
         "/": (b'<!doctype html><title>battery</title><script type="module" src="/page.mjs"></script>', "text/html"),
         "/fiveways.js": (MODULE.read_bytes(), "text/javascript"),

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeAlias, cast
 
+from fiveways.app import tracing
 from fiveways.app.answers import Answers, Fail, Reply, failure
 from fiveways.app.app import Method
 from fiveways.app.arguments import Given
@@ -123,12 +124,14 @@ class Runs:
                 if method.style is not _ASYNC:
                     await self._as_stream(running, method, args, named)
                     continue
+                trace = tracing.enter(running.call.traceparent)
                 try:
                     value = await method.function(*args, **named)
                     self._answer(running, value)
                 except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
                     self._fail(running, exc)
                 finally:
+                    tracing.leave(trace)
                     self._end(running)
         finally:
             if self._queue and not self._is_worker_due:
@@ -143,6 +146,7 @@ class Runs:
     async def _as_stream(
         self, running: Running, method: Method, args: Sequence[object], named: Mapping[str, object]
     ) -> None:
+        trace = tracing.enter(running.call.traceparent)
         try:
             async with aclosing(method.function(*args, **named)) as parts:
                 if self._in_parts or running.call.stream:
@@ -152,6 +156,7 @@ class Runs:
         except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  # the caller gets it
             self._fail(running, exc)
         finally:
+            tracing.leave(trace)
             self._end(running)
 
     async def _say_parts(self, running: Running, parts: AsyncIterator[object]) -> None:
@@ -189,6 +194,7 @@ class Runs:
         # It may have waited for a thread until nobody wanted it any more.
         if running.over:
             return ()
+        tracing.enter(running.call.traceparent)  # nobody else has this context
         try:
             return self._answers.result(running.call.id, _returned(method.function(*args, **named)))
         except BaseException as exc:  # noqa: BLE001  # the caller gets it

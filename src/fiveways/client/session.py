@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+from fiveways.app import tracing
 from fiveways.app.attached import Attachments
 from fiveways.client import handshake
 from fiveways.client.attachments import Arrivals, Attachable, content
@@ -155,7 +156,7 @@ class Session(Line):
         pending.method, pending.seconds = method, timeout
         names = self._names(contents) if contents else ()
         payload = NULL if body is None else Value(body)
-        word = Call(pending.id, name, payload, spelling, names, is_callback, timeout)
+        word = Call(pending.id, name, payload, spelling, names, is_callback, timeout, traceparent=tracing.current())
         if extras is not None:
             word = extras.on(word)
         try:

@@ -48,7 +48,8 @@ def _latency(cells: Iterable[Cell]) -> dict[str, object]:
 def by_topic(traffic: Traffic) -> dict[str, Passed]:
     """Return what is known of each topic."""
     topics = {written(topic): passed for topic, passed in traffic.topics.items()}
-    return topics | ({OTHER: traffic.other_topics} if traffic.other_topics.publications else {})
+    others = traffic.other_topics
+    return topics | ({OTHER: others} if others.publications or others.deliveries or others.missed else {})
 
 
 def _protocols(traffic: Traffic) -> dict[str, dict[str, int]]:

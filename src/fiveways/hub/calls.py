@@ -7,6 +7,7 @@ import msgspec
 from fiveways.hub.collected import Collected
 from fiveways.hub.errands import Held, Listing, Owed, Query, Work
 from fiveways.hub.session import Session
+from fiveways.hub.spans import Recorded, Span, Spans
 from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traffic import Cell, Failed, Traffic
 from fiveways.model.failures import Reason
@@ -30,6 +31,8 @@ class Pending(msgspec.Struct, gc=False):
     began_at: float
     cell: Cell
     """Where it is counted."""
+    span: Span | None = None
+    """As what it is recorded, if it is."""
     plain: bool = True
     """Whatever the callee answers is passed on as it is, unless it is a stream."""
     stream: bool = False
@@ -53,7 +56,8 @@ class Calls:
     def __init__(self, call_timeout: float, max_timeout: float, alarm: Alarm, traffic: Traffic) -> None:
         self.alarm = alarm
         self._traffic = traffic
-        self._cells = traffic.cells
+        self.spans: Spans | None = None
+        """Where calls are recorded as spans of traces, if they are."""
         self.default = min(call_timeout, max_timeout)
         """The timeout of calls that name none."""
         self._longest = max_timeout
@@ -90,8 +94,10 @@ class Calls:
         self.made = made = self.made + 1
         op = str(made)
         deadline = now + timeout
-        key = method, caller.traits.protocol, callee.traits.protocol
-        cell = self._cells.get(key) or self._traffic.cell(*key)
+        table = caller.cells.get(callee.traits.protocol)
+        cell = None if table is None else table.get(method)
+        if cell is None:
+            cell = self._traffic.cell(method, caller.traits.protocol, callee.traits.protocol)
         cell.calls += 1
         if not made & _FOLDED_EVERY:
             self._traffic.fold()
@@ -119,12 +125,38 @@ class Calls:
         pending.cell.waits.append(now - pending.began_at)
         if reason is not None:
             self._count_failure(pending, reason, text, now)
+        if pending.span is not None:
+            self._record(pending, pending.span, reason, now)
         del pending.caller.asked[pending.id], pending.callee.serving[op]
         if self._usual.pop(op, None) is None and self._far.pop(op, None) is None:
             del self._timed[op]
             self._timers.drop(op)
         if not pending.plain:
             _free(pending)
+
+    def traced(self, pending: Pending, traceparent: str) -> str:
+        """Let a call that came with this trace context be recorded, if it is to be; return what its callee is told."""
+        if self.spans is not None:
+            pending.span, traceparent = self.spans.begin(traceparent)
+        return traceparent
+
+    def _record(self, pending: Pending, span: Span, reason: Reason | None, now: float) -> None:
+        if self.spans is not None:
+            caller, callee = pending.caller, pending.callee
+            protocols = caller.traits.protocol, callee.traits.protocol
+            self.spans.end(
+                Recorded(
+                    span,
+                    pending.method,
+                    pending.op,
+                    caller.name,
+                    callee.name,
+                    *protocols,
+                    pending.began_at,
+                    now,
+                    reason,
+                )
+            )
 
     def _count_failure(self, pending: Pending, reason: Reason, text: str, now: float) -> None:
         caller, callee = pending.caller.traits.protocol, pending.callee.traits.protocol

@@ -14,6 +14,7 @@ from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import NO_ACCESS, Gate
+from fiveways.hub.handlers import handlers
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.publishing import Publishing
@@ -23,6 +24,7 @@ from fiveways.hub.refusal import Refusal
 from fiveways.hub.router import Router
 from fiveways.hub.session import Caller, Handler, Mark, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.spans import Spans
 from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
@@ -94,42 +96,14 @@ class Hub:
         self._publishing = Publishing(
             settings, self._subscriptions, self._attachments, self._sessions, self._counters, keeps=keeps
         )
-        self._handlers = self._make_handlers()
-        self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._make_reliable()}
+        own: dict[type[Word], Handler] = {words.Register: self._register, words.Unregister: self._unregister}
+        self._handlers = handlers(
+            self.gate, self._variables, self._router, self._publishing, self._discovery, self._attachments, own
+        )
+        self._reliable_handlers = self._handlers | {Stage.OPEN: self._handlers[Stage.OPEN] | self._reliable()}
         self.gate.set_tables(self._handlers, self._reliable_handlers)
 
-    def _make_handlers(self) -> dict[Stage, dict[type[Word], Handler]]:
-        """Say what is done with each word, in each stage of a session."""
-        gate, variables, router, publishing = self.gate, self._variables, self._router, self._publishing
-        parting: dict[type[Word], Handler] = {words.Goodbye: _nothing}
-        door: dict[type[Word], Handler] = {words.Hello: gate.hello, words.Proof: gate.proof}
-        variable: dict[type[Word], Handler] = {words.SetVariable: variables.set, words.UnsetVariable: variables.unset}
-        everything: dict[type[Word], Handler] = {
-            words.Call: router.call,
-            words.Part: router.part,
-            words.Cancel: router.cancel,
-            words.Result: router.result,
-            words.Failure: router.failure,
-            words.Progress: router.progress,
-            words.Stray: router.stray,
-            words.Publish: publishing.publish,
-            words.Subscribe: publishing.subscribe,
-            words.Unsubscribe: publishing.unsubscribe,
-            words.CloseTopic: publishing.close_topic,
-            words.Register: self._register,
-            words.Unregister: self._unregister,
-            words.Discover: self._discovery.discover,
-            words.Description: self._discovery.describe,
-            words.Attachment: self._attachments.arrived,
-        }
-        return {
-            Stage.DOOR: parting | door,
-            Stage.NOBODY: parting | variable,
-            Stage.OPEN: parting | variable | everything,
-            Stage.OVER: {},
-        }
-
-    def _make_reliable(self) -> dict[type[Word], Handler]:
+    def _reliable(self) -> dict[type[Word], Handler]:
         """Say what is done otherwise with the words of those who were promised an answer."""
         return {
             words.Call: self._owing.caller(self._router.call),
@@ -145,6 +119,7 @@ class Hub:
             raise AssertionError(f"{peer} is here already")
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
         self._by_name[session.name] = session
+        session.cells = self.traffic.table(traits.protocol)
         session.allowance, session.refilled_at = max(1.0, self._rate), now
         self._counters.arrived += 1
         self.traffic.tally(traits.protocol).sessions += 1
@@ -200,6 +175,10 @@ class Hub:
         """Know that a request could not be written down."""
         session = self.session(getattr(keep.record, "peer", ""))
         return [] if session is None else self._owing.unkept(session, keep.call, why, now)
+
+    def trace(self, spans: Spans) -> None:
+        """Record calls as spans of traces from now on."""
+        self._calls.spans = spans
 
     def stage_of(self, peer: str) -> Stage:
         """Return how far a peer has come."""
@@ -276,8 +255,8 @@ class Hub:
         """Take no new calls and let nobody in from now on; open calls go on."""
         self.gate.close()
         self._queues.close()
-        for handlers in (self._handlers, self._reliable_handlers):
-            handlers[Stage.OPEN][words.Call] = self._call_while_closing
+        for tables in (self._handlers, self._reliable_handlers):
+            tables[Stage.OPEN][words.Call] = self._call_while_closing
         return []
 
     def finish(self, now: float) -> Deliveries:
@@ -389,7 +368,3 @@ class Hub:
             return []
         failure = words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after)
         return [Delivery(session.peer, failure)]
-
-
-def _nothing(_session: Session, _word: Word, _now: float) -> Deliveries:
-    return []

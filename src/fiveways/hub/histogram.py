@@ -1,6 +1,7 @@
 """How long something took, many times: counts between bounds, which is all that is kept of it."""
 
 from bisect import bisect_left, bisect_right
+from operator import add
 from typing import Final
 
 BOUNDS: Final = (
@@ -45,7 +46,7 @@ class Histogram:
 
     def merge(self, other: "Histogram") -> None:
         """Count what another one has counted, too."""
-        self.counts = [one + more for one, more in zip(self.counts, other.counts, strict=True)]
+        self.counts = list(map(add, self.counts, other.counts))
         self.seconds += other.seconds
 
     def quantile(self, part: float) -> float | None:

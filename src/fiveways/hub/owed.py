@@ -180,7 +180,7 @@ class Owing:
         pending = self._calls.open(owed.session, word.id, callee, word.method, left, now)
         pending.errand, pending.plain, pending.stream, pending.progress = owed, False, True, True
         op, again = pending.op, owed.tries > 1
-        rest = (None, False, gives_array, True, word.traceparent, again, word.extras)
+        rest = (None, False, gives_array, True, self._calls.traced(pending, word.traceparent), again, word.extras)
         return [Delivery(callee.peer, Call(op, name, word.body, spelling, (), False, *rest), owed.op)]
 
     def _find(self, owed: Owed) -> tuple[Offer, str, str, bool]:

@@ -130,7 +130,7 @@ class Router:
             word.more,
             stream,
             word.progress,
-            word.traceparent,
+            word.traceparent if self._calls.spans is None else self._calls.traced(pending, word.traceparent),
             word.redelivered,
             word.extras,
         )

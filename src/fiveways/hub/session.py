@@ -18,6 +18,7 @@ from fiveways.wire.payload import Payload
 if TYPE_CHECKING:
     from fiveways.hub.attachments import Relay
     from fiveways.hub.calls import Pending
+    from fiveways.hub.traffic import Table
 
 _HUB: Final = Traits("hub", names.LRPM, topics.LRPM)
 
@@ -46,6 +47,7 @@ class Session:
         "access",
         "allowance",
         "asked",
+        "cells",
         "collecting",
         "credentials",
         "handlers",
@@ -91,6 +93,9 @@ class Session:
         self.allowance = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
         self.refilled_at = 0.0
+        # traffic.py
+        self.cells: Table = {}
+        """Where its calls are counted, the same for all of its protocol."""
         # calls.py
         self.asked: dict[str, Pending] = {}
         """Its own calls, by its own ids."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fiveways.replay.talks import Talk
 
 VARYING: Final = frozenset(
-    {"hub.callback", "hub.peers", "hub.publish", "hub.results", "hub.rights", "hub.stats", "hub.time"}
+    {"hub.callback", "hub.peers", "hub.publish", "hub.results", "hub.rights", "hub.stats", "hub.time", "hub.traffic"}
 )
 """Methods of the hub whose answers are another each time: of these only the outcome counts."""
 EQUAL, BODY, STATUS, MISSING, EXTRA = "equal", "different body", "different status", "missing", "extra"

@@ -28,7 +28,9 @@ from fiveways.wire.packet import Packet
 _OPENING: Final = frozenset({"hello", "proof"})
 """What we say in our own words."""
 _CHANGES: Final = frozenset({"subscribe", "unsubscribe", "set", "unset"})
-_HARMLESS: Final = frozenset({"hub.echo", "hub.get", "hub.ping", "hub.publish", "hub.push", "hub.stats", "hub.time"})
+_HARMLESS: Final = frozenset(
+    {"hub.echo", "hub.get", "hub.ping", "hub.publish", "hub.push", "hub.stats", "hub.time", "hub.traffic"}
+)
 """Built-in methods of which others notice nothing, or need not before their next word."""
 _LEAST: Final = 0.05
 """Seconds that are waited in any case."""

@@ -54,6 +54,8 @@ PLAIN: Final = (
     Family("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
     Family("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),
     Family("fiveways_store_behind", GAUGE, "Changes that the store could not take, and that are tried again."),
+    Family("fiveways_spans_sent_total", COUNTER, "Spans of traces that the collector has."),
+    Family("fiveways_spans_lost_total", COUNTER, "Spans that found no room, or no collector."),
     Family("fiveways_start_time_seconds", GAUGE, "When the hub began to count, in seconds since 1970."),
     Family("process_start_time_seconds", GAUGE, "When the process was started, in seconds since 1970."),
     Family("process_cpu_seconds_total", COUNTER, "Processor time of the hub's process, user and system."),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
 
-from fiveways.app import App
+from fiveways.app import App, tracing
 from fiveways.app.context import Stranger
 from fiveways.app.dispatch import Dispatcher
 from fiveways.app.values import to_body
@@ -168,7 +168,8 @@ class LocalPeer(Party):
         request_id = next(self._ids)
         token = names.token_of(method)
         if token is not None:
-            return Call(request_id, token, body, attachments=attachments, callback=True, timeout=timeout)
+            trace = tracing.current()
+            return Call(request_id, token, body, "", attachments, True, timeout, traceparent=trace)
         try:
             folded = names.fold(method, TRAITS.names)
             word = builtins.read(request_id, folded, body, _STYLES, attachments)
@@ -176,7 +177,8 @@ class LocalPeer(Party):
             raise NotExecuted(Reason.NO_METHOD, str(exc)) from exc
         except builtins.BadArguments as exc:
             raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        return word or Call(request_id, folded, body, method, attachments, timeout=timeout)
+        trace = tracing.current()
+        return word or Call(request_id, folded, body, method, attachments, timeout=timeout, traceparent=trace)
 
     async def publish(
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()

@@ -1,7 +1,6 @@
 """The hub with its port: from settings to listening sockets, and from a signal to the end."""
 
 import asyncio
-import errno
 import gc
 import logging
 import resource
@@ -9,8 +8,6 @@ import signal
 from collections.abc import Awaitable, Callable
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
-
-import zmq
 
 from fiveways.app import App
 from fiveways.errors import FivewaysError
@@ -22,28 +19,26 @@ from fiveways.runtime.clock import wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.lines import Sparing, known
+from fiveways.runtime.listening import CannotListen, no_port
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.pages import Pages
-from fiveways.runtime.processors import Target
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
+from fiveways.runtime.tracing import Tracing
 from fiveways.runtime.watching import Watching
+from fiveways.runtime.zmq_side import ZmqSide
 from fiveways.settings.hub import hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
-from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Link
 from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
 from fiveways.transports.origin import check_origin, preflight
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
-from fiveways.transports.zmq_link import ZmqLimits
-from fiveways.transports.zmq_port import ZmqPort
-from fiveways.transports.zmq_processors import Processors
 from fiveways.wire.packet import Packet
 
 if TYPE_CHECKING:
@@ -56,10 +51,6 @@ _LONGEST_PATH: Final = 200
 """Of a refused request, so much is noted down."""
 _AT_ONCE: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
-
-
-class CannotListen(FivewaysError):
-    """The port is taken, or the address is not ours."""
 
 
 class Server:
@@ -81,7 +72,8 @@ class Server:
         http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
         self._port = Port(self._answer, self._upgrade, limits=http_limits)
         self._journaling = _journaling(settings, self._random)
-        self._watching = Watching(self.exchange, self._journaling, self._epoch + now)
+        self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
+        self._watching = Watching(self.exchange, self._journaling, self._tracing, self._epoch + now)
         self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
@@ -94,9 +86,7 @@ class Server:
         )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._zmq: ZmqPort | None = None
-        self._targets: list[Target] = []
+        self._zmq = ZmqSide(settings, self.exchange, self.standings, self._new_peer)
         self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
@@ -116,12 +106,11 @@ class Server:
         except OSError as exc:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
-            raise CannotListen(_no_port(server.host, server.port, exc)) from exc
+            raise CannotListen(no_port(server.host, server.port, exc)) from exc
         has_page = self._settings.dashboard.enabled
         self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
         self._results.look_into(self._settings.dashboard.tables)
-        await self._open_zmq()
-        self._open_targets()
+        self.urls += await self._zmq.start()
         if self._app is not None:
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
@@ -129,34 +118,10 @@ class Server:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
             self._watching.mqtt = self._mqtt
             self.urls.append(await self._mqtt.start())
+        if self._tracing is not None:
+            self._tracing.start()
+            self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
-
-    async def _open_zmq(self) -> None:
-        server, settings, limits = self._settings.server, self._settings.zmq, self._limits
-        if settings.listen or settings.targets:
-            self._context = zmq.Context()
-        if not settings.listen:
-            return
-        if not is_loopback(server.host):
-            raise CannotListen("zmq.listen is for a hub on loopback: ZeroMQ peers cannot show who they are")
-        bounds = ZmqLimits(limits.max_text, max_links=limits.max_sessions, max_waiting=limits.max_unread)
-        self._zmq = ZmqPort(self.standings.zmq_link, limits=bounds, context=self._context)
-        try:
-            host, port = await self._zmq.listen(server.host, settings.port)
-        except OSError as exc:
-            raise CannotListen(_no_port(server.host, settings.port, exc)) from exc
-        self.urls.append(("nq", f"nq+zmq://{host}:{port}"))
-
-    def _open_targets(self) -> None:
-        """Offer what ZeroMQ programs do; BadTarget if that is impossible."""
-        settings = self._settings.zmq
-        for method, endpoints in settings.targets.items():
-            processors = Processors(
-                retry_after=settings.retry_after, max_answer=self._limits.max_text, context=self._context
-            )
-            target = Target(method, processors, self.exchange, self._new_peer())
-            self._targets.append(target)
-            target.start(endpoints)
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -174,8 +139,9 @@ class Server:
         """Take new settings; those of the port and the limits need a new start."""
         if settings.server != self._settings.server or settings.limits != self._settings.limits:
             _log.warning("the settings of [server] and [limits] are taken over at the next start only")
-        if settings.mqtt != self._settings.mqtt:
-            _log.warning("the settings of [mqtt] are taken over at the next start only")
+        for section in ("mqtt", "tracing"):
+            if getattr(settings, section) != getattr(self._settings, section):
+                _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
         self._pages.configure(settings)
         self._results.look_into(settings.dashboard.tables)
@@ -206,18 +172,15 @@ class Server:
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
-        for target in self._targets:
-            target.stop()
         if self._mqtt is not None:
             await self._mqtt.stop()
-        if self._zmq is not None:
-            await self._zmq.close()
-        if self._context is not None:
-            self._context.destroy(linger=0)
+        await self._zmq.stop()
         if exchange.keeping.store is not None:
             exchange.keeping.store.close()
         if self._journaling is not None:
             await self._journaling.stop()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.stop)
         _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
@@ -331,14 +294,6 @@ def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
         pump.cut_off()
-
-
-def _no_port(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken; choose another with --port, or 0 for any that is free"
-    if error.errno == errno.EACCES:
-        return f"port {port} needs more rights than we have; choose one above 1023 with --port"
-    return f"cannot listen on {host} port {port}: {error.strerror or error}"
 
 
 def _allow_many_connections() -> None:

@@ -8,6 +8,7 @@ from fiveways.runtime import metrics, process
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.runtime.mqtt.side import MqttSide
+from fiveways.runtime.tracing import Tracing
 from fiveways.transports.http import Request, Response
 
 if TYPE_CHECKING:
@@ -21,10 +22,13 @@ CLOSING: Final = "closing"
 class Watching:
     """Looks at the parts of one hub when it is asked to, and keeps nothing."""
 
-    def __init__(self, exchange: Exchange, journaling: "Journaling | None", began_at: float) -> None:
+    def __init__(
+        self, exchange: Exchange, journaling: "Journaling | None", tracing: Tracing | None, began_at: float
+    ) -> None:
         """Make it; `began_at` is when the hub began to count, in seconds since 1970."""
         self._exchange = exchange
         self._journaling = journaling
+        self._tracing = tracing
         self._began_at = began_at
         self._version = version("fiveways")
         self.is_draining = False
@@ -72,6 +76,9 @@ class Watching:
         if self._journaling is not None:
             plain["fiveways_journaled_total"] = self._journaling.written
             plain["fiveways_journal_lost_total"] = self._journaling.lost
+        if self._tracing is not None:
+            plain["fiveways_spans_sent_total"] = self._tracing.sent
+            plain["fiveways_spans_lost_total"] = self._tracing.lost
         ready = {each.part: each.health.value for each in self.findings()}
         return metrics.Numbers(self._version, hub.stats(), hub.traffic, plain, hub.queues(), ready)
 

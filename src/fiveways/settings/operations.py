@@ -1,4 +1,4 @@
-"""How a hub tells what it does: log lines, numbers."""
+"""How a hub tells what it does: log lines, numbers, traces."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -24,3 +24,22 @@ class MetricsSettings:
     """Methods that are counted by name; of more, those that are called least are counted together, as `(other)`."""
     max_topics: Annotated[int, Meta(ge=1)] = 200
     """Topics that are counted by name, likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """Calls as spans of OpenTelemetry traces; `pip install 'fiveways[tracing]'` has what it takes."""
+
+    endpoint: str = ""
+    """Where a collector takes OTLP over HTTP, such as `http://localhost:4318/v1/traces`; empty sends none.
+
+    What its headers have to hold is told by `OTEL_EXPORTER_OTLP_HEADERS`, as OpenTelemetry has it.
+    """
+    sample: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    """The part of calls without a trace of their own that begin one, from 0 to 1; others are gone on with anyway."""
+    service: Annotated[str, Meta(min_length=1)] = "fiveways"
+    """What the hub is called in traces."""
+    interval: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds between two messages to the collector."""
+    max_waiting: Annotated[int, Meta(ge=1)] = 10_000
+    """Spans that may wait for it; more of them are lost."""

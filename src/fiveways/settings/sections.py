@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from fiveways.settings.dashboard import DashboardSettings
-from fiveways.settings.operations import LogSettings, MetricsSettings
+from fiveways.settings.operations import LogSettings, MetricsSettings, TracingSettings
 from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
@@ -336,6 +336,7 @@ class Settings:
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def protocol_options(self) -> dict[str, dict[str, object]]:

@@ -547,6 +547,18 @@ class Talk {
   }
 }
 
+/** Fill the places of a text: `{0}` is the code, `{1}` the first argument; what is missing is empty. */
+function fill(text, codes, args) {
+  const place = (_, name) => codes[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "");
+  return text.replace(/\{(\w+)\}/g, place).slice(0, 1 << 16);
+}
+
+/** Return a text so that `fill` gives it back: there is no way to escape a brace, but an argument may hold it. */
+function template(text, args = []) {
+  if (text.includes("{")) return { text: `{${args.length + 1}}`, args: [...args, text] };
+  return args.length ? { text, args } : { text };
+}
+
 function checkedBytes(attachments = []) {
   return Array.from(attachments, (each) => {
     const bytes = bytesOf(each);
@@ -655,7 +667,7 @@ class Lrpm extends Talk {
   }
 
   note(id, value, text) {
-    const meta = text ? { progress: true, text } : { progress: true };
+    const meta = { progress: true, ...(text ? template(text) : {}) };
     if (this.#asked.get(id)?.progress) this.#say(LRPM_KINDS.RESULT, id, value, meta);
   }
 
@@ -728,7 +740,8 @@ class Lrpm extends Talk {
 
   #onResult(id, body, meta) {
     if (meta.progress === true) {
-      const note = { text: textOr(meta.text, ""), kind: textOr(meta.kind, "note"), code: textOr(meta.code, "") };
+      const [code, args] = [textOr(meta.code, ""), Array.isArray(meta.args) ? meta.args.map(String) : []];
+      const note = { text: fill(textOr(meta.text, ""), { 0: code }, args), kind: textOr(meta.kind, "note"), code };
       this.tell(id, () => unmark(body), (value) => this.listener.progress(id, { value, ...note }));
     } else if (isCount(meta.part) && meta.part > 0) {
       const isEmpty = meta.last === true && meta.empty === true;
@@ -930,6 +943,7 @@ class Umq extends Talk {
       count = Number(head.slice(1));
       if (!/^A\d{1,9}$/.test(head) || count > MAX_EXPECTED) throw new HubFault("a bad count of attachments");
       [head, payload] = divide(payload);
+      if (head.startsWith("A")) throw new HubFault("a count of attachments inside another");
     }
     const [kind, id] = [head[0], head.slice(1)];
     if (kind === "-" && !id) this.#attachment(null);
@@ -1135,7 +1149,7 @@ class Nq extends Talk {
   #isFlushing = false;
   #timer = null;
   #thanks = new Set();
-  #heard = new Set();
+  #heard = new Map();
 
   /** Return where the next link leads. */
   where(url) {
@@ -1190,7 +1204,8 @@ class Nq extends Talk {
     }
     const target = this.#mint(); // any other might be the name of a method
     const options = whenFull ? { when_full: whenFull } : {};
-    this.#ask(id, "hub-subscribe", { topic: this.topic(pattern, true), id: target, ...options });
+    const asking = this.#ask(id, "hub-subscribe", { topic: this.topic(pattern, true), id: target, ...options });
+    asking.topic = target;
     this.#following.set(target, name);
   }
 
@@ -1211,14 +1226,16 @@ class Nq extends Talk {
   #ask(id, t, body, more = {}) {
     const r = this.#mint();
     const raw = this.#fitting({ t, r, d: body ?? null, ...more });
-    const asking = { id, t, r, raw, a: "", state: "sent", step: 0, due: 0, parts: null, isDoubtful: false };
+    const asking = { id, t, r, raw, a: "", topic: "", state: "sent", step: 0, due: 0, parts: null, isDoubtful: false };
     this.#asked.set(r, asking);
     if (id !== null) this.#byId.set(id, asking);
     if (this.#isWelcome) this.#repeat(asking);
+    return asking;
   }
 
   #cancel(asking) {
     this.#byId.delete(asking.id);
+    this.#following.delete(asking.topic);
     Object.assign(asking, { state: "cancelled", id: null, parts: null, step: 0, until: now() + LONGEST_WAIT });
     this.#repeat(asking);
   }
@@ -1253,9 +1270,8 @@ class Nq extends Talk {
     if (!serving) return;
     const isRaised = reason === "raised";
     const args = reason === "overloaded" ? [String(millis(retryAfter ?? 0))] : [];
-    // NQ cannot escape a brace: a text that has one goes as an argument.
-    const said = text.includes("{") ? { text: `{${args.length + 1}}`, args: [...args, text] } : { text, args };
-    const e = { type: isRaised ? "app" : "local", fatal: true, err: isRaised ? name : (NQ_CODES[reason] ?? ""), ...said };
+    const err = isRaised ? name : (NQ_CODES[reason] ?? "");
+    const e = { type: isRaised ? "app" : "local", fatal: true, err, ...template(text, args) };
     const body = data === null ? { e } : { d: data, e };
     if (serving.sent === undefined) this.#keep(serving, body);
     else this.#putPart(serving, body, true);
@@ -1263,7 +1279,7 @@ class Nq extends Talk {
 
   note(id, value, text) {
     const { a, r } = this.#served.get(id);
-    const e = { type: "note", fatal: false, ...(text.includes("{") ? { text: "{1}", args: [text] } : { text }) };
+    const e = { type: "note", fatal: false, ...template(text) };
     this.#say({ a, i: r, e, ...(value === undefined || value === null ? {} : { d: value }) });
   }
 
@@ -1418,7 +1434,7 @@ class Nq extends Talk {
     }
     const thanks = [...this.#thanks];
     if (thanks.length) this.#say({ i: thanks.length === 1 ? thanks[0] : thanks });
-    for (const asking of this.#heard) this.#say({ i: asking.a, o: asking.parts.next });
+    for (const [a, parts] of this.#heard) this.#say({ i: a, o: parts.next });
     this.#thanks.clear();
     this.#heard.clear();
   }
@@ -1455,10 +1471,21 @@ class Nq extends Talk {
     this.#isWelcome = true;
     this.#run = run;
     this.isKnown = this.#known === `${peer} ${run}`;
-    for (const asking of this.#asked.values()) if (!this.isKnown) this.#beginAnew(asking);
+    if (!this.isKnown) this.#leaveBehind();
     for (const asking of this.#asked.values()) this.#repeat(Object.assign(asking, { step: asking.state === "sent" ? 0 : 1 }));
     for (const serving of this.#served.values()) this.#again(Object.assign(serving, { step: 0 }));
     this.listener.welcome("");
+  }
+
+  /** Know that the hub is another one since: it asks again for what we had not answered. */
+  #leaveBehind() {
+    for (const asking of this.#asked.values()) this.#beginAnew(asking);
+    for (const serving of this.#served.values()) {
+      if (serving.raw || serving.isEnded) continue;
+      this.#served.delete(serving.key);
+      this.#backs.delete(serving.a);
+      serving.room?.resolve();
+    }
   }
 
   /** Know that a request was made to a hub that is another one since; what it said in parts is not gone on with. */
@@ -1478,12 +1505,16 @@ class Nq extends Talk {
   #onAnswer({ d, e, n, f, attachments }, a, r) {
     const asking = this.#asked.get(r);
     const error = e === undefined ? null : errorOf(e);
-    const isEnd = n === undefined && (error ? error.fatal : d !== undefined);
+    // Number 0 is the answer itself, or the end of one without parts.
+    const isEnd = error ? error.fatal : d !== undefined || n === 0;
+    if (isCount(n) && n > 0) {
+      this.#onPart(asking, a, n, f, { d, e: error });
+      return;
+    }
     if (isEnd) this.#thanks.add(a);
-    if (isCount(n) && n > 0) this.#onPart(asking, a, n, f, { d, e: error });
-    else if (!asking) return;
-    else if (error && !error.fatal) this.#onNote(asking, error, d);
-    else if (isEnd || n === 0) this.#onEnd(asking, error, d ?? (n === 0 ? [] : null), attachments);
+    if (!asking) return;
+    if (error && !error.fatal) this.#onNote(asking, error, d);
+    else if (isEnd) this.#onEnd(asking, error, d ?? (n === 0 ? [] : null), attachments);
     else this.#accepted(asking, a);
   }
 
@@ -1521,9 +1552,7 @@ class Nq extends Talk {
   #fail(asking, error, d) {
     const failure = failureIn(error, d);
     const { reason, message } = failure;
-    for (const [target, name] of this.#following) {
-      if (asking.t === "hub-subscribe" && asking.raw.includes(`"${target}"`)) this.#following.delete(target, name);
-    }
+    this.#following.delete(asking.topic);
     const isDoubtful = asking.isDoubtful && failure.ran === "no";
     const text = `${reason}: ${message}; it may have run, as the hub is another one since`;
     this.listener.failed(asking.id, isDoubtful ? new CallError("lost", text) : failure);
@@ -1543,7 +1572,7 @@ class Nq extends Talk {
       this.#cancel(asking);
       return;
     }
-    this.#heard.add(asking);
+    this.#heard.set(a, asking.parts);
     const { isDone } = asking.parts;
     if (isDone) this.#finish(asking);
     for (const { d, e } of turn) {
@@ -1665,9 +1694,7 @@ function errorOf(e) {
   const [type, err, warn, note, text] = ["type", "err", "warn", "note", "text"].map((key) => String(e[key] ?? ""));
   const args = Array.isArray(e.args) ? e.args.map(String) : [];
   const code = err || warn || note;
-  const places = { err, warn, note, 0: code };
-  const said = cut(text.replace(/\{(\w+)\}/g, (_, name) => places[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "")));
-  return { type, fatal: e.fatal === true, err, note, code, args, said };
+  return { type, fatal: e.fatal === true, err, note, code, args, said: fill(text, { err, warn, note, 0: code }, args) };
 }
 
 /** Return the failure that a fatal error means; it claims no more than is known. */
@@ -1742,6 +1769,7 @@ class PollLink {
   #isClosing = false;
   #isGone = false;
   #posts = 0;
+  #linger = null;
   #stop = new AbortController();
   waiting = 0;
 
@@ -1763,7 +1791,7 @@ class PollLink {
   close() {
     this.#isClosing = true;
     if (!this.#isTalking && !this.#queue.length) this.#end("closed");
-    else after(2, () => this.#end("closed"));
+    else this.#linger = after(2, () => this.#end("closed"));
   }
 
   /** Whether a question is under way: what is said meanwhile goes with the next one. */
@@ -1844,6 +1872,7 @@ class PollLink {
     if (this.#isGone) return;
     this.#isGone = true;
     this.#queue = [];
+    clearTimeout(this.#linger);
     this.#stop.abort();
     this.#told.gone(reason);
   }

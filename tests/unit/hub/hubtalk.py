@@ -95,7 +95,7 @@ def only(deliveries: Deliveries, kind: type[Word]) -> Any:  # noqa: ANN401  of t
 
 def held(hub: Hub) -> int:
     """How many things the hub holds in all its tables, but for what it has learned for later, and its numbers."""
-    seen = {id(numbers) for numbers in (hub.traffic, hub.traffic.cells, hub.traffic.topics)}
+    seen = {id(numbers) for numbers in (hub.traffic, hub.traffic.topics, *hub.traffic._tables.values())}
     todo: list[object] = [hub]
     total = 0
     while todo:

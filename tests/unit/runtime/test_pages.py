@@ -161,7 +161,7 @@ def test_the_chart_library_is_kept_for_ever_under_the_name_of_its_version() -> N
 
 
 def test_without_the_chart_library_there_is_a_page_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert policy(ask(request(accept=HTML)))["style-src"] == "'self'"
     assert ask(request("/plotly.js")).body == b""
 

@@ -1,7 +1,6 @@
 // Reads commands from its standard input, one a line, and writes what came of each.
 
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { cases } from "./battery.mjs";
@@ -10,9 +9,7 @@ import { driver } from "./driver.mjs";
 // Older ones take no .js for a module, unless a package says that it is one.
 const asText = async () => import(`data:text/javascript,${encodeURIComponent(readFileSync(fileURLToPath(process.argv[2]), "utf8"))}`);
 const fiveways = await import(process.argv[2]).catch(asText);
-const Socket = globalThis.WebSocket ?? createRequire(import.meta.url)("ws");
-const connect = (url, options = {}) => fiveways.connect(url, { WebSocket: Socket, ...options });
-const drive = driver(cases, { ...fiveways, connect });
+const drive = driver(cases, { ...fiveways });
 
 for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${JSON.stringify(await drive(JSON.parse(line)))}\n`);

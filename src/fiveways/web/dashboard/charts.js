@@ -39,6 +39,14 @@ export class Charts {
     this.notes = new Map([traffic, latency].map((each) => [each, h("p", { class: "waiting" }, "The chart begins in a moment.")]));
     for (const [each, note] of this.notes) each.append(note);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    // By then the library is there, or will not come.
+    if (document.readyState === "complete") this.#look();
+    else addEventListener("load", () => this.#look());
+  }
+
+  #look() {
+    if (globalThis.Plotly !== undefined) return;
+    for (const note of this.notes.values()) say(note, "The chart library did not load; the numbers need none.");
   }
 
   /** Draw what is known now. */

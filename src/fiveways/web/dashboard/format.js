@@ -44,6 +44,7 @@ export const byteRate = (value) => (isNumber(value) ? `${bytes(value)}/s` : NONE
 /** A duration in seconds. */
 export function duration(value) {
   if (!isNumber(value)) return NONE;
+  if (value === 0) return "0 s";
   if (value < 1e-3) return `${digits(value * 1e6)} µs`;
   if (value < 1) return `${digits(value * 1e3)} ms`;
   if (value < 120) return `${digits(value)} s`;

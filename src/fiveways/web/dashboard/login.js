@@ -1,26 +1,24 @@
-// Who one is. A token is kept for this tab alone, and never becomes part of an address.
+// Who one is. A token is kept for this tab alone, and never becomes part of an address. Whoever becomes somebody else
+// gets a new page: what one identity saw is not for the next one.
 
 import { byId, say, show } from "./dom.js";
 
 const KEPT = "fiveways.token";
 
 export class Login {
-  constructor(enter) {
-    this.enter = enter;
+  constructor() {
     this.form = byId("login");
     this.field = byId("token");
     this.button = byId("sign");
     this.isWrong = false;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#keep(this.field.value);
-      this.field.value = "";
-      this.enter(this.token);
+      this.#become(this.field.value);
     });
-    this.button.addEventListener("click", () => (this.token ? this.#forget() : this.ask("")));
+    this.button.addEventListener("click", () => (this.token ? this.#become("") : this.ask("")));
     byId("login-leave").addEventListener("click", () => {
-      this.leave();
-      if (this.isWrong) this.enter("");
+      if (this.isWrong) this.#become("");
+      else this.leave();
     });
   }
 
@@ -33,9 +31,9 @@ export class Login {
     else sessionStorage.removeItem(KEPT);
   }
 
-  #forget() {
-    this.#keep("");
-    this.enter("");
+  #become(token) {
+    this.#keep(token);
+    location.reload();
   }
 
   /** Ask for a token; `why` is what the hub said when it let nobody in, or nothing. */

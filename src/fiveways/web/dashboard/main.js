@@ -27,7 +27,7 @@ const panels = new Panels(history);
 const methods = new Methods(history, session);
 const topics = new Topics(history, session);
 const results = new Results();
-const login = new Login((token) => enter(token));
+const login = new Login();
 
 // What is asked, and how often.
 
@@ -36,7 +36,7 @@ let builtIns = [];
 
 async function discover() {
   const found = await session.peer.discover();
-  methods.listed([...found.methods, ...builtIns], found.routes);
+  methods.listed([...found.methods, ...builtIns.filter((each) => session.rights.may("call", each))], found.routes);
 }
 
 const QUESTIONS = [
@@ -46,7 +46,7 @@ const QUESTIONS = [
     panels.traffic();
     methods.draw();
     topics.draw();
-    say(byId("place"), `${location.host}, up ${duration(told.uptime)}`);
+    say(byId("place"), `${location.host}, up ${duration(Math.floor(told.uptime))}`);
     charts.draw();
   } },
   { name: "hub.stats", every: 1, take: (told) => panels.stats(told) },
@@ -121,10 +121,13 @@ function countDown() {
   say(place, left > 0 ? `The next try is in ${left} s.` : "Trying now.");
 }
 
+function letIn(isIn) {
+  for (const each of ["parts", "main"]) show(byId(each), isIn);
+}
+
 async function opened() {
   show(byId("alert"), false);
   tell("open", "Connected");
-  login.leave();
   askAllAgain();
   try {
     const own = await session.peer.discover("hub.");
@@ -133,10 +136,10 @@ async function opened() {
     if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
   }
   await look();
+  letIn(true);
 }
 
-function followed(peer, event) {
-  if (peer !== session.peer) return;
+function followed(event) {
   const { state, error, wait } = event.detail;
   if (state === "open") opened();
   else if (state === "waiting") tellLost(wait ?? 0);
@@ -147,23 +150,20 @@ function followed(peer, event) {
 function refused(error) {
   show(byId("alert"), false);
   tell("lost", "Not let in");
+  letIn(false);
   login.ask(error.message);
 }
 
 /** Connect as whoever a token stands for; with none, as anybody. */
 async function enter(token) {
-  const before = session.peer;
-  session.peer = null;
-  session.rights = new Rights();
-  before?.close();
   for (;;) {
     tell("connecting", "Connecting");
     try {
       const peer = await connect(URL_OF_HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
       session.peer = peer;
-      peer.addEventListener("state", (event) => followed(peer, event));
+      login.leave();
+      peer.addEventListener("state", followed);
       await opened();
-      await topics.begin();
       return;
     } catch (error) {
       if (error instanceof Refused) return refused(error);

@@ -157,7 +157,10 @@ export class Methods {
     const options = { timeout: this.timeout.valueAsNumber, signal: abort.signal };
     try {
       if (this.asStream.checked) await this.#stream(body, options, took);
-      else this.#settle("good", `Result after ${took()}`, pretty(await this.session.peer.call(this.chosen, body, options), MOST_SHOWN));
+      else {
+        const value = await this.session.peer.call(this.chosen, body, options);
+        this.#settle("good", `Result after ${took()}`, pretty(value, MOST_SHOWN));
+      }
     } catch (error) {
       this.#failed(error, took());
     } finally {

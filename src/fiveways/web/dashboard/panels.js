@@ -118,12 +118,14 @@ export class Panels {
     const callees = inOrder(new Set(bridges.map((each) => each.callee))).sort((a, b) => last(a) - last(b));
     const shape = [...callers, "|", ...callees].join(" ");
     if (this.shape !== shape) this.#drawBridges(callers, callees, shape);
-    const most = Math.max(...bridges.map((each) => each.calls));
+    // What the hub answers itself, this page's questions among it, must not make the rest look pale.
+    const most = Math.max(...bridges.map((each) => (each.callee === "hub" ? 0 : each.calls)));
     const found = new Map(bridges.map((each) => [`${each.caller} ${each.callee}`, each]));
     for (const [key, cell] of this.cells) {
       const each = found.get(key);
       // By the root, so that one busy pair does not make all others look alike.
-      const heat = each ? 1 + Math.round(5 * Math.sqrt(each.calls / Math.max(most, 20))) : 0;
+      const share = each ? Math.sqrt(Math.min(1, each.calls / Math.max(most, 20))) : 0;
+      const heat = each ? 1 + Math.round((each.callee === "hub" ? 2 : 5) * share) : 0;
       cell.className = `h${heat}`;
       say(cell.children[0], each ? short(each.calls) : "");
       say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");

@@ -71,14 +71,6 @@ export class Topics {
     if (this.session.rights.mayAny("subscribe")) this.#watch(name);
   }
 
-  /** Watch again what was watched: the session is another one. */
-  async begin() {
-    const patterns = [...this.#watches.keys()];
-    this.#watches.clear();
-    for (const each of patterns) await this.#watch(each);
-    this.#drawWatches();
-  }
-
   async #watch(pattern) {
     say(this.problem, "");
     if (!pattern || this.#watches.has(pattern)) return;

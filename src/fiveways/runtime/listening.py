@@ -1,0 +1,18 @@
+"""Why a hub cannot listen, as a sentence with a way out."""
+
+import errno
+
+from fiveways.errors import FivewaysError
+
+
+class CannotListen(FivewaysError):
+    """The port is taken, or the address is not ours."""
+
+
+def no_port(host: str, port: int, error: OSError) -> str:
+    """Return why a port cannot be had."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken; choose another with --port, or 0 for any that is free"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more rights than we have; choose one above 1023 with --port"
+    return f"cannot listen on {host} port {port}: {error.strerror or error}"

@@ -1,0 +1,94 @@
+"""Spans on their way to a collector, by OTLP over HTTP: made and sent in a thread, so that nobody waits for it."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from importlib.metadata import version
+from random import Random
+from typing import Final
+from urllib.parse import urlsplit
+
+from fiveways.errors import FivewaysError
+from fiveways.hub.spans import Recorded, Spans
+from fiveways.settings.operations import TracingSettings
+
+_log = logging.getLogger("fiveways.tracing")
+_AT_ONCE: Final = 512
+"""Spans in one request."""
+_TIMEOUT: Final = 5.0
+"""Seconds for the collector to take them; what it does not take by then is lost."""
+
+_PARTING: Final = 1.0
+"""Seconds for the last ones, when the hub ends."""
+
+
+class BadTracing(FivewaysError):
+    """Traces cannot be sent as it is configured."""
+
+
+class Tracing:
+    """Sends what the hub records, as long as it runs. What the collector does not take is lost, and counted."""
+
+    def __init__(self, settings: TracingSettings, epoch: float) -> None:
+        """Make it; `epoch` is when the hub's clock was 0. BadTracing if it cannot work."""
+        parts = urlsplit(settings.endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise BadTracing(f"tracing.endpoint is a URL such as http://localhost:4318/v1/traces: {settings.endpoint}")
+        try:
+            from fiveways.runtime.otel import Exporter, Maker  # noqa: PLC0415  it is not installed everywhere
+        except ImportError as exc:
+            raise BadTracing(
+                "tracing.endpoint is set, but OpenTelemetry is not installed: pip install 'fiveways[tracing]'"
+            ) from exc
+        # Ids have to differ from those of others, and are no secrets.
+        self.spans = Spans(Random(), settings.sample, settings.max_waiting)  # noqa: S311
+        self.sent = 0
+        self._failed = 0
+        self._interval = settings.interval
+        self._maker = Maker(settings.service, version("fiveways"), epoch)
+        self._exporter = Exporter(settings.endpoint, _TIMEOUT)
+        self._is_over = threading.Event()
+        self._is_told = False
+        self._thread = threading.Thread(target=self._run, name="fiveways-tracing", daemon=True)
+
+    @property
+    def lost(self) -> int:
+        """Spans that were not sent."""
+        return self.spans.lost + self._failed
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send the rest, if the collector takes it in time."""
+        self._is_over.set()
+        self._thread.join(_PARTING)
+        self._exporter.close()  # what it tries again it gives up then
+        self._thread.join(_PARTING)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._interval):
+            self._send_all()
+        self._send_all()
+
+    def _send_all(self) -> None:
+        while taken := self.spans.take(_AT_ONCE):
+            if not self._send(taken):
+                return  # the others may wait; there is a bound to that
+
+    def _send(self, taken: Sequence[Recorded]) -> bool:
+        try:
+            is_sent = self._exporter.send([self._maker.make(each) for each in taken])
+        except Exception:  # noqa: BLE001  whatever it is, the next ones may be better off
+            _log.exception("spans could not be sent")
+            is_sent = False
+        if is_sent:
+            self.sent += len(taken)
+        else:
+            self._failed += len(taken)
+        if is_sent is self._is_told:
+            self._is_told = not is_sent
+            text = "spans are sent again" if is_sent else "the collector takes no spans; those of this time are lost"
+            _log.warning(text)
+        return is_sent

@@ -1,0 +1,120 @@
+"""Calls as spans: which are recorded, what their callees are told, and what is known of them in the end."""
+
+from random import Random
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.session import public_name
+from fiveways.hub.spans import Recorded, Span, Spans
+from fiveways.hub.traits import Traits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result
+from fiveways.model.traces import parse
+from tests.unit.hub.hubtalk import join, offer, only, opened
+
+SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+UNSAMPLED = SAMPLED[:-1] + "0"
+RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
+
+
+def traced(sample: float, most: int = 100) -> tuple[Hub, Spans]:
+    hub, spans = opened(), Spans(Random(1), sample, most)
+    hub.trace(spans)
+    offer(hub, "bob", "a.b")
+    return hub, spans
+
+
+def passed_on(hub: Hub, traceparent: str = "", now: float = 1.0) -> str:
+    call = only(hub.handle("ann", Call("c", "a.b", traceparent=traceparent), now), Call)
+    return str(call.traceparent)
+
+
+def test_a_trace_is_gone_on_with() -> None:
+    hub, spans = traced(0.0)
+    told = parse(passed_on(hub, SAMPLED))
+    hub.handle("bob", Result("1"), 3.0)
+    (recorded,) = spans.take(10)
+    cause = parse(SAMPLED)
+    assert told is not None
+    assert cause is not None
+    assert told.trace == cause.trace
+    assert told.span != cause.span
+    assert recorded == Recorded(
+        Span(told, cause.span), "a.b", "1", public_name("ann"), public_name("bob"), "lrpm-json", "umq", 1.0, 3.0, None
+    )
+    assert len(spans) == 0
+
+
+def test_a_trace_that_is_not_recorded_is_left_alone() -> None:
+    hub, spans = traced(1.0)
+    assert passed_on(hub, UNSAMPLED) == UNSAMPLED
+    hub.handle("bob", Result("1"), 3.0)
+    assert spans.take(10) == []
+
+
+@pytest.mark.parametrize("line", ["", "nonsense", "00-" + "0" * 32 + "-b7ad6b7169203331-01", "x" * 100_000])
+def test_without_a_trace_one_begins_if_it_is_to(line: str) -> None:
+    hub, spans = traced(1.0)
+    told = parse(passed_on(hub, line))
+    hub.handle("bob", Result("1"), 3.0)
+    (recorded,) = spans.take(10)
+    assert told is not None
+    assert recorded.span == (told, 0)
+
+
+@pytest.mark.parametrize("line", ["", "nonsense"])
+def test_without_a_trace_none_begins_if_none_is_to(line: str) -> None:
+    hub, spans = traced(0.0)
+    assert passed_on(hub, line) == ""
+    hub.handle("bob", Result("1"), 3.0)
+    assert spans.take(10) == []
+
+
+def test_a_part_of_the_calls_begins_one() -> None:
+    hub, spans = traced(0.25, most=5000)
+    for number in range(1, 4001):
+        passed_on(hub)
+        hub.handle("bob", Result(str(number)), 3.0)
+    taken = spans.take(5000)
+    assert 800 < len(taken) < 1200
+    assert len({recorded.span.own for recorded in taken}) == len(taken)
+
+
+def test_a_failure_has_its_reason() -> None:
+    hub, spans = traced(1.0)
+    passed_on(hub)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no"), 2.0)
+    passed_on(hub)
+    hub.leave("bob", 3.0)
+    assert [recorded.reason for recorded in spans.take(10)] == [Reason.RAISED, Reason.LOST]
+
+
+def test_every_try_of_a_request_is_a_span_of_the_same_trace() -> None:
+    hub, spans = traced(0.0)
+    join(hub, "nora", RELIABLE)
+    hub.handle("nora", Call("1", "a.b", traceparent=SAMPLED), 0.0)
+    offer(hub, "eve", "a.b")
+    hub.leave("bob", 1.0)
+    hub.handle("eve", Result("2"), 2.0)
+    first, second = spans.take(10)
+    assert (first.reason, second.reason) == (Reason.LOST, None)
+    assert first.span.own.trace == second.span.own.trace
+    assert first.span.parent == second.span.parent
+    assert first.span.own.span != second.span.own.span
+
+
+def test_what_nobody_takes_is_lost_and_counted() -> None:
+    hub, spans = traced(1.0, most=10)
+    for number in range(1, 26):
+        passed_on(hub)
+        hub.handle("bob", Result(str(number)), 3.0)
+    assert (len(spans), spans.lost) == (10, 15)
+    assert [recorded.op for recorded in spans.take(3)] == ["1", "2", "3"]
+
+
+def test_without_tracing_trace_context_is_passed_on_as_it_came() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    assert passed_on(hub, "whatever it is") == "whatever it is"

@@ -1,0 +1,2 @@
+// Gives an older Node the WebSocket of the package `ws`.
+globalThis.WebSocket ??= require("ws");
