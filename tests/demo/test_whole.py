@@ -51,7 +51,7 @@ def test_topics_callbacks_and_the_queue_were_used(ended: kit.Ended) -> None:
 
 def test_the_commands_at_the_end_work(ended: kit.Ended) -> None:
     trace, tail, again = kit.commands(ended.out)
-    for command, part in ((trace, "greenhouse."), (tail, "prices.quote")):
+    for command, part in ((trace, "greenhouse."), (tail, " failure ")):
         code, out, err = hubs.run(*shlex.split(command.partition("fiveways ")[2]))
         assert (code, err) == (0, "")
         assert part in out

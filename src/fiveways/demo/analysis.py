@@ -6,6 +6,7 @@ import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from fiveways.demo import children
@@ -71,7 +72,8 @@ class Analysis:
         if self._is_late:
             return
         self._told("first tables")
-        await self._order("tables")
+        with suppress(NoAnswer):  # if that goes wrong, it is heard when all is to be made, or does no harm
+            await self._order("tables")
         self._told("ready")
 
     def curtain(self) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -84,6 +85,7 @@ def _obey(orders: dict[str, Callable[[], dict[str, object]]]) -> None:
         try:
             done = orders[order]()
         except FivewaysError as exc:
+            traceback.print_exc()  # into the demo's log, for who wants to know more than a sentence
             done = {"error": str(exc)}
         _answer({"order": order, "seconds": time.monotonic() - began, **done})
 

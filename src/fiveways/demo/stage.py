@@ -28,6 +28,10 @@ SEGMENT: Final = 3.0
 """Seconds after which what was written down may be read by Spark."""
 
 
+_KEPT_BYTES: Final = 256 << 20
+"""Of a demo that is kept for long, so much is remembered."""
+
+
 class NoStage(FivewaysError):
     """The demo cannot begin."""
 
@@ -251,6 +255,8 @@ path = {absolute(folder.path / "store.db")}
 path = {absolute(folder.journal)}
 node = "demo"
 segment_age = {SEGMENT}
+keep_bytes = {_KEPT_BYTES}
+keep_days = 1.0
 
 [zmq]
 listen = true
