@@ -1,0 +1,89 @@
+"""Every kind of block, every program, and what is not run here and why. A block that is not in these lists fails."""
+
+import re
+from typing import NamedTuple
+
+KINDS = {
+    "python": "run; `# prints` says what it prints. With a file's name as its first comment it is saved instead",
+    "console": "run; each `$` is a command, and below it stands what it shows",
+    "sh": "run, each line a command",
+    "indented": "TOML if it begins with a table, else as sh; two blanks or more begin an explanation",
+    "toml": "read as `fiveways config check` reads it; saved if its first comment is a file's name",
+    "json": "parsed",
+    "frames": "said and heard on a raw WebSocket",
+    "proto": "saved; a later command compiles it",
+    "ini": "a unit for systemd: saved, and verified by systemd-analyze where that is installed",
+}
+
+DRAWINGS = {
+    "text": "drawings, and output that a command has shown in its author's terminal: nothing to run",
+    "nginx": "the configuration of another program, which the tests do not have",
+}
+
+
+class Elsewhere(NamedTuple):
+    """Blocks that another test runs."""
+
+    page: str
+    kind: str
+    test: str
+
+
+ELSEWHERE = [
+    Elsewhere("docs/spark-peer.md", "py", "tests/pipeline/test_peer.py"),
+    Elsewhere("docs/javascript.md", "js", "tests/js/test_docs.py"),
+    Elsewhere("docs/javascript.md", "html", "tests/js/test_docs.py"),
+]
+"""One line for each page that has a test of its own."""
+
+
+class NotRun(NamedTuple):
+    """Commands that are looked at and not run."""
+
+    pattern: str
+    reason: str
+
+
+NOT_RUN = [
+    NotRun(r"make\b", "it would make .venv anew; `make -n` says whether the target is there"),
+    NotRun(
+        r"(\S*/)?pip install\b", "it would change the tests' own packages; its extras are compared with pyproject.toml"
+    ),
+    NotRun(r"(python3|\S*/python) -m venv\b", "as pip install"),
+    NotRun(r"(sudo|apt-get|systemctl|journalctl|useradd|install)\b", "it changes the machine"),
+    NotRun(r"git clone\b|cd \S+$", "the tree is here already"),
+    NotRun(
+        r"fiveways pipeline run .*--master spark://", "it needs a cluster: tests/pipeline/test_cluster.py starts one"
+    ),
+]
+
+STANDS_FOR = [
+    (r"pkill -9 -f 'fiveways serve'", "SIGKILL"),
+    (r"pkill -HUP -f 'fiveways serve'", "SIGHUP"),
+    (r"pkill -TERM -f 'fiveways serve'", "SIGTERM"),
+]
+"""A reader has one hub; this machine may have others. So the page's own hub gets the signal, and nobody else does."""
+
+LASTING = re.compile(
+    r"fiveways serve\b|fiveways tail\b.* (-f|--follow)\b|fiveways pull\b.* --follow\b"
+    r"|fiveways subscribe\b(?!.*--count)|&$"
+)
+"""Commands that go on until somebody ends them."""
+
+SPARK = re.compile(r"fiveways (pipeline (run|watch)|sql)\b")
+"""Commands that are run in the one Spark of the tests, in this process."""
+
+
+def not_run(command: str) -> NotRun | None:
+    """Return why a command is not run, if it is not."""
+    return next((each for each in NOT_RUN if re.match(each.pattern, command)), None)
+
+
+def stands_for(command: str) -> str | None:
+    """Return the signal that a command stands for."""
+    return next((name for pattern, name in STANDS_FOR if re.fullmatch(pattern, command)), None)
+
+
+def elsewhere(page: str, kind: str) -> Elsewhere | None:
+    """Return who runs such blocks of a page, if somebody else does."""
+    return next((each for each in ELSEWHERE if (each.page, each.kind) == (page, kind)), None)
