@@ -83,7 +83,7 @@ class Reader:
 
     def follow(self) -> None:
         """Do all that the page says."""
-        with Wires(f"127.0.0.1:{self._desk.ports.get('7500', '')}") as wires:
+        with Wires(f"127.0.0.1:{self._desk.ports.get('7500', '')}", self._known) as wires:
             for block in self._page.blocks():
                 self._follow(block, wires)
 
