@@ -22,7 +22,13 @@ PATIENCE = 60.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 _STEP = 0.02
 _FIVEWAYS = "import sys\nfrom fiveways.cli import main\nsys.exit(main())\n"
-_PROTOC = "import sys\nfrom grpc_tools.protoc import entrypoint\nsys.exit(entrypoint())\n"
+_PROTOC = """import sys
+from grpc_tools.protoc import entrypoint
+
+if not any(each.startswith(("-I", "--proto_path")) for each in sys.argv):
+    sys.argv.append("--proto_path=.")  # as protoc does by itself, and this one does not
+sys.exit(entrypoint())
+"""
 _PROGRAMS = {"fiveways": _FIVEWAYS, "protoc": _PROTOC}
 
 
@@ -83,7 +89,8 @@ class Desk:
             self._put(name, f"#!{sys.executable}\n{text}")
         for name in ("python", "python3"):
             self._put(name, f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        (folder / "examples").symlink_to(ROOT / "examples")
+        for name in ("examples", "src"):
+            (folder / name).symlink_to(ROOT / name)
 
     def _put(self, name: str, text: str) -> None:
         path = self._programs / name
@@ -110,9 +117,9 @@ class Desk:
         process = self._start(command, subprocess.PIPE)
         try:
             out, _ = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as exc:
             os.killpg(process.pid, signal.SIGKILL)
-            raise
+            raise AssertionError(f"{command} does not end; so far it shows {exc.output!r}") from exc
         return Ended(process.returncode, self.there(out.decode(errors="replace")))
 
     def start(self, command: str) -> Running:

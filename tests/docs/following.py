@@ -45,7 +45,7 @@ def kind_of(block: Block) -> str:
 def steps(block: Block) -> Iterator[Step]:
     """Return the commands of a block."""
     match kind_of(block):
-        case "console":
+        case "console" if not block.details:
             text = re.sub(r"\\\n\s*", "", block.text)
             assert text.startswith("$ "), f"{block.place} does not begin with a command"
             for part in re.split(r"(?m)^\$ ", text)[1:]:
@@ -94,6 +94,8 @@ class Reader:
         match kind:
             case "python" | "proto":
                 self._code(block, kind)
+            case "console" if block.details:
+                self._shows_by_now(block)
             case "console" | "sh":
                 for step in steps(block):
                     self._step(step, block.place)
@@ -127,6 +129,7 @@ class Reader:
         for file in re.findall(r'_file = "([^"/]+)"', block.text):
             if not (path.parent / file).exists():
                 (path.parent / file).write_text(f"{file} holds this\n", encoding="utf-8")
+                (path.parent / file).chmod(0o600)
         for file in tomllib.loads(block.text).get("mqtt", {}).get("schemas", []):
             if not (path.parent / file).exists():
                 shutil.copy(greeter().path, path.parent / file)
@@ -161,7 +164,22 @@ class Reader:
         elif registry.LASTING.search(step.command):
             self._lasting(step, where)
         else:
-            self._judge(self._desk.run(matching.filled(step.command, self._known)), step.shown, where)
+            self._judge(self._ended(matching.filled(step.command, self._known), step.shown), step.shown, where)
+
+    def _ended(self, command: str, shown: str | None) -> Ended:
+        """Run a command, again where it may be too early."""
+        ended = self._desk.run(command)
+
+        def is_there() -> Iterator[bool]:
+            nonlocal ended
+            while not matching.matched(shown or "...", ended.shown, self._known):
+                yield False
+                ended = self._desk.run(command)
+            yield True
+
+        if registry.LATER.match(command):
+            until(is_there())
+        return ended
 
     def _lasting(self, step: Step, where: str) -> None:
         running = self._desk.start(step.command.removesuffix("&"))
@@ -178,6 +196,17 @@ class Reader:
         assert until(is_there()), f"{where} should show\n{shown}\nand shows\n{self._desk.there(running.shown)}"
         if step.is_interrupted:
             self._interrupt(running, step, where)
+
+    def _shows_by_now(self, block: Block) -> None:
+        """Wait until a command that goes on, and has this in its name, shows what stands here."""
+        running = next(each for each in reversed(self._desk.running) if block.details in each.command)
+
+        def is_there() -> Iterator[bool]:
+            while True:
+                yield matching.matched(block.text, self._desk.there(running.shown), self._known)
+
+        came = f"{block.text}\nand shows\n"
+        assert until(is_there()), f"{block.place}, {running.command} should show\n{came}{running.shown}"
 
     def _began(self, shown: str, came: str) -> bool:
         """Say whether something is there, and begins as is shown."""

@@ -7,32 +7,26 @@ was when it was seen first, and the same from then on.
 import re
 from collections.abc import Mapping
 
-_PARTS = re.compile(r"(?m)(^[ ]*\.\.\.$\n?|\.\.\.|<[A-Z][A-Z0-9_]*>)")
-_NAMED = re.compile(r"<([A-Z][A-Z0-9_]*)>")
+_PARTS = re.compile(r"(?m)(?P<lines>^[ ]*\.\.\.$\n?)|(?P<some>\.\.\.)|<(?P<name>[A-Z][A-Z0-9_]*)>")
 
 
 def pattern(shown: str, known: Mapping[str, str]) -> str:
     """Return the expression that matches what is shown."""
     made: list[str] = []
     named: set[str] = set()
-    for part in _PARTS.split(shown):
-        name = _NAMED.fullmatch(part)
+    at = 0
+    for part in _PARTS.finditer(shown):
+        made.append(re.escape(shown[at : part.start()]))
+        at = part.end()
+        name = part["name"]
         if name is None:
-            made.append(_plain(part))
-        elif name[1] in known:
-            made.append(re.escape(known[name[1]]))
-        elif name[1] in named:
-            made.append(f"(?P={name[1]})")
+            made.append(r"[\s\S]*?" if part["lines"] else r"[^\n]*?")
+        elif name in known:
+            made.append(re.escape(known[name]))
         else:
-            named.add(name[1])
-            made.append(rf"(?P<{name[1]}>[^\s\"':,]+?)")
-    return "".join(made)
-
-
-def _plain(part: str) -> str:
-    if part.strip() != "...":
-        return re.escape(part)
-    return r"[^\n]*?" if part == "..." else r"(?:[^\n]*\n?)*?"
+            made.append(f"(?P={name})" if name in named else rf"(?P<{name}>[^\s\"':,]+?)")
+            named.add(name)
+    return "".join([*made, re.escape(shown[at:])])
 
 
 def matched(shown: str, came: str, known: dict[str, str], *, whole: bool = True) -> bool:
@@ -47,7 +41,7 @@ def matched(shown: str, came: str, known: dict[str, str], *, whole: bool = True)
 
 def filled(text: str, known: Mapping[str, str]) -> str:
     """Return a text with what its names stand for."""
-    return _NAMED.sub(lambda found: known.get(found[1], found[0]), text)
+    return _PARTS.sub(lambda found: known.get(found["name"] or "", found[0]), text)
 
 
 def tidy(text: str) -> str:

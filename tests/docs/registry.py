@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 KINDS = {
     "python": "run; `# prints` says what it prints. With a file's name as its first comment it is saved instead",
-    "console": "run; each `$` is a command, and below it stands what it shows",
+    "console": "run; each `$` is a command, and below it stands what it shows. With a name, what such a command shows by now",
     "sh": "run, each line a command",
     "indented": "TOML if it begins with a table, else as sh; two blanks or more begin an explanation",
     "toml": "read as `fiveways config check` reads it; saved if its first comment is a file's name",
@@ -51,6 +51,7 @@ NOT_RUN = [
     ),
     NotRun(r"(python3|\S*/python) -m venv\b", "as pip install"),
     NotRun(r"(sudo|apt-get|systemctl|journalctl|useradd|install)\b", "it changes the machine"),
+    NotRun(r"source \S+/activate$", "each command has a shell of its own here, which finds the programs"),
     NotRun(r"git clone\b|cd \S+$", "the tree is here already"),
     NotRun(
         r"fiveways pipeline run .*--master spark://", "it needs a cluster: tests/pipeline/test_cluster.py starts one"
@@ -69,6 +70,9 @@ LASTING = re.compile(
     r"|fiveways subscribe\b(?!.*--count)|&$"
 )
 """Commands that go on until somebody ends them."""
+
+LATER = re.compile(r"fiveways (tail|trace)\b")
+"""Commands that read what a hub writes down a moment later: they are repeated until they show it."""
 
 SPARK = re.compile(r"fiveways (pipeline (run|watch)|sql)\b")
 """Commands that are run in the one Spark of the tests, in this process."""

@@ -111,10 +111,10 @@ _HEAD = """# Configuration
 
 A hub runs without any. `fiveways serve` then listens on this machine alone, and lets everybody in who is on it.
 
-    fiveways serve --config fiveways.toml --port 7600
+    fiveways config show --docs > fiveways.toml   writes a file with every setting and its meaning, to begin with
     fiveways config check fiveways.toml           says what is wrong with a file, and on which line
     fiveways config show fiveways.toml            shows all settings, and where each one comes from
-    fiveways config show --docs > fiveways.toml   writes a file with every setting and its meaning, to begin with
+    fiveways serve --config fiveways.toml --port 7600
 
 Flags win over variables, variables over the file, the file over the defaults below. A variable is named after section
 and key: `FIVEWAYS_SERVER_PORT=7600`. Lists may be written with commas, as in
