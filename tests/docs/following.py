@@ -39,7 +39,8 @@ def kind_of(block: Block) -> str:
     """Return how a block is to be treated."""
     if block.kind != INDENTED:
         return block.kind
-    return "toml" if block.text.lstrip().startswith("[") else "sh"
+    first = block.text.strip().partition("\n")[0]
+    return "toml" if first.startswith("[") else "yaml" if first.endswith(":") else "sh"
 
 
 def steps(block: Block) -> Iterator[Step]:
@@ -63,13 +64,18 @@ def steps(block: Block) -> Iterator[Step]:
 
 def needs_spark(page: Page) -> bool:
     """Say whether a page has commands for Spark."""
-    commands = [step.command for block in page.blocks() for step in steps(block)]
-    return any(registry.SPARK.match(each) and registry.not_run(each) is None for each in commands)
+    return any(registry.SPARK.match(each) and registry.not_run(each) is None for each in commands(page))
 
 
 def has_own_hub(page: Page) -> bool:
     """Say whether a page starts a hub itself."""
-    return any(is_hub(step.command) for block in page.blocks() for step in steps(block))
+    return any(is_hub(each) for each in commands(page))
+
+
+def commands(page: Page) -> list[str]:
+    """Return all commands that are run here, or would be."""
+    blocks = [block for block in page.blocks() if registry.elsewhere(block.page, kind_of(block)) is None]
+    return [step.command for block in blocks for step in steps(block)]
 
 
 class Reader:
@@ -126,6 +132,7 @@ class Reader:
     def _settings(self, block: Block) -> None:
         name = _NAMED.match(block.text)
         path = self._desk.save(name[1] if name else f".shown/{block.line}.toml", block.text)
+        path.chmod(0o600)
         for file in re.findall(r'_file = "([^"/]+)"', block.text):
             if not (path.parent / file).exists():
                 (path.parent / file).write_text(f"{file} holds this\n", encoding="utf-8")
@@ -154,7 +161,7 @@ class Reader:
             return
         number = registry.stands_for(step.command)
         if number is not None:
-            self._signal(signal.Signals[number], where)
+            self._signal(number, where)
         elif registry.SPARK.match(step.command):
             assert self._spark is not None, f"{where} needs Spark"
             arguments = [*shlex.split(self._desk.here(step.command), comments=True)[1:]]
@@ -223,7 +230,7 @@ class Reader:
     def _signal(self, number: signal.Signals, where: str) -> None:
         hub = next((each for each in self._desk.running if is_hub(each.command)), None)
         assert hub is not None, f"{where}: there is no hub"
-        if number is signal.SIGHUP:
+        if number in {signal.SIGHUP, signal.SIGSTOP, signal.SIGCONT}:
             hub.process.send_signal(number)
             return
         self._desk.running.remove(hub)

@@ -1,6 +1,7 @@
 """Every kind of block, every program, and what is not run here and why. A block that is not in these lists fails."""
 
 import re
+import signal
 from typing import NamedTuple
 
 KINDS = {
@@ -18,6 +19,7 @@ KINDS = {
 DRAWINGS = {
     "text": "drawings, and output that a command has shown in its author's terminal: nothing to run",
     "nginx": "the configuration of another program, which the tests do not have",
+    "yaml": "as nginx: that of Prometheus",
 }
 
 
@@ -31,8 +33,9 @@ class Elsewhere(NamedTuple):
 
 ELSEWHERE = [
     Elsewhere("docs/spark-peer.md", "py", "tests/pipeline/test_peer.py"),
-    Elsewhere("docs/javascript.md", "js", "tests/js/test_docs.py"),
-    Elsewhere("docs/javascript.md", "html", "tests/js/test_docs.py"),
+    Elsewhere("docs/javascript.md", "js", "tests/web/test_javascript_docs.py"),
+    Elsewhere("docs/javascript.md", "html", "tests/web/test_javascript_docs.py"),
+    Elsewhere("docs/demo.md", "sh", "tests/demo/test_pages.py"),
 ]
 """One line for each page that has a test of its own."""
 
@@ -58,11 +61,7 @@ NOT_RUN = [
     ),
 ]
 
-STANDS_FOR = [
-    (r"pkill -9 -f 'fiveways serve'", "SIGKILL"),
-    (r"pkill -HUP -f 'fiveways serve'", "SIGHUP"),
-    (r"pkill -TERM -f 'fiveways serve'", "SIGTERM"),
-]
+SIGNAL = re.compile(r"pkill -(9|HUP|TERM|STOP|CONT) -f 'fiveways serve'")
 """A reader has one hub; this machine may have others. So the page's own hub gets the signal, and nobody else does."""
 
 LASTING = re.compile(
@@ -83,9 +82,12 @@ def not_run(command: str) -> NotRun | None:
     return next((each for each in NOT_RUN if re.match(each.pattern, command)), None)
 
 
-def stands_for(command: str) -> str | None:
-    """Return the signal that a command stands for."""
-    return next((name for pattern, name in STANDS_FOR if re.fullmatch(pattern, command)), None)
+def stands_for(command: str) -> signal.Signals | None:
+    """Return the signal that a command sends to the hub."""
+    found = SIGNAL.fullmatch(command)
+    if found is None:
+        return None
+    return signal.SIGKILL if found[1] == "9" else signal.Signals[f"SIG{found[1]}"]
 
 
 def elsewhere(page: str, kind: str) -> Elsewhere | None:

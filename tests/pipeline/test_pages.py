@@ -18,7 +18,7 @@ from tests.docs.test_pages import shared as shared  # noqa: PLC0414  a fixture o
 from tests.pipeline import captures
 
 PAGES = [page for page in markdown.pages() if following.needs_spark(page)]
-FINDS_A_JOURNAL = {"README.md", "docs/pipeline.md"}
+FINDS_A_JOURNAL = {"README.md", "docs/pipeline.md", "docs/dashboard.md"}
 """Pages that tell of a hub's journal, and make none themselves."""
 FINDS_TABLES = {"docs/tables.md"}
 
