@@ -247,7 +247,7 @@ class Reader:
 
 
 def make_knows(command: str) -> bool:
-    """Say whether `make` would know what to do."""
-    words = shlex.split(command)
-    done = subprocess.run(["make", "-n", "-C", str(ROOT), *words[1:]], capture_output=True, check=False)  # noqa: S603, S607
+    """Say whether `make` would know what to do; what follows the target explains it."""
+    _, *target = shlex.split(command)[:2]
+    done = subprocess.run(["make", "-n", "-C", str(ROOT), *target], capture_output=True, check=False)  # noqa: S603, S607
     return done.returncode == 0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 KINDS = {
     "python": "run; `# prints` says what it prints. With a file's name as its first comment it is saved instead",
-    "console": "run; each `$` is a command, and below it stands what it shows. With a name, what such a command shows by now",
+    "console": "run; each `$` is a command, and below it what it shows. With a name: what such a command shows by now",
     "sh": "run, each line a command",
     "indented": "TOML if it begins with a table, else as sh; two blanks or more begin an explanation",
     "toml": "read as `fiveways config check` reads it; saved if its first comment is a file's name",
