@@ -164,7 +164,7 @@ class Hub:
         try:
             if handler is None:
                 return self._unexpected(session, word)
-            if self._rate:
+            if self._rate and not session.credentials.is_trusted:
                 self._limit(session, word, now)
             return handler(session, word, now)
         except Refusal as refusal:
