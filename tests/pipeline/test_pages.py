@@ -62,6 +62,8 @@ def test_a_page_can_be_followed(
     with desk.desk(tmp_path, ports) as mine:
         if page.name in FINDS_A_JOURNAL:
             shutil.copytree(plain.journal, tmp_path / "journal")
+            # What is in all tables is the tutorial's to show, and every other test's of this folder.
+            request.getfixturevalue("few")
         if page.name in FINDS_TABLES:
             (tmp_path / "tables").symlink_to(plain.out)
         following.Reader(page, mine, in_this_spark).follow()
