@@ -48,7 +48,7 @@ def warnings_after(part: object, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("part", LATER, ids=section)
 def test_a_section_that_waits_for_the_next_start_is_named(part: object, caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_after(part, caplog) == [f"[{section(part)}] has changed, and waits for the next start"]
+    assert warnings_after(part, caplog) == [f"the settings of [{section(part)}] are taken over at the next start only"]
 
 
 @pytest.mark.parametrize("part", AT_ONCE, ids=section)

@@ -165,7 +165,7 @@ class Server:
         for section in (each.name for each in dataclasses.fields(settings) if each.compare):
             changed = getattr(settings, section) != getattr(self._settings, section)
             if changed and section not in _TAKEN_OVER:
-                _log.warning("[%s] has changed, and waits for the next start", section)
+                _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
