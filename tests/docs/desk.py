@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from random import SystemRandom
 from typing import NamedTuple
 
 from tests.docs.markdown import ROOT
@@ -21,6 +22,7 @@ from tests.docs.markdown import ROOT
 PATIENCE = 60.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 _STEP = 0.02
+_PORTS = range(20_000, 32_000)
 _FIVEWAYS = "import sys\nfrom fiveways.cli import main\nsys.exit(main())\n"
 _PROTOC = """import sys
 from grpc_tools.protoc import entrypoint
@@ -215,9 +217,18 @@ def desk(folder: Path, ports: Mapping[str, str]) -> Iterator[Desk]:
 
 
 def free_ports(named: Iterable[str]) -> dict[str, str]:
-    """Return a free port for each of these."""
-    listeners = {name: socket.create_server(("127.0.0.1", 0)) for name in named}
-    found = {name: str(listener.getsockname()[1]) for name, listener in listeners.items()}
-    for listener in listeners.values():
-        listener.close()
-    return found
+    """Return a free port for each of these.
+
+    A hub comes back to its port after a while without it. So these are below the ports that the system gives to
+    whoever connects: else somebody who looks for the hub meanwhile could take its place.
+    """
+    shuffled = iter(SystemRandom().sample(_PORTS, len(_PORTS)))
+    return {name: str(next(port for port in shuffled if _is_free(port))) for name in named}
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
