@@ -1,6 +1,7 @@
 """The hub with its port: from settings to listening sockets, and from a signal to the end."""
 
 import asyncio
+import dataclasses
 import gc
 import logging
 import resource
@@ -49,6 +50,8 @@ _PARTING: Final = 5.0
 """Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
 _LONGEST_PATH: Final = 200
 """Of a refused request, so much is noted down."""
+_TAKEN_OVER: Final = frozenset({"auth", "calls", "dashboard", "metrics", "topics"})
+"""Sections whose new settings hold at once."""
 _AT_ONCE: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
 
@@ -136,11 +139,10 @@ class Server:
             _log.info("%d requests and %d answers are owed", len(loaded.requests), len(loaded.answers))
 
     def reload(self, settings: Settings) -> None:
-        """Take new settings; those of the port and the limits need a new start."""
-        if settings.server != self._settings.server or settings.limits != self._settings.limits:
-            _log.warning("the settings of [server] and [limits] are taken over at the next start only")
-        for section in ("mqtt", "tracing"):
-            if getattr(settings, section) != getattr(self._settings, section):
+        """Take new settings; most sections need a new start, and are named."""
+        for section in (each.name for each in dataclasses.fields(settings) if each.compare):
+            changed = getattr(settings, section) != getattr(self._settings, section)
+            if changed and section not in _TAKEN_OVER:
                 _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
         self._pages.configure(settings)

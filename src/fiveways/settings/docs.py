@@ -111,16 +111,17 @@ _HEAD = """# Configuration
 
 A hub runs without any. `fiveways serve` then listens on this machine alone, and lets everybody in who is on it.
 
-    fiveways serve --config fiveways.toml --port 7600
+    fiveways config show --docs > fiveways.toml   writes a file with every setting and its meaning, to begin with
     fiveways config check fiveways.toml           says what is wrong with a file, and on which line
     fiveways config show fiveways.toml            shows all settings, and where each one comes from
-    fiveways config show --docs > fiveways.toml   writes a file with every setting and its meaning, to begin with
+    fiveways serve --config fiveways.toml --port 7600
 
 Flags win over variables, variables over the file, the file over the defaults below. A variable is named after section
 and key: `FIVEWAYS_SERVER_PORT=7600`. Lists may be written with commas, as in
 `FIVEWAYS_SERVER_ORIGINS=https://a.example,https://b.example`, tables as in TOML. `--set log.level=debug` is a flag for
 any setting. What is misspelled or out of bounds is refused, with its line. On HUP a running hub reads everything again,
-and keeps what it has if the new settings are bad; changes of `[server]` and `[limits]` wait for the next start.
+and keeps what it has if the new settings are bad; `[auth]`, `[calls]` and `[topics]` hold at once, changes of the other
+sections wait for the next start, and the log names them.
 
 A hub that others can reach needs somebody to let in:
 

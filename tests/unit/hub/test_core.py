@@ -107,6 +107,14 @@ def test_answers_are_never_too_fast() -> None:
     assert hub.handle("x", Unsubscribe("u", "s"), 10.0) == ok("x", "u")
 
 
+def test_what_lives_in_the_hub_itself_is_never_too_fast() -> None:
+    hub = make(rate=1.0)
+    hub.arrive("app", LRPM, Credentials(is_trusted=True), 0.0)
+    hub.handle("app", Hello(), 0.0)
+    for name in ("a.one", "a.two", "a.three"):
+        offer(hub, "app", name)
+
+
 def test_slow_is_also_a_rate() -> None:
     hub = make(rate=0.1)
     join(hub, "x")

@@ -1,0 +1,68 @@
+"""No block of the docs is passed over in silence: each is run, or it is said who runs it, or why nobody does."""
+
+import re
+import tomllib
+from operator import attrgetter
+
+import pytest
+
+from tests.docs import following, markdown, registry
+from tests.docs.markdown import ROOT, Block, Page
+
+PAGES = markdown.pages()
+BLOCKS = [block for page in PAGES for block in page.blocks()]
+COMMANDS = sorted({(page.name, command) for page in PAGES for command in following.commands(page)})
+every_page = pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
+
+
+def is_known(block: Block) -> bool:
+    kind = following.kind_of(block)
+    return kind in registry.KINDS or kind in registry.DRAWINGS or registry.elsewhere(block.page, kind) is not None
+
+
+@every_page
+def test_every_block_is_of_a_known_kind(page: Page) -> None:
+    assert [f"{block.place}: {block.kind}" for block in page.blocks() if not is_known(block)] == []
+
+
+def test_a_block_of_an_unknown_kind_is_found() -> None:
+    assert not is_known(Block("docs/guide.md", 1, "rust", "", ""))
+    assert not is_known(Block("docs/guide.md", 1, "", "", ""))
+    assert not is_known(Block("docs/guide.md", 1, "js", "", ""))
+
+
+@every_page
+def test_who_is_said_to_run_a_block_names_its_page(page: Page) -> None:
+    for block in page.blocks():
+        other = registry.elsewhere(page.name, following.kind_of(block))
+        if other is not None:
+            assert page.path.name in (ROOT / other.test).read_text(encoding="utf-8"), block.place
+
+
+@pytest.mark.parametrize("reason", [each.reason for each in registry.NOT_RUN])
+def test_a_reason_names_tests_that_are_there(reason: str) -> None:
+    assert all((ROOT / name).exists() for name in re.findall(r"tests/[\w/]+\.py", reason))
+
+
+@pytest.mark.parametrize("command", sorted({each for _, each in COMMANDS if each.startswith("make")}))
+def test_make_knows_the_target(command: str) -> None:
+    assert following.make_knows(command)
+
+
+def test_make_does_not_know_any_target() -> None:
+    assert not following.make_knows("make coffee")
+
+
+INSTALLS = sorted({each for _, each in COMMANDS if re.search(r"pip install", each)})
+
+
+@pytest.mark.parametrize("command", INSTALLS)
+def test_what_is_installed_can_be(command: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = re.findall(r"(?:fiveways|'\.|'fiveways)\[(\w+)\]", command)
+    assert set(wanted) <= project["optional-dependencies"].keys()
+    assert wanted or "paho-mqtt" in command
+
+
+def test_there_are_blocks_of_every_kind_that_is_run() -> None:
+    assert {following.kind_of(block) for block in BLOCKS} >= registry.KINDS.keys() - {markdown.INDENTED, "json"}

@@ -1,0 +1,56 @@
+"""Every link leads somewhere, and every page can be found from the map."""
+
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from tests.docs import markdown
+from tests.docs.markdown import ROOT, Page
+
+PAGES = markdown.pages()
+MAP = Page(ROOT / "docs" / "README.md")
+ELSEWHERE = ("https://", "http://", "mailto:")
+
+
+def broken(page: Page) -> list[str]:
+    return [target for target in page.links() if not target.startswith(ELSEWHERE) and not leads_somewhere(page, target)]
+
+
+def leads_somewhere(page: Page, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    path = (page.path.parent / name).resolve() if name else page.path
+    if not path.exists() or not path.is_relative_to(ROOT):
+        return False
+    return not anchor or (path.suffix == ".md" and anchor in Page(path).anchors())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
+def test_every_link_leads_somewhere(page: Page) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = Page(tmp_path / "page.md")
+    page.path.write_text(
+        "# One [two]\n\n[a](#one-two) [b](#three) [c](none.md) [d](https://example.com) ![e](none.svg)\n"
+    )
+    assert page.anchors() == {"one-two"}
+    assert page.links() == ["#one-two", "#three", "none.md", "https://example.com", "none.svg"]
+    assert not leads_somewhere(Page(ROOT / "README.md"), "docs/guide.md#no-such-heading")
+    assert not leads_somewhere(Page(ROOT / "README.md"), "docs/none.md")
+    assert leads_somewhere(Page(ROOT / "README.md"), "docs/guide.md#calls")
+
+
+def test_headings_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    page = Page(tmp_path / "page.md")
+    page.path.write_text("# A\n\n## When it `fails`\n\n## When it fails\n")
+    assert page.anchors() == {"a", "when-it-fails", "when-it-fails-1"}
+
+
+OTHERS = [each for each in PAGES if each.path not in {MAP.path, ROOT / "README.md"}]
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=attrgetter("name"))
+def test_every_page_is_on_the_map(page: Page) -> None:
+    assert page.path in {(MAP.path.parent / target.partition("#")[0]).resolve() for target in MAP.links()}

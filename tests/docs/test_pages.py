@@ -1,0 +1,33 @@
+"""Every page without Spark is followed from top to bottom. `tests/pipeline/test_pages.py` has those with it."""
+
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from tests.cli import hubs
+from tests.docs import desk, following, markdown
+
+PORTS = ("7500", "7555", "7600", "1883")
+"""What the docs name; a page has others in their place."""
+PAGES = [page for page in markdown.pages() if page.blocks() and not following.needs_spark(page)]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Mapping[str, str]]:
+    """A hub with the example application, a broker and ZeroMQ, for pages that start none; where it is."""
+    sets = ("mqtt.enabled=true", "mqtt.port=0", "zmq.listen=true", "zmq.port=0")
+    flags = [word for each in sets for word in ("--set", each)]
+    with hubs.serving("--app", "examples.app:app", *flags) as hub:
+        named = {"7500": "lrpm", "7555": "nq+zmq", "1883": "mqtt-rpc"}
+        yield {port: hub.urls[url].split("://")[1].split("/")[0].rpartition(":")[2] for port, url in named.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
+def test_a_page_can_be_followed(page: markdown.Page, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    ports = desk.free_ports(PORTS)
+    if not following.has_own_hub(page):
+        ports |= request.getfixturevalue("shared")
+    with desk.desk(tmp_path, ports) as mine:
+        following.Reader(page, mine).follow()
