@@ -1,6 +1,6 @@
 """A small application: methods that any of the protocols can call, and a topic that ticks.
 
-fiveways serve --app examples.app:app                            or: make run
+fiveways serve --app examples.app:app                            or: make serve
 fiveways call umq+ws://localhost:7500 math.add '[2, 3]'
 fiveways call lrpm+ws://localhost:7500 demo.countdown 3 --stream
 fiveways subscribe umq36+ws://localhost:7500 demo.ticks &

@@ -109,10 +109,12 @@ _HEAD: Final = """# Metrics
 `/metrics` tells these in the text format of Prometheus, version 0.0.4. All times are in seconds, all sizes in bytes.
 The built-in method `hub.traffic` tells most of them as JSON, in any protocol.
 
-    scrape_configs:
-      - job_name: fiveways
-        static_configs:
-          - targets: ["localhost:7500"]
+```yaml
+scrape_configs:
+  - job_name: fiveways
+    static_configs:
+      - targets: ["localhost:7500"]
+```
 
 Names of methods and topics come from peers, so that only so many of them are labels: `max_methods` and `max_topics` of
 `[metrics]` in the [configuration](configuration.md). What finds no room is counted as `(other)`. When that happens
