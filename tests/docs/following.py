@@ -1,6 +1,7 @@
 """A page is followed from top to bottom, at one desk, as a reader would."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -10,6 +11,8 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+import pytest
 
 from fiveways.settings.load import read
 from tests.docs import matching, registry
@@ -190,13 +193,16 @@ class Reader:
 
     def _lasting(self, step: Step, where: str) -> None:
         running = self._desk.start(step.command.removesuffix("&"))
-        shown = _GREETED if step.shown is None and is_hub(step.command) else step.shown or ""
+        shown = step.shown or ""
 
         def is_there() -> Iterator[bool]:
             while True:
                 over = running.is_over
                 came = self._desk.there(running.shown)
-                yield _GREETED in came if shown == _GREETED else self._began(shown, came)
+                if step.shown is None:
+                    yield _GREETED in came if is_hub(step.command) else bool(came) and not complains(came)
+                else:
+                    yield not shown or self._began(shown, came)
                 if over:
                     return
 
@@ -217,7 +223,7 @@ class Reader:
 
     def _began(self, shown: str, came: str) -> bool:
         """Say whether something is there, and begins as is shown."""
-        return bool(came) and matching.matched(shown, came, self._known, whole=False) if shown else True
+        return bool(came) and matching.matched(shown, came, self._known, whole=False)
 
     def _interrupt(self, running: Running, step: Step, where: str) -> None:
         code = running.end()
@@ -239,11 +245,24 @@ class Reader:
 
     def _judge(self, ended: Ended, shown: str | None, where: str) -> None:
         """Compare; a command fails exactly if the page shows it complaining."""
-        complains = shown is not None and re.search(r"(?m)^fiveways( \w+)+: ", shown) is not None
-        assert (ended.code != 0) == complains, f"{where} ends with {ended.code}:\n{ended.shown}"
+        assert (ended.code != 0) == complains(shown or ""), f"{where} ends with {ended.code}:\n{ended.shown}"
         if shown is not None:
             fits = matching.matched(shown, ended.shown, self._known)
             assert fits, f"{where} should show\n{shown}\nand shows\n{ended.shown}"
+
+
+def complains(shown: str) -> bool:
+    """Say whether one of our commands tells what is wrong."""
+    return re.search(r"(?m)^fiveways( \w+)+: ", shown) is not None
+
+
+def require_programs(page: Page) -> None:
+    """Skip a page whose programs this machine does not have; fail where CI=true."""
+    typed = " ".join(commands(page))
+    missing = [each for each in registry.PROGRAMS if re.search(rf"\b{each} ", typed) and shutil.which(each) is None]
+    if missing:
+        sentence = f"{page.name} is followed with {' and '.join(missing)}, which this machine does not have"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(sentence)
 
 
 def make_knows(command: str) -> bool:

@@ -7,7 +7,10 @@ was when it was seen first, and the same from then on.
 import re
 from collections.abc import Mapping
 
-_PARTS = re.compile(r"(?m)(?P<lines>^[ ]*\.\.\.$\n?)|(?P<some>\.\.\.)|<(?P<name>[A-Z][A-Z0-9_]*)>")
+_PARTS = re.compile(
+    r"(?m)(?P<rest>\n[ ]*\.\.\.\Z)|(?P<lines>^[ ]*\.\.\.$\n?)|(?P<some>\.\.\.)|<(?P<name>[A-Z][A-Z0-9_]*)>"
+)
+_ANYTHING = {"rest": r"(?:\n[\s\S]*)?", "lines": r"[\s\S]*?", "some": r"[^\n]*?"}
 
 
 def pattern(shown: str, known: Mapping[str, str]) -> str:
@@ -20,7 +23,7 @@ def pattern(shown: str, known: Mapping[str, str]) -> str:
         at = part.end()
         name = part["name"]
         if name is None:
-            made.append(r"[\s\S]*?" if part["lines"] else r"[^\n]*?")
+            made.append(_ANYTHING[part.lastgroup or ""])
         elif name in known:
             made.append(re.escape(known[name]))
         else:

@@ -61,6 +61,9 @@ NOT_RUN = [
     ),
 ]
 
+PROGRAMS = ("curl", "openssl")
+"""What pages call that comes neither with the tests' packages nor with every system."""
+
 SIGNAL = re.compile(r"pkill -(9|HUP|TERM|STOP|CONT) -f 'fiveways serve'")
 """A reader has one hub; this machine may have others. So the page's own hub gets the signal, and nobody else does."""
 

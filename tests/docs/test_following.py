@@ -59,6 +59,7 @@ BAD = [
     ("'''rust\nfn main() {}\n'''", "nobody knows what to do with 'rust'"),
     ("    fiveways pipeline run --journal j --out t", "needs Spark"),
     ("    pkill -9 -f 'fiveways serve'", "there is no hub"),
+    ("    fiveways tail none -f", "should show"),
     ("'''console\n$ exit 1 &\nnever shown\n'''", "should show"),
 ]
 
@@ -77,6 +78,21 @@ def test_what_is_untrue_is_found(text: str, sentence: str, followed: Followed) -
 def test_bad_settings_and_bad_json_are_found(followed: Followed) -> None:
     with pytest.raises(Exception, match=r"limits\.max_nonsense"):
         followed("'''toml\n[limits]\nmax_nonsense = 1\n'''\n")
+
+
+def test_a_page_is_skipped_where_its_program_is_missing_and_fails_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Page(tmp_path / "page.md")
+    page.path.write_text("    curl -s localhost:7500\n", encoding="utf-8")
+    monkeypatch.setattr(markdown, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"page\.md is followed with curl"):
+        following.require_programs(page)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"page\.md is followed with curl"):
+        following.require_programs(page)
 
 
 def test_indented_blocks_are_what_they_look_like() -> None:
@@ -98,6 +114,8 @@ def test_indented_blocks_are_what_they_look_like() -> None:
         ("a\n...\nc", "a\nb\nb\nc", True),
         ("a\n...\nc", "a\nc", True),
         ("a\n...", "a\nb\nc\n", True),
+        ("a\n...", "a\n", True),
+        ("a\n...", "ab\n", False),
         ("<A> <A>", "x x", True),
         ("<A> <A>", "x y", False),
         ("<KNOWN>", "this", True),

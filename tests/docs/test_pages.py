@@ -26,6 +26,7 @@ def shared() -> Iterator[Mapping[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
 def test_a_page_can_be_followed(page: markdown.Page, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    following.require_programs(page)
     ports = desk.free_ports(PORTS)
     if not following.has_own_hub(page):
         ports |= request.getfixturevalue("shared")

@@ -56,6 +56,7 @@ def test_a_page_can_be_followed(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
+    following.require_programs(page)
     ports = desk.free_ports(PORTS)
     if not following.has_own_hub(page):
         ports |= request.getfixturevalue("shared")

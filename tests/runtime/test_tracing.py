@@ -135,6 +135,20 @@ def test_a_callers_own_span_is_the_parent_even_if_nothing_is_sampled(scheme: str
     assert [number(span.parent_span_id)] == own
 
 
+@pytest.mark.parametrize("scheme", ["umq+ws", "umq36+ws"])
+def test_a_protocol_without_room_for_a_trace_calls_all_the_same(scheme: str) -> None:
+    async def run(url: str) -> None:
+        async with hub(traced(url)) as place, to(place, scheme) as caller, to(place, "nq+ws") as callee:
+            await callee.register("a.b", lambda: here()[0])
+            with TRACER.start_as_current_span("mine") as span:
+                assert await caller.call("a.b") not in {0, span.get_span_context().trace_id}
+
+    with collecting() as collector:
+        asyncio.run(run(collector.url))
+        (span,) = collector.wait(1)
+    assert span.parent_span_id == b""
+
+
 def test_the_blocking_client_passes_its_span_on() -> None:
     async def serve(url: str, ready: "asyncio.Future[int]", done: asyncio.Event) -> None:
         app = App()
