@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from fiveways.settings.dashboard import DashboardSettings
+from fiveways.settings.operations import LogSettings, MetricsSettings
 from fiveways.settings.sections import (
     AuthSettings,
     CallSettings,
     JournalSettings,
-    LogSettings,
     ServerSettings,
     Settings,
     StoreSettings,
@@ -20,7 +21,13 @@ from fiveways.settings.sections import (
 )
 from tests.runtime import wire
 
-AT_ONCE = [AuthSettings(anonymous="always"), CallSettings(timeout=1.0), TopicSettings({"alarms.*": "close"})]
+AT_ONCE = [
+    AuthSettings(anonymous="always"),
+    CallSettings(timeout=1.0),
+    TopicSettings({"alarms.*": "close"}),
+    DashboardSettings(enabled=False),
+    MetricsSettings(max_methods=1),
+]
 LATER = [
     ServerSettings(port=0, ping_interval=1.0),
     Umq36Settings("hub.echo"),
