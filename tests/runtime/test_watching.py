@@ -10,7 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import fiveways
 from fiveways.runtime.health import Finding, Health, listed, verdict
-from fiveways.settings.sections import JournalSettings, MqttSettings, Settings, StoreSettings
+from fiveways.settings.sections import (
+    AuthSettings,
+    IdentitySettings,
+    JournalSettings,
+    MqttSettings,
+    Secret,
+    Settings,
+    StoreSettings,
+)
 from fiveways.store.errors import StoreError
 from tests.runtime.wire import Place, http, hub, settings
 
@@ -125,6 +133,29 @@ def test_a_foreign_page_is_told_nothing() -> None:
     async def run() -> None:
         async with hub() as place:
             assert status(await http(place.port, "/metrics", Origin="https://evil.example"))[0] == 403
+
+    asyncio.run(run())
+
+
+def test_names_are_for_those_who_may_ask_for_them() -> None:
+    async def run() -> None:
+        viewer = IdentitySettings("viewer", Secret("sesame"), call=("hub.traffic", "hub.echo"))
+        worker = IdentitySettings("worker", Secret("open"), call=("hub.echo",))
+        given = replace(settings(), auth=AuthSettings(anonymous="never", identity=(viewer, worker)))
+        async with hub(given) as place:
+            async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}", token="open") as peer:  # noqa: S106
+                await peer.call("hub.echo")
+            pages = {
+                token: await http(place.port, "/metrics", Authorization=f"Bearer {token}")
+                for token in ("sesame", "open", "x")
+            }
+            pages[""] = await http(place.port, "/metrics")
+            told = 'fiveways_method_calls_total{method="hub.echo"} 1'
+            assert {token: told in page for token, page in pages.items()} == dict.fromkeys(pages, False) | {
+                "sesame": True
+            }
+            assert all('fiveways_protocol_sessions{protocol="lrpm-json"}' in page for page in pages.values())
+            assert not any("hub.echo" in page for token, page in pages.items() if token != "sesame")
 
     asyncio.run(run())
 

@@ -100,7 +100,7 @@ class Gate:
     def _access_now(self, session: Session) -> Access:
         """Return what the rules give somebody who was let in by earlier ones."""
         if not session.identity:
-            return self._guest if self._takes_anonymous(session) else NO_ACCESS
+            return self._guest if self._takes_anonymous(session.credentials) else NO_ACCESS
         holds = session.shown in {*self._digests.get(session.identity, ()), _SET_UP}
         return self._access.get(session.identity, NO_ACCESS) if holds else NO_ACCESS
 
@@ -125,7 +125,7 @@ class Gate:
             return self._deny(session) if identity is None else self._admit(session, identity, token)
         if session.traits.challenges and isinstance(value, dict) and isinstance(value.get("identity"), str):
             return self._challenge(session, value["identity"])
-        if self._takes_anonymous(session):
+        if self._takes_anonymous(session.credentials):
             return self._welcome(session, self._guest)
         if not session.traits.challenges and self._with_tokens and value in (None, "", {}):
             # It may still say its token as a variable, and has until the deadline to do so.
@@ -145,7 +145,7 @@ class Gate:
             self._open(session, self._access[name], name)
             session.shown = _SET_UP
         else:
-            may_be = not name and self._takes_anonymous(session)
+            may_be = not name and self._takes_anonymous(session.credentials)
             self._open(session, self._guest if may_be else NO_ACCESS)
         return session.access is not NO_ACCESS
 
@@ -155,6 +155,15 @@ class Gate:
             known = self._known_by(credentials.bearer)
             return None if known is None else known.name
         return ""
+
+    def may_call(self, credentials: Credentials, method: str) -> bool:
+        """Say whether somebody who shows no more than these credentials would be let in, and may call a method."""
+        if credentials.bearer:
+            known = self._known_by(credentials.bearer)
+            access = NO_ACCESS if known is None else self._access[known.name]
+        else:
+            access = self._guest if self._takes_anonymous(credentials) else NO_ACCESS
+        return access.call is None or access.call.allows(method)
 
     def proof(self, session: Session, word: Proof, _now: float) -> Deliveries:
         """Let a peer in that could prove who it is."""
@@ -246,9 +255,9 @@ class Gate:
 
     # Who it is.
 
-    def _takes_anonymous(self, session: Session) -> bool:
+    def _takes_anonymous(self, credentials: Credentials) -> bool:
         allowed = self._settings.anonymous
-        return allowed == "always" or (allowed == "loopback" and session.credentials.is_loopback)
+        return allowed == "always" or (allowed == "loopback" and credentials.is_loopback)
 
     def _token_in(self, session: Session, body: Payload, value: object) -> str | None:
         """Return the token that a peer shows; None if it shows none."""

@@ -16,6 +16,8 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ODD: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 """What would end a line somewhere, or cannot be written at all."""
 
+_NAMES: Final = frozenset({"method", "topic"})
+"""Labels whose values peers have chosen."""
 _BOUNDS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
@@ -40,15 +42,16 @@ class Numbers:
     """How well each part is: 1, 0.5 or 0."""
 
 
-def told(numbers: Numbers) -> bytes:
-    """Return the page."""
-    return ("\n".join(_lines(numbers)) + "\n").encode()
+def told(numbers: Numbers, *, names: bool = True) -> bytes:
+    """Return the page; without `names`, nothing by method or topic."""
+    families = (family for family in FAMILIES.values() if names or not _NAMES.intersection(family.labels))
+    return ("\n".join(_lines(numbers, families)) + "\n").encode()
 
 
-def _lines(numbers: Numbers) -> Iterator[str]:
+def _lines(numbers: Numbers, families: Iterable[Family]) -> Iterator[str]:
     methods = numbers.traffic.by_method()
     tables = {**_plain(numbers), **_of_hub(numbers), **_of_traffic(numbers.traffic, methods)}
-    for family in FAMILIES.values():
+    for family in families:
         if family.kind == HISTOGRAM:
             yield from _head(family)
             for method, cell in methods.items():

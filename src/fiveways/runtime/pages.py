@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from fiveways.hub.policy import AllowList
+from fiveways.hub.traits import Credentials
 from fiveways.runtime.answers import READ_ONLY
 from fiveways.settings.sections import Settings
-from fiveways.transports.http import Request, Response
+from fiveways.transports.http import Request, Response, bearer_of
 
 WEB: Final = Path(__file__).parents[1] / "web"
 CLIENT: Final = "/fiveways.js"
@@ -56,7 +56,7 @@ _MOST: Final = 64 << 20
 _NO_REPORT: Final = (
     "there is no report; with OUT for dashboard.tables, `fiveways report --tables OUT -o OUT/report.html` makes it"
 )
-_NOT_YOU: Final = "the report is for those whom the hub lets in without a token, and who may call hub.results"
+_NOT_YOU: Final = "the report is for those who may call hub.results"
 
 
 class Page(NamedTuple):
@@ -73,9 +73,12 @@ class Page(NamedTuple):
 class Pages:
     """What is served to browsers."""
 
-    def __init__(self, settings: Settings, welcome: Callable[[], str]) -> None:
-        """Serve what the settings allow; `welcome` is for those who read no HTML."""
+    def __init__(
+        self, settings: Settings, welcome: Callable[[], str], may_call: Callable[[Credentials, str], bool]
+    ) -> None:
+        """Serve what the settings allow; `welcome` is for those who read no HTML, `may_call` knows their rights."""
         self._welcome = welcome
+        self._may_call = may_call
         self._known: dict[str, Page] = {}
         self._report: tuple[tuple[int, int], Page] | None = None
         self._reading = asyncio.Lock()
@@ -83,9 +86,8 @@ class Pages:
 
     def configure(self, settings: Settings) -> None:
         """Let new settings hold."""
-        dashboard, auth = settings.dashboard, settings.auth
+        dashboard = settings.dashboard
         self._tables = Path(dashboard.tables) if dashboard.tables else None
-        self._anonymous = auth.anonymous if AllowList(auth.call).allows("hub.results") else "never"
         self._is_enabled = dashboard.enabled
         self._makers: dict[str, Callable[[], Page]] = {CLIENT: _client}
         if dashboard.enabled:
@@ -118,7 +120,7 @@ class Pages:
         return await _response(request, page, _FOR_EVER if is_lasting else _ASK_AGAIN)
 
     async def _show_report(self, request: Request) -> Response:
-        if self._anonymous == "never" or (self._anonymous == "loopback" and not request.is_loopback):
+        if not self._may_call(Credentials(request.is_loopback, bearer_of(request.headers)), "hub.results"):
             return Response(403, f"{_NOT_YOU}\n".encode())
         if self._tables is None:
             return Response(404, f"{_NO_REPORT}\n".encode())

@@ -93,7 +93,7 @@ class Server:
         self._mqtt: MqttSide | None = None
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
-        self._pages = Pages(settings, lambda: answers.welcome(self.urls))
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls), self.exchange.hub.gate.may_call)
         self._results = Results()
         self.exchange.hub.built_ins.results = self._results.latest
 

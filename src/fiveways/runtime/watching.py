@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
+from fiveways.hub.traits import Credentials
 from fiveways.runtime import metrics, process
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.tracing import Tracing
-from fiveways.transports.http import Request, Response
+from fiveways.transports.http import Request, Response, bearer_of
 
 if TYPE_CHECKING:
     from fiveways.runtime.journaling import Journaling
@@ -38,7 +39,10 @@ class Watching:
     def answer(self, request: Request) -> Response:
         """Answer a GET of one of the paths."""
         if request.path == METRICS:
-            return Response(200, metrics.told(self._numbers()), content_type=metrics.CONTENT_TYPE)
+            # Names of methods and topics tell what a team is doing: they are for those who could ask for them.
+            shown = Credentials(request.is_loopback, bearer_of(request.headers))
+            names = self._exchange.hub.gate.may_call(shown, "hub.traffic")
+            return Response(200, metrics.told(self._numbers(), names=names), content_type=metrics.CONTENT_TYPE)
         if request.path == LIVE:
             return Response(200, b"ok\n")
         findings = list(self.findings())

@@ -6,15 +6,19 @@ import re
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from fiveways.hub.core import Hub
 from fiveways.runtime import pages
 from fiveways.runtime.pages import WEB, Pages
 from fiveways.settings.dashboard import DashboardSettings
-from fiveways.settings.sections import Anonymous, AuthSettings, Settings
+from fiveways.settings.hub import hub_settings
+from fiveways.settings.sections import Anonymous, AuthSettings, IdentitySettings, Secret, Settings
 from fiveways.transports.http import Request, Response
+from fiveways.wire.limits import Limits
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 FILES = sorted(f"/dashboard/{path.name}" for path in (WEB / "dashboard").iterdir())
@@ -31,8 +35,13 @@ def settings(*, auth: AuthSettings | None = None, **dashboard: Any) -> Settings:
     return Settings(dashboard=DashboardSettings(**dashboard), auth=auth or AuthSettings())
 
 
-def made(given: Settings | None = None) -> Pages:
-    return Pages(given or Settings(), lambda: "welcome\n")
+def hub_of(given: Settings) -> Hub:
+    return Hub(Random(1), Limits(), hub_settings(given))
+
+
+def made(given: Settings | None = None, hub: Hub | None = None) -> Pages:
+    given = given or Settings()
+    return Pages(given, lambda: "welcome\n", (hub or hub_of(given)).gate.may_call)
 
 
 async def answered(served: Pages, asked: Request) -> Response | None:
@@ -237,24 +246,33 @@ def test_where_there_is_no_report_it_is_said_how_to_make_one(tmp_path: Path, mon
         ("always", (), True, 403),
     ],
 )
-def test_the_report_is_for_those_who_are_let_in_without_a_token(
+def test_the_report_is_for_those_who_may_call_for_the_results(
     out: Path, anonymous: Anonymous, call: tuple[str, ...], is_loopback: bool, status: int
 ) -> None:
     given = settings(tables=str(out), auth=AuthSettings(anonymous=anonymous, call=call))
-    found = ask(request("/report", is_loopback=is_loopback, authorization="Bearer any"), given)
+    found = ask(request("/report", is_loopback=is_loopback), given)
     assert found.status == status
-    assert (
-        status == 200
-        or found.body == b"the report is for those whom the hub lets in without a token, and who may call hub.results\n"
-    )
+    assert status == 200 or found.body == b"the report is for those who may call hub.results\n"
+
+
+def test_a_token_opens_the_report_as_well(out: Path) -> None:
+    some = IdentitySettings("viewer", Secret("sesame"), call=("hub.results",))
+    other = IdentitySettings("worker", Secret("open"), call=("math.*",))
+    given = settings(tables=str(out), auth=AuthSettings(anonymous="never", identity=(some, other)))
+    shown = {
+        token: ask(request("/report", authorization=f"Bearer {token}"), given).status
+        for token in ("sesame", "open", "x")
+    }
+    assert shown == {"sesame": 200, "open": 403, "x": 403}
 
 
 def test_new_settings_hold_at_once(out: Path) -> None:
     async def run() -> None:
         given = settings(tables=str(out))
-        served = made(given)
+        hub = hub_of(given)
+        served = made(given, hub)
         await answered(served, request("/report"))
-        served.configure(replace(given, auth=AuthSettings(anonymous="never")))
+        hub.reload(hub_settings(replace(given, auth=AuthSettings(anonymous="never"))))
         refused = await answered(served, request("/report"))
         assert refused is not None
         assert refused.status == 403
