@@ -150,12 +150,9 @@ def test_names_are_for_those_who_may_ask_for_them() -> None:
                 for token in ("sesame", "open", "x")
             }
             pages[""] = await http(place.port, "/metrics")
-            told = 'fiveways_method_calls_total{method="hub.echo"} 1'
-            assert {token: told in page for token, page in pages.items()} == dict.fromkeys(pages, False) | {
-                "sesame": True
-            }
+            assert 'fiveways_method_calls_total{method="hub.echo"} 1' in pages.pop("sesame")
+            assert not any("hub.echo" in page for page in pages.values())
             assert all('fiveways_protocol_sessions{protocol="lrpm-json"}' in page for page in pages.values())
-            assert not any("hub.echo" in page for token, page in pages.items() if token != "sesame")
 
     asyncio.run(run())
 
