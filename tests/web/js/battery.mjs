@@ -331,7 +331,7 @@ export const cases = {
     same((await call).reason, "lost");
     same(await ended, []);
     same(peer.state, "closed");
-    same(states, [{ state: "closed", attempt: 0, error: null }]);
+    same(states, [{ state: "closed", attempt: 0, error: null, wait: 0 }]);
     check((await rejected(peer.call("hub.ping"))) instanceof ConnectionLost, "nothing is sent any more");
     await using(connect, [url], async (other) => {
       check(await isGone(other, name), "what was offered is gone with who offered it");
