@@ -1,6 +1,6 @@
 """Whether a hub is well, part by part: what must work for it to be sent new peers, and what it goes on without."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,9 +22,6 @@ class Finding(NamedTuple):
     health: Health
     text: str
     """Why, where it is not well."""
-
-
-Check = Callable[[], Finding]
 
 
 def verdict(findings: Iterable[Finding]) -> tuple[Health, str]:
