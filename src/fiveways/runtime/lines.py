@@ -10,7 +10,8 @@ _WITHIN: Final = 60.0
 def known(**fields: object) -> dict[str, dict[str, object]]:
     """Return what else is known about a line: keys of their own where lines are JSON, `key=value` for people.
 
-    Peers are named as others may know them, and nothing is put here that they sent.
+    Peers are named as others may know them. Of what a client says itself there is only the path of a request that was
+    refused, and why it closed its link, both of them short: no token, no id by which a peer comes back, no body.
     """
     return {"fields": fields}
 
