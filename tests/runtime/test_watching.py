@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import fiveways
+from fiveways.app import App
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.settings.sections import (
     AuthSettings,
@@ -19,7 +20,9 @@ from fiveways.settings.sections import (
     Settings,
     StoreSettings,
 )
-from fiveways.store.errors import StoreError
+from tests.runtime.nqwire import ask, posters
+from tests.runtime.test_nq_disk_trouble import Disk
+from tests.runtime.test_nq_http import SOON, error_of, waiting
 from tests.runtime.wire import Place, http, hub, settings
 
 
@@ -30,6 +33,11 @@ def status(answer: str) -> tuple[int, str]:
 
 async def ready(place: Place, query: str = "") -> tuple[int, str]:
     return status(await http(place.port, f"/readyz{query}"))
+
+
+async def until_ready(place: Place, wanted: tuple[int, str]) -> None:
+    while await ready(place) != wanted:  # noqa: ASYNC110  nobody tells of it
+        await asyncio.sleep(SOON / 1000)
 
 
 def with_store(folder: Path) -> Settings:
@@ -58,16 +66,32 @@ def test_a_hub_that_closes_is_not_ready() -> None:
     asyncio.run(run())
 
 
-def test_a_store_that_cannot_be_written_makes_it_unready_until_it_can(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with hub(with_store(tmp_path)) as place:
-            place.server.exchange.keeping.trouble = StoreError("the disk is full", "the disk is full")
-            assert await ready(place) == (503, "the store cannot be written\n")
-            assert 'fiveways_ready{check="store"} 0.0' in await http(place.port, "/metrics")
-            place.server.exchange.keeping.trouble = None
-            assert await ready(place) == (200, "ok\n")
+@waiting
+async def test_a_store_that_refuses_every_request_makes_it_unready_until_it_can_be_written(tmp_path: Path) -> None:
+    disk, app = Disk(tmp_path), App()
 
-    asyncio.run(run())
+    @app.method("work")
+    async def work(n: int) -> int:
+        return n
+
+    async with hub(disk.settings, app) as place, posters(place.port) as (peer,):
+        disk.take(place)
+        # The store knows the peer already: all that it refuses is the next request.
+        await peer.post({"i": (await peer.outcome("k0", ask("k0", "work", [0])))["a"]})
+        store = place.server.exchange.keeping.store
+        while store is not None and store.waiting:  # noqa: ASYNC110
+            await asyncio.sleep(SOON / 1000)
+        assert await ready(place) == (200, "ok\n")
+        disk.is_full = True
+        assert error_of(await peer.outcome("k1", ask("k1", "work", [1]))) == ("busy", True)
+        await until_ready(place, (503, "the store cannot be written\n"))
+        page = await http(place.port, "/metrics")
+        assert 'fiveways_ready{check="store"} 0.0' in page
+        assert "fiveways_store_behind 1\n" in page
+        disk.is_full = False
+        # Nobody has to come and ask for something, for it to be found out.
+        await until_ready(place, (200, "ok\n"))
+        assert (await peer.outcome("k2", ask("k2", "work", [2])))["d"] == 2
 
 
 def test_a_broker_that_was_never_reached_makes_it_unready() -> None:

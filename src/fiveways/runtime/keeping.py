@@ -9,13 +9,15 @@ from typing import Final
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Keep
-from fiveways.model.records import PutRequest
+from fiveways.model.records import Forget, PutRequest
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 
 _log = logging.getLogger("fiveways.keeping")
 _TRY_AGAIN: Final = 1.0
 """Seconds after which something is written down anew that could not be."""
+_PROBE: Final = Keep(Forget("", "", 0.0), [])
+"""A line that says nothing, to find out whether one can be written at all; the store takes it out again."""
 
 
 class Keeping:
@@ -28,9 +30,10 @@ class Keeping:
         self._loop = asyncio.get_running_loop()
         self.store: Store | None = None
         self.trouble: StoreError | None = None
-        """Why nothing can be written now."""
+        """Why nothing can be written now, for as long as nothing was."""
         self._behind: deque[Keep] = deque()
         """What was promised is kept here, until there is room for it again."""
+        self._is_probing = False
 
     @property
     def behind(self) -> int:
@@ -51,6 +54,8 @@ class Keeping:
                 self._failed(keep, error)
 
     def _written(self, keep: Keep, error: StoreError | None) -> None:
+        if keep is _PROBE:
+            self._is_probing = False
         if error is not None:
             self._failed(keep, error)
         elif keep.then:
@@ -61,6 +66,8 @@ class Keeping:
         now = self._loop.time()
         if isinstance(keep.record, PutRequest):
             self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}", now), now)
+            if not error.is_its_own:
+                self._probe(now)
         elif error.is_its_own:
             _log.error("%s; it is gone if the hub ends", error)
             self._perform(self._hub.kept(keep, now), now)
@@ -71,12 +78,29 @@ class Keeping:
                 self._loop.call_later(_TRY_AGAIN, self._try_again)
             self._behind.append(keep)
 
+    def _probe(self, now: float) -> None:
+        """Find out whether a request was refused for its size alone; if not, when requests can be taken again."""
+        if self.trouble is None and not self._is_probing:
+            self._is_probing = True
+            self.keep(_PROBE, now)
+
     def _try_again(self) -> None:
-        """Write what could not be written, in its order; what fails again is here again."""
+        """Write the first that could not be written; all others wait until that could be."""
+        if self.store is not None:
+            try:
+                self.store.resume()
+                self.store.write(self._behind[0].record, self._tried)
+            except StoreError as error:
+                self._tried(error)
+
+    def _tried(self, error: StoreError | None) -> None:
+        if error is not None and not error.is_its_own:
+            self.trouble = error
+            self._loop.call_later(_TRY_AGAIN, self._try_again)
+            return
         self.trouble = None
         behind, self._behind = self._behind, deque()
-        if self.store is not None:
-            self.store.resume()
-            now = self._loop.time()
-            for keep in behind:
-                self.keep(keep, now)
+        first, now = behind.popleft(), self._loop.time()
+        for keep in behind:
+            self.keep(keep, now)
+        self._written(first, error)
