@@ -26,6 +26,9 @@ _MOST_ROWS: Final = 2_000_000
 _SHOWN: Final = 10
 _BRIDGES: Final = 100
 _LONGEST_TEXT: Final = 200
+_NOTHING: Final = object()
+"""In place of what was seen: it is looked at anew."""
+_ODD: Final = "something went wrong; the log of the hub says what"
 
 
 class Summary(NamedTuple):
@@ -81,10 +84,13 @@ class _Run(msgspec.Struct):
 
 
 class Unreadable(FivewaysError):
-    """What lies there is no output of the pipeline."""
+    """What lies there is no output of the pipeline, or cannot be opened."""
 
     def __init__(self, where: str, error: Exception) -> None:
-        super().__init__(f"{where}: {_cut(str(error).partition(chr(10))[0])}")
+        text = getattr(error, "strerror", None) or str(error)  # not where it lies: that is nobody's business
+        super().__init__(f"{where}: {_cut(text.partition(chr(10))[0])}")
+        self.may_pass = isinstance(error, OSError)
+        """It is the system that does not give a file now; later it may, without another run."""
 
 
 class Results:
@@ -116,26 +122,39 @@ class Results:
             self._task = None
 
     async def _follow(self, directory: Path) -> None:
-        seen: object = None
+        seen: object = _NOTHING
         while True:
             state = await asyncio.to_thread(_state, directory)
             if state != seen:
-                try:
-                    self._latest = await asyncio.to_thread(read, directory)
-                    seen = state
-                except FileNotFoundError:
-                    pass  # others are being put in their place: the next look finds them
-                except Unreadable as exc:
-                    _log.warning("the tables in %s cannot be read: %s", directory, exc)
-                    self._latest, seen = {"trouble": str(exc)}, state
+                seen = state if await self._renew(directory) else _NOTHING
             await asyncio.sleep(_PAUSE)
+
+    async def _renew(self, directory: Path) -> bool:
+        """Read the tables that are there now; say whether that is done, for good or ill. Else they are read again."""
+        try:
+            self._latest = await asyncio.to_thread(read, directory)
+        except FileNotFoundError:
+            return False  # others are being put in their place: the next look finds them
+        except Unreadable as exc:
+            if self._is_new_trouble(str(exc)):
+                _log.warning("the tables in %s cannot be read: %s", directory, exc)
+            return not exc.may_pass
+        except Exception:  # noqa: BLE001  whatever it is: the next run may do better
+            if self._is_new_trouble(_ODD):
+                _log.exception("the tables in %s cannot be read", directory)
+            return False
+        return True
+
+    def _is_new_trouble(self, text: str) -> bool:
+        before, self._latest = self._latest, {"trouble": text}
+        return before != self._latest
 
 
 def _state(directory: Path) -> object:
     """Return what is another whenever the tables are others."""
     try:
         there = (directory / _RUN_FILE).stat()
-    except OSError:
+    except (OSError, ValueError):  # nor is there a file of an impossible name
         return None
     return there.st_mtime_ns, there.st_ino, there.st_size
 
@@ -145,8 +164,17 @@ def read(directory: Path) -> dict[str, object] | None:
 
     Raises:
         FileNotFoundError: They went away while they were read.
-        Unreadable: They are none of the pipeline.
+        Unreadable: They are none of the pipeline, or the system does not give them.
     """
+    try:
+        return _read(directory)
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise Unreadable(_RUN_FILE, exc) from exc
+
+
+def _read(directory: Path) -> dict[str, object] | None:
     path = directory / _RUN_FILE
     if not path.is_file():
         return None

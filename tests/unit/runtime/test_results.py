@@ -1,6 +1,7 @@
 """What the pipeline found out last: of its tables the last day, in a few rows."""
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 from typing import Any, cast
@@ -63,7 +64,9 @@ def test_a_table_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pyte
 
 def test_tables_without_rows_or_files(tmp_path: Path) -> None:
     assert results.read(tmp_path) is None
-    assert results.read(tmp_path / "nothing") is None
+    for name in ("nothing", "impossi\0ble"):
+        assert results._state(tmp_path / name) is None
+        assert results.read(tmp_path / name) is None
     (tmp_path / "_run.json").write_text("{}")
     told = summary(tmp_path)
     assert (told["slo"], told["day"], told["rows"]) == ([], "", {})
@@ -131,6 +134,94 @@ def test_trouble_is_told_and_ends_with_the_next_run(
 
     asyncio.run(run())
     assert len([line for line in caplog.messages if "cannot be read" in line]) == 1
+
+
+def test_a_run_file_that_the_system_does_not_give_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    outputs.written(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    with pytest.raises(results.Unreadable) as error:
+        results.read(tmp_path)
+    assert str(error.value) == "_run.json: Input/output error"  # where it lies is nobody's business
+
+
+def test_a_table_that_the_system_does_not_give_is_said_and_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(results, "_PAUSE", 0.01)
+    outputs.written(tmp_path)
+    looks, read = 0, results.read
+
+    def counted(directory: Path) -> object:
+        nonlocal looks
+        looks += 1
+        return read(directory)
+
+    monkeypatch.setattr(results, "read", counted)
+
+    async def run() -> None:
+        path = tmp_path / "slo" / f"{outputs.DAY}-000.parquet"
+        away = path.rename(tmp_path / "away")
+        path.symlink_to(path)  # a file that is there, and that nobody can open
+        found = results.Results()
+        found.look_into(str(tmp_path))
+        await until(lambda: looks >= 3)
+        assert str(shown(found).get("trouble")).startswith("slo: ")
+        path.unlink()
+        away.rename(path)
+        await until(lambda: shown(found).get("late") == 2)
+        found.stop()
+
+    asyncio.run(run())
+    assert len([line for line in caplog.messages if "cannot be read" in line]) == 1
+
+
+def test_trouble_ends_with_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_PAUSE", 0.01)
+    outputs.written(tmp_path)
+    path = tmp_path / "slo" / f"{outputs.DAY}-000.parquet"
+    path.unlink()
+    path.symlink_to(path)
+
+    async def run() -> None:
+        found = results.Results()
+        found.look_into(str(tmp_path))
+        await until(lambda: "trouble" in shown(found))
+        (tmp_path / "_run.json").unlink()
+        await until(lambda: found.latest() is None)
+        found.stop()
+
+    asyncio.run(run())
+
+
+def test_what_nobody_has_thought_of_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(results, "_PAUSE", 0.01)
+    outputs.written(tmp_path)
+    looks, read = 0, results.read
+
+    def odd(directory: Path) -> object:
+        nonlocal looks
+        looks += 1
+        if looks <= 3:
+            raise ZeroDivisionError("odd")
+        return read(directory)
+
+    monkeypatch.setattr(results, "read", odd)
+
+    async def run() -> None:
+        found = results.Results()
+        found.look_into(str(tmp_path))
+        await until(lambda: shown(found).get("trouble") == "something went wrong; the log of the hub says what")
+        await until(lambda: shown(found).get("late") == 2)
+        found.stop()
+
+    asyncio.run(run())
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert line.exc_info is not None
 
 
 def shown(found: results.Results) -> dict[str, Any]:
