@@ -63,6 +63,19 @@ def test_a_flood_of_wrong_tokens_is_a_few_lines(caplog: pytest.LogCaptureFixture
     assert_nothing_secret(caplog, "wrong-token", "hunter2")
 
 
+def test_wrong_tokens_in_plain_requests_are_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with hub(settings(auth=AUTH)) as place:
+            for number in range(15):
+                await http(place.port, "/metrics", Authorization=f"Bearer wrong-token-{number}")
+                await http(place.port, "/report", Authorization=f"Bearer wrong-token-{number}")
+            assert place.server.exchange.hub.stats()["refused_logins"] == 30
+
+    asyncio.run(run())
+    assert told(caplog, "a peer was not let in") == [{"protocol": "http"}] * 10
+    assert_nothing_secret(caplog, "wrong-token", "hunter2")
+
+
 def test_a_foreign_page_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub() as place:

@@ -171,12 +171,25 @@ def test_names_are_for_those_who_may_ask_for_them() -> None:
                 await peer.call("hub.echo")
             pages = {
                 token: await http(place.port, "/metrics", Authorization=f"Bearer {token}")
-                for token in ("sesame", "open", "x")
+                for token in ("sesame", "open")
             }
             pages[""] = await http(place.port, "/metrics")
             assert 'fiveways_method_calls_total{method="hub.echo"} 1' in pages.pop("sesame")
             assert not any("hub.echo" in page for page in pages.values())
             assert all('fiveways_protocol_sessions{protocol="lrpm-json"}' in page for page in pages.values())
+
+    asyncio.run(run())
+
+
+def test_a_token_that_nobody_has_is_refused_and_counted() -> None:
+    async def run() -> None:
+        given = replace(settings(), auth=AuthSettings(identity=(IdentitySettings("viewer", Secret("sesame")),)))
+        async with hub(given) as place:
+            for path in ("/metrics", "/report"):
+                answer = await http(place.port, path, Authorization="Bearer x")
+                assert status(answer) == (401, "you are not let in: who you are was not shown\n")
+                assert "\r\nWWW-Authenticate: Bearer\r\n" in answer
+            assert "fiveways_refused_logins_total 2\n" in await http(place.port, "/metrics")
 
     asyncio.run(run())
 

@@ -37,7 +37,7 @@ _SET_UP: Final = b"set up"
 NO_ACCESS: Final = Access(NOTHING)
 
 
-def _nobody(_session: Session) -> None:
+def _nobody(_session: Session | None) -> None:
     """Nobody wants to know."""
 
 
@@ -66,8 +66,8 @@ class Gate:
         self._is_closed = False
         self.let_in: Callable[[Session], None] = _nobody
         """Who is told when somebody was let in,"""
-        self.turned_away: Callable[[Session], None] = _nobody
-        """and when somebody has not shown who it is."""
+        self.turned_away: Callable[[Session | None], None] = _nobody
+        """and when somebody has not shown who it is, in a session or without one."""
         self._configure(settings)
 
     def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
@@ -157,10 +157,16 @@ class Gate:
         return ""
 
     def may_call(self, credentials: Credentials, method: str) -> bool:
-        """Say whether somebody who shows no more than these credentials would be let in, and may call a method."""
+        """Say whether somebody who shows no more than these credentials would be let in, and may call a method.
+
+        Refusal if they are nobody's: to ask with them is to try a token, and counts as that.
+        """
         if credentials.bearer:
             known = self._known_by(credentials.bearer)
-            access = NO_ACCESS if known is None else self._access[known.name]
+            if known is None:
+                self._refused()
+                raise Refusal(Reason.DENIED, DENIED)
+            access = self._access[known.name]
         else:
             access = self._guest if self._takes_anonymous(credentials) else NO_ACCESS
         return access.call is None or access.call.allows(method)
@@ -238,7 +244,7 @@ class Gate:
         self._challenged[session.peer] = Challenged(name, nonce)
         return [Delivery(session.peer, Challenge(Value({"nonce": nonce, "method": METHOD})))]
 
-    def _refused(self, session: Session) -> None:
+    def _refused(self, session: Session | None = None) -> None:
         self._counters.refused_logins += 1
         self.turned_away(session)
 

@@ -26,8 +26,10 @@ class Doors:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("a session is open", extra=_about(session))
 
-    def _turned_away(self, session: Session) -> None:
-        self._refusals.tell(self._now(), "a peer was not let in", **_about(session)["fields"])
+    def _turned_away(self, session: Session | None) -> None:
+        # Who has no session has shown its token with a plain request.
+        fields = {"protocol": "http"} if session is None else _about(session)["fields"]
+        self._refusals.tell(self._now(), "a peer was not let in", **fields)
 
     def left(self, peer: str, protocol: str, reason: str) -> None:
         """Know that somebody is gone."""

@@ -122,7 +122,7 @@ often, the names make room that were used least, and are counted there from then
 `(unknown)`, callbacks `(callback)`; work of queues is counted as `hub.pull`. A label never holds a token, an id of a
 peer, or anything that was sent. What has a label `method` or `topic` is told only to those who may call `hub.traffic`:
 without a token where the hub takes the anonymous, else with `Authorization: Bearer`, which Prometheus calls
-`authorization`.
+`authorization`. A token that nobody has is answered with 401, and is a refused login like any other.
 
 A request of NQ that is given to several callees, one after the other, is a call for each of them. Behind an MQTT broker
 the hub hears its own messages as well: they count as frames that came.

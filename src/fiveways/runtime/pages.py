@@ -15,10 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from fiveways.hub.refusal import Refusal
 from fiveways.hub.traits import Credentials
 from fiveways.runtime.answers import READ_ONLY
 from fiveways.settings.sections import Settings
-from fiveways.transports.http import Request, Response, bearer_of
+from fiveways.transports.http import Request, Response, bearer_of, unauthorized
 
 WEB: Final = Path(__file__).parents[1] / "web"
 CLIENT: Final = "/fiveways.js"
@@ -120,8 +121,11 @@ class Pages:
         return await _response(request, page, _FOR_EVER if is_lasting else _ASK_AGAIN)
 
     async def _show_report(self, request: Request) -> Response:
-        if not self._may_call(Credentials(request.is_loopback, bearer_of(request.headers)), "hub.results"):
-            return Response(403, f"{_NOT_YOU}\n".encode())
+        try:
+            if not self._may_call(Credentials(request.is_loopback, bearer_of(request.headers)), "hub.results"):
+                return Response(403, f"{_NOT_YOU}\n".encode())
+        except Refusal as refusal:
+            return unauthorized(refusal.text)
         if self._tables is None:
             return Response(404, f"{_NO_REPORT}\n".encode())
         path = self._tables / "report.html"

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from fiveways.hub.delivery import Delivery
+from fiveways.hub.gate import DENIED
 from fiveways.hub.kept import read_answer, read_call
 from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials
@@ -18,7 +19,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.standing import Leg, Standing, Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
-from fiveways.transports.http import Request, Response
+from fiveways.transports.http import Request, Response, unauthorized
 from fiveways.transports.origin import shared
 from fiveways.transports.zmq_link import ZmqLink, is_generated
 from fiveways.wire.limits import Limits
@@ -150,8 +151,7 @@ class Standings:
         standing = self.find(_peer_of(request), credentials)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
-            text = b"you are not let in: who you are was not shown\n"
-            return Response(401, text, headers={"WWW-Authenticate": "Bearer", **readable})
+            return unauthorized(DENIED, readable)
         if standing.is_over:
             self._forget(standing)
             return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
+from fiveways.hub.refusal import Refusal
 from fiveways.hub.traits import Credentials
 from fiveways.runtime import metrics, process
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.tracing import Tracing
-from fiveways.transports.http import Request, Response, bearer_of
+from fiveways.transports.http import Request, Response, bearer_of, unauthorized
 
 if TYPE_CHECKING:
     from fiveways.runtime.journaling import Journaling
@@ -41,7 +42,10 @@ class Watching:
         if request.path == METRICS:
             # Names of methods and topics tell what a team is doing: they are for those who could ask for them.
             shown = Credentials(request.is_loopback, bearer_of(request.headers))
-            names = self._exchange.hub.gate.may_call(shown, "hub.traffic")
+            try:
+                names = self._exchange.hub.gate.may_call(shown, "hub.traffic")
+            except Refusal as refusal:
+                return unauthorized(refusal.text)
             return Response(200, metrics.told(self._numbers(), names=names), content_type=metrics.CONTENT_TYPE)
         if request.path == LIVE:
             return Response(200, b"ok\n")

@@ -97,6 +97,11 @@ def bearer_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
+def unauthorized(text: str, headers: Mapping[str, str] = NO_HEADERS) -> Response:
+    """Return the answer to somebody who has not shown who it is, with how that is done."""
+    return Response(401, f"{text}\n".encode(), headers={"WWW-Authenticate": "Bearer", **headers})
+
+
 def serialize(response: Response, *, keep_alive: bool, is_head: bool = False, is_old: bool = False) -> bytes:
     """Return an answer as it goes over the wire; ValueError if it cannot be said in HTTP.
 

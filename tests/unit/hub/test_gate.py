@@ -7,6 +7,7 @@ import pytest
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.gate import CLOSING, DENIED, FULL, LATE
+from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model.failures import Reason
@@ -337,3 +338,28 @@ def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_var
     ):
         hub.reload(HubSettings(identities=(Identity("alice", token, secret),)))
         assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is reason
+
+
+# Without a session.
+
+
+def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
+    hub = make(identities=KNOWN, anonymous="loopback", guest=Rights(call=("hub.ping",)))
+    assert hub.gate.may_call(Credentials(False, "sesame"), "a.b")
+    assert not hub.gate.may_call(Credentials(True, "sesame"), "b.a")
+    assert hub.gate.may_call(Credentials(True), "hub.ping")
+    assert not hub.gate.may_call(Credentials(True), "hub.stats")
+    assert not hub.gate.may_call(REMOTE, "hub.ping")
+    assert hub.stats()["refused_logins"] == 0
+
+
+@pytest.mark.parametrize("known", [KNOWN, ()])
+def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[Identity, ...]) -> None:
+    hub = make(identities=known, anonymous="always")
+    told: list[object] = []
+    hub.gate.turned_away = told.append
+    with pytest.raises(Refusal) as refused:
+        hub.gate.may_call(Credentials(True, "wrong"), "hub.ping")
+    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, DENIED)
+    assert hub.stats()["refused_logins"] == 1
+    assert told == [None]

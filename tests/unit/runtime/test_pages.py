@@ -259,11 +259,11 @@ def test_a_token_opens_the_report_as_well(out: Path) -> None:
     some = IdentitySettings("viewer", Secret("sesame"), call=("hub.results",))
     other = IdentitySettings("worker", Secret("open"), call=("math.*",))
     given = settings(tables=str(out), auth=AuthSettings(anonymous="never", identity=(some, other)))
-    shown = {
-        token: ask(request("/report", authorization=f"Bearer {token}"), given).status
-        for token in ("sesame", "open", "x")
+    found = {
+        token: ask(request("/report", authorization=f"Bearer {token}"), given) for token in ("sesame", "open", "x")
     }
-    assert shown == {"sesame": 200, "open": 403, "x": 403}
+    assert {token: each.status for token, each in found.items()} == {"sesame": 200, "open": 403, "x": 401}
+    assert found["x"].headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_new_settings_hold_at_once(out: Path) -> None:
