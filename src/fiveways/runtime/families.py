@@ -107,7 +107,8 @@ FAMILIES: Final = {family.name: family for family in (*LABELLED, *PLAIN)}
 _HEAD: Final = """# Metrics
 
 `/metrics` tells these in the text format of Prometheus, version 0.0.4. All times are in seconds, all sizes in bytes.
-The built-in method `hub.traffic` tells most of them as JSON, in any protocol.
+The built-in method `hub.traffic` tells most of them as JSON, in any protocol. A page is made once a second at most, and
+told again until then.
 
 ```yaml
 scrape_configs:

@@ -43,14 +43,20 @@ class Numbers:
 
 
 def told(numbers: Numbers, *, names: bool = True) -> bytes:
-    """Return the page; without `names`, nothing by method or topic."""
-    families = (family for family in FAMILIES.values() if names or not _NAMES.intersection(family.labels))
-    return ("\n".join(_lines(numbers, families)) + "\n").encode()
+    """Return the page; without `names`, nothing by method or topic, and no work for it either."""
+    traffic = numbers.traffic
+    methods: Mapping[str, Cell] = {}
+    tables = {**_plain(numbers), **_of_hub(numbers), **_of_protocols(traffic), **_of_bridges(traffic)}
+    families: Iterable[Family] = FAMILIES.values()
+    if names:
+        methods = traffic.by_method()
+        tables |= {**_of_methods(methods), **_of_topics(traffic)}
+    else:
+        families = (family for family in families if not _NAMES.intersection(family.labels))
+    return ("\n".join(_lines(families, tables, methods)) + "\n").encode()
 
 
-def _lines(numbers: Numbers, families: Iterable[Family]) -> Iterator[str]:
-    methods = numbers.traffic.by_method()
-    tables = {**_plain(numbers), **_of_hub(numbers), **_of_traffic(numbers.traffic, methods)}
+def _lines(families: Iterable[Family], tables: Tables, methods: Mapping[str, Cell]) -> Iterator[str]:
     for family in families:
         if family.kind == HISTOGRAM:
             yield from _head(family)
@@ -122,9 +128,9 @@ def _of_hub(numbers: Numbers) -> Tables:
     }
 
 
-def _of_traffic(traffic: Traffic, methods: Mapping[str, Cell]) -> Tables:
+def _of_protocols(traffic: Traffic) -> Tables:
     traffic.fold_frames()
-    tallies, bridges, topics = traffic.tallies.items(), traffic.by_bridge().items(), by_topic(traffic).items()
+    tallies = traffic.tallies.items()
     return {
         "fiveways_protocol_sessions": [((name,), each.sessions) for name, each in tallies],
         "fiveways_frames_received_total": [((name,), each.frames_in) for name, each in tallies],
@@ -133,10 +139,27 @@ def _of_traffic(traffic: Traffic, methods: Mapping[str, Cell]) -> Tables:
         "fiveways_sent_bytes_total": [((name,), each.bytes_out) for name, each in tallies],
         "fiveways_protocol_publications_total": [((name,), each.publications) for name, each in tallies],
         "fiveways_protocol_deliveries_total": [((name,), each.deliveries) for name, each in tallies],
+    }
+
+
+def _of_bridges(traffic: Traffic) -> Tables:
+    bridges = traffic.by_bridge().items()
+    return {
         "fiveways_bridge_calls_total": [(pair, cell.calls) for pair, cell in bridges],
         "fiveways_bridge_failures_total": _failures(bridges),
+    }
+
+
+def _of_methods(methods: Mapping[str, Cell]) -> Tables:
+    return {
         "fiveways_method_calls_total": [((name,), cell.calls) for name, cell in methods.items()],
         "fiveways_method_failures_total": _failures(((name,), cell) for name, cell in methods.items()),
+    }
+
+
+def _of_topics(traffic: Traffic) -> Tables:
+    topics = by_topic(traffic).items()
+    return {
         "fiveways_topic_publications_total": [((name,), each.publications) for name, each in topics],
         "fiveways_topic_deliveries_total": [((name,), each.deliveries) for name, each in topics],
         "fiveways_topic_missed_total": [((name,), each.missed) for name, each in topics],

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 LIVE, READY, METRICS = "/livez", "/readyz", "/metrics"
 PATHS: Final = (LIVE, READY, METRICS)
 CLOSING: Final = "closing"
+_KEPT: Final = 1.0
+"""Seconds for which a page of numbers is told again: anybody may ask for it, as often as a port can be asked."""
 
 
 class Watching:
-    """Looks at the parts of one hub when it is asked to, and keeps nothing."""
+    """Looks at the parts of one hub when it is asked to."""
 
     def __init__(
         self, exchange: Exchange, journaling: "Journaling | None", tracing: Tracing | None, began_at: float
@@ -36,6 +38,8 @@ class Watching:
         self.is_draining = False
         self.mqtt: MqttSide | None = None
         """The broker, if there is one."""
+        self._pages: dict[bool, tuple[float, Response]] = {}
+        """The last page with names, and the last one without, and when they were made."""
 
     def answer(self, request: Request) -> Response:
         """Answer a GET of one of the paths."""
@@ -43,10 +47,9 @@ class Watching:
             # Names of methods and topics tell what a team is doing: they are for those who could ask for them.
             shown = Credentials(request.is_loopback, bearer_of(request.headers))
             try:
-                names = self._exchange.hub.gate.may_call(shown, "hub.traffic")
+                return self._page(names=self._exchange.hub.gate.may_call(shown, "hub.traffic"))
             except Refusal as refusal:
                 return unauthorized(refusal.text)
-            return Response(200, metrics.told(self._numbers(), names=names), content_type=metrics.CONTENT_TYPE)
         if request.path == LIVE:
             return Response(200, b"ok\n")
         findings = list(self.findings())
@@ -71,6 +74,14 @@ class Watching:
             yield _of_broker(self.mqtt)
 
     # In numbers.
+
+    def _page(self, *, names: bool) -> Response:
+        now = self._exchange.now()
+        known = self._pages.get(names)
+        if known is None or now - known[0] >= _KEPT:
+            page = Response(200, metrics.told(self._numbers(), names=names), content_type=metrics.CONTENT_TYPE)
+            known = self._pages[names] = now, page
+        return known[1]
 
     def _numbers(self) -> metrics.Numbers:
         exchange, hub = self._exchange, self._exchange.hub

@@ -1,5 +1,6 @@
 """The page for Prometheus: read by Prometheus's own parser, whatever peers call their methods."""
 
+import asyncio
 import math
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fiveways.hub.core import Hub
 from fiveways.hub.histogram import BOUNDS
-from fiveways.hub.traffic import OTHER, UNKNOWN
+from fiveways.hub.traffic import OTHER, UNKNOWN, Traffic
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Publish, Result
 from fiveways.runtime import families, metrics, process
+from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.families import COUNTER, FAMILIES, HISTOGRAM
+from fiveways.runtime.watching import Watching
+from fiveways.transports.http import Request
 from fiveways.wire.payload import NULL
 from tests.unit.hub.hubtalk import offer, opened, pattern, subscribe, topic
 
@@ -177,6 +181,62 @@ def test_the_process_is_told_of_where_the_system_does() -> None:
 def test_without_proc_there_is_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process, "_SELF", tmp_path)
     assert set(process.numbers()) == {"process_cpu_seconds_total"}
+
+
+def test_where_the_process_was_started_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = process.numbers().get("process_start_time_seconds")
+    monkeypatch.setattr(process, "_booted_at", lambda: pytest.fail("it was asked again"))
+    assert process.numbers().get("process_start_time_seconds") == started
+
+
+# How often all this is done.
+
+
+def test_what_is_not_told_is_not_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = busy()
+    numbers = metrics.Numbers("1.2.3", hub.stats(), hub.traffic, PLAIN, hub.queues(), {})
+    whole = metrics.told(numbers).decode()
+    monkeypatch.setattr(Traffic, "by_method", lambda _: pytest.fail("nobody is told of methods"))
+    monkeypatch.setattr(metrics, "by_topic", lambda _: pytest.fail("nobody is told of topics"))
+    short = metrics.told(numbers, names=False).decode()
+    named = {name for name, family in FAMILIES.items() if {"method", "topic"} & set(family.labels)}
+    told = [{line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} for text in (whole, short)]
+    assert told[1] == told[0] - named
+    assert set(short.splitlines()) < set(whole.splitlines())
+
+
+def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    tell = metrics.told
+
+    def told(numbers: metrics.Numbers, *, names: bool) -> bytes:
+        made.append(names)
+        return tell(numbers, names=names)
+
+    async def run() -> None:
+        exchange, now = Exchange(opened(anonymous="loopback")), 100.0
+        monkeypatch.setattr(exchange, "now", lambda: now)
+        watching = Watching(exchange, None, None, 0.0)
+
+        def asked(*, is_loopback: bool) -> bytes:
+            answer = watching.answer(Request("GET", "/metrics", "", {}, b"", "", is_loopback))
+            assert answer.status == 200
+            return answer.body
+
+        first = [asked(is_loopback=True) for _ in range(3)]
+        others = [asked(is_loopback=False) for _ in range(3)]
+        assert made == [True, False]  # who is told names, and who is not
+        assert {b"fiveways_method_calls_total" in page for page in first} == {True}
+        assert {b"fiveways_method_calls_total" in page for page in others} == {False}
+        exchange.hub.handle("ann", Call("c", "no.such"), now)
+        now += 0.75
+        assert asked(is_loopback=True) == first[0]
+        now += 0.25
+        assert b'fiveways_method_calls_total{method="(unknown)"} 1' in asked(is_loopback=True)
+        assert made == [True, False, True]
+
+    monkeypatch.setattr(metrics, "told", told)
+    asyncio.run(run())
 
 
 def test_the_reference_is_made_from_the_code() -> None:
