@@ -310,9 +310,10 @@ async def test_other_requests_of_the_hub_get_an_answer() -> None:
 async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.discover())
-        session.say(Description((await session.next(Discover)).id, ("a",), ("b.",)))
+        session.say(Description((await session.next(Discover)).id, ("a",), ("b.",), more=7))
         listing = await task
         assert (listing.methods, listing.routes, listing.doc) == (("a",), ("b.",), None)
+        assert listing.more == (0 if protocol == "umq" else 7)
         task = asyncio.create_task(peer.discover("Math:add"))
         asked = await session.next(Discover)
         assert asked.name == ("math.add" if protocol.startswith("lrpm") else "Math:add")
