@@ -153,7 +153,7 @@ def test_a_list_that_is_too_long_is_cut_and_that_is_told(said: Said) -> None:
         assert listing["methods"]
         assert listing["routes"][-1] == "hub."
         assert " more names were left out, as all of them are too much for one message\n" in said.err
-        assert completions("call", running.url("lrpm")) == listing["methods"]
+        assert completions("call", running.url("lrpm"), "") == listing["methods"]
 
 
 def test_the_shell_completes_methods(hub: Hub) -> None:
