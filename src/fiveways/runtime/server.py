@@ -4,9 +4,11 @@ import asyncio
 import dataclasses
 import gc
 import logging
+import os
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -125,6 +127,9 @@ class Server:
             self._tracing.start()
             self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+        host, port = places[0]
+        about = known(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
+        _log.info("the hub is running", extra=about)
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -210,7 +215,7 @@ class Server:
         bearer = bearer_of(request.headers)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
-            credentials = Credentials(request.is_loopback, bearer)
+            credentials = Credentials(request.is_loopback, bearer, remote=request.remote)
             if endpoint.posts:
                 return self.standings.link(link, request.query, credentials)
             return self._pump(link, endpoint, subprotocol, credentials)
@@ -236,7 +241,8 @@ class Server:
         if sentence is None:
             return None
         path = request.path[:_LONGEST_PATH]
-        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
+        about = {"path": path, "from": request.remote}
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, **about)
         if self._journaling is not None:
             self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
@@ -254,7 +260,8 @@ class Server:
                 return answers.upgrade_required(endpoint)
             if self._draining:
                 return answers.CLOSING
-            return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
+            shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)
+            return self.standings.post(request, shown)
         page = self._pages.answer(request)
         if page is not None:
             return page
