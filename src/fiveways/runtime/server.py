@@ -93,6 +93,7 @@ class Server:
         self._draining = False
         self._zmq = ZmqSide(settings, self.exchange, self.standings, self._new_peer)
         self._mqtt: MqttSide | None = None
+        self._place = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
         self._pages = Pages(settings, lambda: answers.welcome(self.urls), self.exchange.hub.gate.may_call)
@@ -112,6 +113,7 @@ class Server:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
             raise CannotListen(no_port(server.host, server.port, exc)) from exc
+        self._place = places[0]
         has_page = self._settings.dashboard.enabled
         self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
         self._results.look_into(self._settings.dashboard.tables)
@@ -127,7 +129,10 @@ class Server:
             self._tracing.start()
             self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
-        host, port = places[0]
+
+    def announce(self) -> None:
+        """Say in the log that it runs, and where."""
+        host, port = self._place
         about = known(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
         _log.info("the hub is running", extra=about)
 
@@ -338,6 +343,7 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     loop.add_signal_handler(signal.SIGHUP, take_over)
     started(server)
+    server.announce()
     try:
         await ended.wait()
     finally:
