@@ -19,8 +19,11 @@ def test_a_good_file_is_called_good(file: Path, capsys: pytest.CaptureFixture[st
     file.chmod(0o644)
     assert main(["config", "check", str(file)]) == 0
     shown = capsys.readouterr()
-    assert shown.out.startswith(f"{file} is good")
+    assert shown.out == f"{file} is good; with the environment it sets 2 settings\n"
     assert "every user of this machine can read it" in shown.err
+    file.write_text("[log]\nlevel = 'debug'\n", encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file} is good; with the environment it sets 1 setting\n"
 
 
 def test_a_bad_file_is_told_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,9 @@ ENDINGS: list[tuple[Exception, Code, str]] = [
     (TimeoutError(), Code.TIMEOUT, "no answer in time"),
     (ConnectionRefusedError(111, "Connection refused"), Code.FAILED, "Connection refused"),
     (OSError("odd"), Code.FAILED, "odd"),
+    (OSError(28, "No space left on device", "out.html"), Code.FAILED, "out.html: No space left on device"),
+    (IsADirectoryError(21, "Is a directory", b"out"), Code.FAILED, "out: Is a directory"),
+    (OSError(9, "Bad file descriptor", 5), Code.FAILED, "Bad file descriptor"),
     (UsageError("what?"), Code.USAGE, "what?"),
 ]
 

@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,8 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
         (["--set", "log.level=shout"], 2, "log.level must be one of debug, info, warning, error, not 'shout'"),
         (
             ["--set", "tracing.endpoint=localhost"],
-            1,
-            "tracing.endpoint is a URL such as http://localhost:4318/v1/traces",
+            2,
+            "tracing.endpoint must be a URL such as http://localhost:4318/v1/traces",
         ),
         (["--set", "tracing.sample=2"], 2, "tracing.sample"),
         (["--set", "log.levl=info"], 2, "log.levl is no setting; did you mean log.level?"),
@@ -252,5 +253,9 @@ def test_each_line_of_a_hub_that_speaks_json_is_an_object(config: Path) -> None:
     }
     refused = [line for line in lines if line["text"].startswith("a peer was not let in")]
     assert {(line["protocol"], line["level"]) for line in refused} == {("umq", "warning"), ("nq", "warning")}
+    assert {line["from"].rpartition(":")[0] for line in opened + refused} == {"127.0.0.1"}
+    (began,) = [line for line in lines if line["text"] == "the hub is running"]
+    assert (began["level"], began["pid"], began["version"]) == ("info", hub.process.pid, version("fiveways"))
+    assert f"//{began['host']}:{began['port']}/" in hub.url("umq").replace("localhost", "127.0.0.1")
     assert {"the hub is closing: open calls have 10 seconds", "the hub is closed"} <= {line["text"] for line in lines}
     assert not [secret for secret in (TOKEN, "wrong-one") if secret in err]

@@ -147,6 +147,15 @@ def test_a_method_without_documentation_is_an_empty_text_and_a_word_to_people(hu
     assert said.err == ""
 
 
+def test_a_list_that_is_too_long_is_cut_and_that_is_told(said: Said) -> None:
+    with serving("--app", "tests.cli.served:app", "--set", "limits.max_text=200") as running:
+        listing = json.loads(said("discover", running.url("lrpm")))
+        assert listing["methods"]
+        assert listing["routes"][-1] == "hub."
+        assert " more names were left out, as all of them are too much for one message\n" in said.err
+        assert completions("call", running.url("lrpm"), "") == listing["methods"]
+
+
 def test_the_shell_completes_methods(hub: Hub) -> None:
     assert completions("call", hub.url("lrpm"), "ma") == ["math.add"]
 

@@ -10,7 +10,7 @@ from fiveways.app.answers import Fail, Reply
 from fiveways.app.app import App
 from fiveways.app.context import Context
 from fiveways.app.events import Event
-from fiveways.errors import NotExecuted
+from fiveways.errors import FivewaysError, NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Attachment,
@@ -26,6 +26,7 @@ from fiveways.model.messages import (
     Unregister,
     Word,
 )
+from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
 from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, granting, waiting
 
@@ -310,14 +311,26 @@ async def test_other_requests_of_the_hub_get_an_answer() -> None:
 async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.discover())
-        session.say(Description((await session.next(Discover)).id, ("a",), ("b.",)))
+        session.say(Description((await session.next(Discover)).id, ("a",), ("b.",), more=7))
         listing = await task
         assert (listing.methods, listing.routes, listing.doc) == (("a",), ("b.",), None)
+        assert listing.more == (0 if protocol == "umq" else 7)
         task = asyncio.create_task(peer.discover("Math:add"))
         asked = await session.next(Discover)
         assert asked.name == ("math.add" if protocol.startswith("lrpm") else "Math:add")
         session.say(Description(asked.id, doc="Adds."))
         assert (await task).doc == "Adds."
+
+
+@waiting
+async def test_a_name_that_the_protocol_cannot_write_leaves_no_request_open() -> None:
+    hub = ScriptedHub("lrpm-json")
+    hub.answer = granting
+    async with hub.client(limits=Limits(max_pending=1)) as (peer, _):
+        for _ in range(3):
+            with pytest.raises(FivewaysError, match="größe"):
+                await peer.register("größe", lambda: 1)
+        await peer.register("size", lambda: 1)
 
 
 @waiting

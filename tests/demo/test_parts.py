@@ -154,7 +154,11 @@ def test_what_is_drawn_fits(size: tuple[int, int], ledger: Ledger) -> None:
         assert all(drawing.short(ledger.pairs["umq", callee].calls) in lines[5] for callee in CALLEES)
 
 
-def test_the_last_page_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_the_last_page_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)  # it is of no matter where there is no terminal
     (tmp_path / "journal").mkdir()
     ledger = full(99_999)
     ledger.reasons.update({"raised": 500, "timeout": 400, "cancelled": 300, "bad arguments": 200, "refused": 100})

@@ -188,8 +188,11 @@ def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
 def test_discovery_gives_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     asked = expect(pair.ask(role, words.Discover("h1")), words.Discover, name="")
-    lists = words.Description(asked.id, ("login", "logout"), (f"account{spec.names.writes}",))
-    expect(pair.answer(other(role), lists), words.Description, id="h1", methods=lists.methods, routes=lists.routes)
+    lists = words.Description(asked.id, ("login", "logout"), (f"account{spec.names.writes}",), more=3)
+    told = expect(
+        pair.answer(other(role), lists), words.Description, id="h1", methods=lists.methods, routes=lists.routes
+    )
+    assert told.more == (0 if spec.name == "umq" else 3)  # its lists have no place for it
     asked = expect(pair.ask(role, words.Discover("h2", "login")), words.Discover, name="login")
     doc = words.Description(asked.id, doc="Log in.\n\nWith a name.")
     expect(pair.answer(other(role), doc), words.Description, id="h2", doc=doc.doc)

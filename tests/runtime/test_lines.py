@@ -40,7 +40,9 @@ def test_sessions_are_told_by_their_public_names(caplog: pytest.LogCaptureFixtur
 
     secret = asyncio.run(run())
     about = {"peer": public_name(secret), "protocol": "umq"}
-    assert told(caplog, "a session is open") == [about | {"identity": "worker"}]
+    (opened,) = told(caplog, "a session is open")
+    assert str(opened.pop("from")).startswith("127.0.0.1:")
+    assert opened == about | {"identity": "worker"}
     assert [about.items() <= each.items() for each in told(caplog, "a session is over")] == [True]
     assert told(caplog, "the hub is closing") == [{"open_calls": 0, "sessions": 0}]
     assert_nothing_secret(caplog, secret, "hunter2")
@@ -59,6 +61,7 @@ def test_a_flood_of_wrong_tokens_is_a_few_lines(caplog: pytest.LogCaptureFixture
     lines = told(caplog, "a peer was not let in")
     assert len(lines) == 10
     assert all(line["protocol"] == "umq" for line in lines)
+    assert all(str(line["from"]).startswith("127.0.0.1:") for line in lines)
     assert all(record.levelno == logging.WARNING for record in caplog.records)
     assert_nothing_secret(caplog, "wrong-token", "hunter2")
 
@@ -84,7 +87,7 @@ def test_a_foreign_page_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(run())
     lines = told(caplog, "a request was refused: ")
-    assert lines == [{"path": "/lrpm"}] * 10
+    assert [(line["path"], str(line["from"]).rpartition(":")[0]) for line in lines] == [("/lrpm", "127.0.0.1")] * 10
     assert_nothing_secret(caplog, "hunter2")
 
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import re
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from fiveways.runtime import server
 from fiveways.settings.dashboard import DashboardSettings
+from fiveways.settings.docs import as_page
 from fiveways.settings.operations import LogSettings, MetricsSettings
 from fiveways.settings.sections import (
     AuthSettings,
@@ -61,3 +64,8 @@ def test_a_section_that_waits_for_the_next_start_is_named(part: object, caplog: 
 @pytest.mark.parametrize("part", AT_ONCE, ids=section)
 def test_what_holds_at_once_needs_no_warning(part: object, caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_after(part, caplog) == []
+
+
+def test_the_page_names_the_sections_that_hold_at_once() -> None:
+    sentence = as_page().partition("if the new settings are bad; ")[2].partition(" hold\nat once")[0]
+    assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._TAKEN_OVER

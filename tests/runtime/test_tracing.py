@@ -254,7 +254,7 @@ def test_a_sample_of_none_sends_nothing() -> None:
 
 def test_a_collector_that_is_away_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        async with hub(traced("http://127.0.0.1:1/v1/traces")) as place, to(place, "lrpm+ws") as peer:
+        async with hub(traced("http://me:pw@127.0.0.1:1/v1/traces?key=k")) as place, to(place, "lrpm+ws") as peer:
             await peer.register("a.b", lambda: 1)
             for _ in range(100):
                 assert await peer.call("a.b") == 1
@@ -266,7 +266,24 @@ def test_a_collector_that_is_away_harms_nothing(caplog: pytest.LogCaptureFixture
 
     asyncio.run(run())
     lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert [each.getMessage() for each in lines] == ["the collector takes no spans; those of this time are lost"]
+    assert [each.getMessage() for each in lines] == [
+        "http://127.0.0.1:1/v1/traces takes no spans: Connection refused; those of this time are lost"
+    ]
+
+
+def test_what_a_collector_answers_that_refuses_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with hub(settings()) as other, hub(traced(f"http://127.0.0.1:{other.port}/no/such")) as place:
+            async with to(place, "lrpm+ws") as peer:
+                await peer.register("a.b", lambda: 1)
+                await peer.call("a.b")
+            for _ in range(500):
+                if "takes no spans" in caplog.text:
+                    break
+                await asyncio.sleep(0.02)
+            assert f"http://127.0.0.1:{other.port}/no/such takes no spans: it answers 404; those" in caplog.text
+
+    asyncio.run(run())
 
 
 def test_nothing_secret_is_in_a_span() -> None:
@@ -305,7 +322,7 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost/v1/traces", "http://"])
 def test_an_endpoint_is_a_url(url: str) -> None:
     async def run() -> None:
-        with pytest.raises(BadTracing, match=r"tracing\.endpoint is a URL such as"):
+        with pytest.raises(BadTracing, match=r"tracing\.endpoint must be a URL such as"):
             async with hub(traced(url)):
                 pass
 

@@ -13,7 +13,9 @@ def check(file: Path) -> None:
     loaded = read(file, os.environ)
     for warning in loaded.warnings:
         tell(f"fiveways config: {warning}")
-    print(f"{file} is good; with the environment it sets {len(loaded.places)} settings")  # noqa: T201
+    count = len(loaded.places)
+    sets = f"{count} setting{'' if count == 1 else 's'}"
+    print(f"{file} is good; with the environment it sets {sets}")  # noqa: T201
 
 
 def show(file: Path | None, *, docs: bool) -> None:

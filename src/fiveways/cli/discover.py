@@ -1,12 +1,16 @@
 """`fiveways discover`: what there is to call."""
 
 import os
+from typing import TYPE_CHECKING
 
 from fiveways.cli.access import Access, run
 from fiveways.cli.endings import tell
 from fiveways.cli.jsonio import show
 from fiveways.errors import FivewaysError, NotExecuted
 from fiveways.model.failures import Reason
+
+if TYPE_CHECKING:
+    from fiveways.client.peer import Listing
 
 _PATIENCE = 1.0
 """Seconds that somebody who pressed Tab will wait."""
@@ -24,17 +28,17 @@ def discover(gate: Access, name: str, *, timeout: float, raw: bool) -> None:
         if exc.reason is Reason.NO_METHOD and name.endswith((".", ":")):
             raise NoRoute(f"{name} is no route; try discover without a name") from exc
         raise
-    if found == "":
+    if found.doc == "":
         tell(f"fiveways discover: {name} has no documentation")
-    show(found, raw=raw)
+    if found.more:
+        tell(f"fiveways discover: {found.more} more names were left out, as all of them are too much for one message")
+    lists = {"methods": list(found.methods), "routes": list(found.routes)}
+    show(lists if found.doc is None else found.doc, raw=raw)
 
 
-async def _discover(gate: Access, name: str, patience: float) -> object:
+async def _discover(gate: Access, name: str, patience: float) -> "Listing":
     async with gate.within(patience) as peer:
-        found = await peer.discover(name)
-    if found.doc is not None:
-        return found.doc
-    return {"methods": list(found.methods), "routes": list(found.routes)}
+        return await peer.discover(name)
 
 
 def names(url: str) -> list[str]:
@@ -43,4 +47,4 @@ def names(url: str) -> list[str]:
         found = run(_discover(Access(url, os.environ.get("FIVEWAYS_TOKEN", "")), "", _PATIENCE))
     except Exception:  # noqa: BLE001  a shell shows nothing else than completions
         return []
-    return [str(name) for name in found["methods"]] if isinstance(found, dict) else []
+    return list(found.methods)

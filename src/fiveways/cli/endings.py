@@ -1,5 +1,6 @@
 """How a command ends: its exit code, and the one sentence on stderr."""
 
+import os
 import sys
 import traceback
 from enum import IntEnum
@@ -45,7 +46,8 @@ def sentence_of(exc: BaseException) -> str:
         case TimeoutError():
             return str(exc) or "no answer in time"
         case OSError():
-            return exc.strerror or str(exc) or type(exc).__name__
+            what = exc.strerror or str(exc) or type(exc).__name__
+            return f"{os.fsdecode(exc.filename)}: {what}" if isinstance(exc.filename, str | bytes) else what
         case _:
             return f"an error that nobody foresaw ({type(exc).__name__}: {exc}); `fiveways --debug ...` shows where"
 

@@ -38,6 +38,8 @@ class Listing:
     """Names below which somebody offers more; each ends in a separator."""
     doc: str | None = None
     """The documentation, where one method was asked for."""
+    more: int = 0
+    """So many names were left out, as all of them are too much for one message."""
 
 
 class Peer:
@@ -314,8 +316,8 @@ class Peer:
         written = names.written(name, self._keeper.spec.names)
         answer = await self._core.ask(lambda call_id, _: Discover(call_id, written))
         match value_of(answer):
-            case Description(methods=methods, routes=routes, doc=doc):
-                return Listing(methods, routes, doc)
+            case Description(methods=methods, routes=routes, doc=doc, more=more):
+                return Listing(methods, routes, doc, more)
             case _:
                 raise CallFailed("the answer is no description")
 

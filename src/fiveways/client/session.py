@@ -154,18 +154,22 @@ class Session(Line):
         contents = self._contents(attachments) if attachments else ()
         pending = self._requests.open(wait, now, extras)
         pending.method, pending.seconds = method, timeout
-        names = self._names(contents) if contents else ()
-        payload = NULL if body is None else Value(body)
-        word = Call(pending.id, name, payload, spelling, names, is_callback, timeout, traceparent=tracing.current())
-        if extras is not None:
-            word = extras.on(word)
         try:
-            self._talk.send(word, now)
-        except LocalProtocolError as exc:
-            self._send_plain(word, exc, pending)
-        if contents:
-            self._attach(names, contents)
-        self._said()
+            names = self._names(contents) if contents else ()
+            payload = NULL if body is None else Value(body)
+            word = Call(pending.id, name, payload, spelling, names, is_callback, timeout, traceparent=tracing.current())
+            if extras is not None:
+                word = extras.on(word)
+            try:
+                self._talk.send(word, now)
+            except LocalProtocolError as exc:
+                self._send_plain(word, exc)
+            if contents:
+                self._attach(names, contents)
+            self._said()
+        except BaseException:
+            self._requests.close(pending.id)
+            raise
         return pending
 
     def ask(
@@ -176,14 +180,18 @@ class Session(Line):
         now = self._loop.time()
         pending = self._requests.open(wait, now)
         pending.seconds = wait
-        names = self._names(contents)
-        word = make(pending.id, names)
         try:
-            self._talk.send(word, now)
-        except LocalProtocolError as exc:
-            self._send_plain(word, exc, pending)
-        self._attach(names, contents)
-        self._said()
+            names = self._names(contents)
+            word = make(pending.id, names)
+            try:
+                self._talk.send(word, now)
+            except LocalProtocolError as exc:
+                self._send_plain(word, exc)
+            self._attach(names, contents)
+            self._said()
+        except BaseException:
+            self._requests.close(pending.id)
+            raise
         return pending
 
     def post(self, make: Callable[[tuple[str, ...]], Word], attachments: Sequence[Attachable] = ()) -> None:
@@ -234,7 +242,7 @@ class Session(Line):
             raise ValueError(NO_TIME)
         return timeout + min(1.0, 0.05 + timeout / 10) if self._tells_timeouts else timeout
 
-    def _send_plain(self, word: Word, error: LocalProtocolError, pending: Pending | None = None) -> None:
+    def _send_plain(self, word: Word, error: LocalProtocolError) -> None:
         """Try again with plain values: dates, dataclasses and their like are taken apart only where they occur."""
         body = getattr(word, "body", None)
         if isinstance(error, Unrepresentable) and isinstance(body, Value):
@@ -245,8 +253,6 @@ class Session(Line):
                 pass
             else:
                 return
-        if pending is not None:
-            self._requests.close(pending.id)
         raise unsaid(error) from error
 
     def _contents(self, attachments: Sequence[Attachable]) -> Sequence[bytes | Blob]:

@@ -18,6 +18,8 @@ from fiveways.demo.ledger import CALLEES, PROTOCOLS, Ledger
 from fiveways.demo.stage import Folder
 from fiveways.journal.reader import read_batches, segments
 
+_WIDE: Final = 200
+"""Columns where there is no terminal, and so nothing to cut a table for."""
 _BRIDGES: Final = "select * from bridge_matrix order by calls desc"
 
 
@@ -46,6 +48,8 @@ class Outcome:
 def show(outcome: Outcome, seconds: float, program: str) -> None:
     """Print it."""
     console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDE)
     ledger = outcome.ledger
     console.print(Text("\nWhat was seen", "bold"))
     for line in _seen(outcome, seconds):

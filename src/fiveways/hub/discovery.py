@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from fiveways.hub.builtins import DOCS
 from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.counters import Counters
@@ -24,6 +26,8 @@ _DISCOVER: Final = "hub.discover"
 """As what it is counted when somebody is asked."""
 _PATIENCE: Final = 10.0
 """Seconds that a peer has to say what is below its route, where it is the hub that asks."""
+_AROUND: Final = 4
+"""Bytes that a protocol writes around a name in a list: quotes, a comma, a blank."""
 
 
 class Discovery:
@@ -31,10 +35,12 @@ class Discovery:
 
     def __init__(self, limits: Limits, offers: Offers, calls: Calls, counters: Counters) -> None:
         self._max_pending = limits.max_pending
+        # A name may have quotes, which become longer, and there is more in a message than its lists.
+        self._max_list = limits.max_text // 2
         self._offers = offers
         self._calls = calls
         self._counters = counters
-        self._lists: dict[NameStyle, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._lists: dict[NameStyle, Description] = {}
         """Of all there is, for those who may call it all."""
         self._lists_of = offers.changes
         self._me = hub_itself()
@@ -56,7 +62,7 @@ class Discovery:
     def discover(self, session: Session, word: Discover, now: float) -> Deliveries:
         """Tell what there is, or pass the question on."""
         if not word.name:
-            return [Delivery(session.peer, Description(word.id, *self._everything(session)))]
+            return [Delivery(session.peer, replace(self._everything(session), id=word.id))]
         style = session.traits.names
         try:
             name, is_route = fold_prefix(word.name, style)
@@ -124,14 +130,16 @@ class Discovery:
             routes = _folded(word.routes, callee.traits.names)
             if query.is_whole:
                 self._offers.learn(callee, query.route, dict(methods))
-            told = Description(
+            told = _bounded(
                 pending.id,
                 _respelled(pending, query, methods, routes=False),
                 _respelled(pending, query, routes, routes=True),
+                self._max_list,
+                word.more,
             )
         return [Delivery(pending.caller.peer, told, pending.op)]
 
-    def _everything(self, session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _everything(self, session: Session) -> Description:
         style, allowed = session.traits.names, session.access.call
         if allowed is not None:
             return self._list(style, allowed)
@@ -142,7 +150,8 @@ class Discovery:
             self._lists[style] = self._list(style, None)
         return self._lists[style]
 
-    def _list(self, style: NameStyle, allowed: AllowList | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _list(self, style: NameStyle, allowed: AllowList | None) -> Description:
+        """List all there is; what was offered first is left out last, so that nobody who comes hides what is there."""
         methods: list[str] = []
         routes: list[str] = []
         for method in self._offers:
@@ -152,7 +161,30 @@ class Discovery:
                     routes.append(_route_spelling(method, style))
             elif allowed is None or allowed.allows(name):
                 methods.append(method.spelling_in(style) or spelled(name, style))
-        return tuple(filter(None, methods)), tuple(filter(None, [*routes, spelled_route(HUB, style)]))
+        own = spelled_route(HUB, style)
+        found = _bounded("", methods, routes, self._max_list - len(own) - _AROUND)
+        return replace(found, routes=(*found.routes, own))
+
+
+def _bounded(call_id: str, methods: Iterable[str], routes: Iterable[str], room: int, more: int = 0) -> Description:
+    """Tell of as many names as there is room for. Routes take half of it at most: neither hides the other."""
+    told_routes, left, cut_routes = _fitting(routes, room // 2)
+    told_methods, _, cut_methods = _fitting(methods, room - room // 2 + left)
+    return Description(call_id, told_methods, told_routes, more=more + cut_routes + cut_methods)
+
+
+def _fitting(names: Iterable[str], room: int) -> tuple[tuple[str, ...], int, int]:
+    """Return the names that can be written and that fit, what room is left, and how many do not fit."""
+    fitting: list[str] = []
+    cut = 0
+    for name in filter(None, names):
+        size = len(name.encode()) + _AROUND
+        if size > room:
+            cut += 1
+        else:
+            fitting.append(name)
+            room -= size
+    return tuple(fitting), room, cut
 
 
 def _route_spelling(route: Method, style: NameStyle) -> str:
@@ -171,14 +203,12 @@ def _folded(names: Iterable[str], style: NameStyle) -> Iterator[tuple[str, str]]
             continue
 
 
-def _respelled(pending: Pending, query: Query, listed: Iterable[tuple[str, str]], *, routes: bool) -> tuple[str, ...]:
-    """Return the names as the asker would write them, but for those that it may not call."""
+def _respelled(pending: Pending, query: Query, listed: Iterable[tuple[str, str]], *, routes: bool) -> Iterator[str]:
+    """Give the names as the asker would write them, but for those that it may not call."""
     style, allowed = pending.caller.traits.names, pending.caller.access.call
     is_same = style is pending.callee.traits.names
     write = spelled_route if routes else spelled_below
-    names: list[str] = []
     for folded, written in listed:
         whole = f"{query.above}.{folded}"
         if allowed is None or (allowed.reaches(f"{whole}.") if routes else allowed.allows(whole)):
-            names.append(written if is_same else write(folded, style))
-    return tuple(filter(None, names))
+            yield written if is_same else write(folded, style)

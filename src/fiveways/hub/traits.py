@@ -34,3 +34,5 @@ class Credentials:
     """The token of an HTTP `Authorization` header, empty if there is none."""
     is_trusted: bool = False
     """It is this very process: it needs no identity and may do everything."""
+    remote: str = ""
+    """The address of the other end, where it is known; behind a proxy it is that of the proxy."""

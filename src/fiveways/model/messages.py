@@ -254,6 +254,8 @@ class Description(Word, frozen=True):
     methods: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
     doc: str | None = None
+    more: int = 0
+    """So many names were left out, as all of them are too much for one message."""
 
 
 # Variables of a session, and attachments.

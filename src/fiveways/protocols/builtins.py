@@ -38,6 +38,8 @@ SHARES: Final = ("", "round_robin", "random", "first")
 POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
 _LONGEST_SHOWN: Final = 40
 _MOST_SHOWN: Final = 3
+_MOST_NAMES: Final = 1 << 53
+"""What a peer says that it left out is no number beyond this."""
 
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 _NULL: Final = msgspec.Raw(b"null")
@@ -315,7 +317,8 @@ def described(word: Description) -> Payload:
     """The answer to `hub.discover`."""
     if word.doc is not None:
         return Value({"doc": word.doc})
-    return Value({"methods": list(word.methods), "routes": list(word.routes)})
+    lists: dict[str, object] = {"methods": list(word.methods), "routes": list(word.routes)}
+    return Value(lists | {"more": word.more} if word.more else lists)
 
 
 def read_description(call_id: str, body: Payload) -> Description | None:
@@ -323,8 +326,13 @@ def read_description(call_id: str, body: Payload) -> Description | None:
     match _value(body):
         case {"doc": str(doc)}:
             return Description(call_id, doc=doc)
-        case {"methods": list(methods), "routes": list(routes)} if all(type(name) is str for name in methods + routes):
-            return Description(call_id, tuple(methods), tuple(routes))
+        case {"methods": list(methods), "routes": list(routes), **rest} if all(
+            type(name) is str for name in methods + routes
+        ):
+            more = rest.get("more")
+            if not isinstance(more, int) or isinstance(more, bool) or not 0 < more <= _MOST_NAMES:
+                more = 0
+            return Description(call_id, tuple(methods), tuple(routes), more=more)
         case _:
             return None
 

@@ -41,4 +41,6 @@ def _about(session: Session) -> dict[str, dict[str, object]]:
     found: dict[str, object] = {"peer": session.name, "protocol": session.traits.protocol}
     if session.identity:
         found["identity"] = session.identity
+    if session.credentials.remote:
+        found["from"] = session.credentials.remote
     return known(**found)

@@ -3,7 +3,7 @@
 import logging
 import platform
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from requests import PreparedRequest, Response, Session
 
 from fiveways.hub.spans import Recorded
 
@@ -65,11 +66,45 @@ class Maker:
         return int((self._epoch + time) * _NS)
 
 
+class _Line(Session):
+    """HTTP to the collector, which remembers what went wrong at last: the exporter tells only that something did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble = ""
+
+    def send(self, request: PreparedRequest, **options: Any) -> Response:  # noqa: ANN401  those of requests
+        """Send one request."""
+        self.trouble = ""
+        try:
+            response = super().send(request, **options)
+        except Exception as exc:
+            self.trouble = _reason(exc)
+            raise
+        if not response.ok:
+            self.trouble = f"it answers {response.status_code}"
+        return response
+
+
+def _reason(exc: BaseException) -> str:
+    """Return why a request failed, by what began it; the texts above that name the URL, which may hold a secret."""
+    first = exc
+    while (before := first.__cause__ or first.__context__) is not None:
+        first = before
+    return (isinstance(first, OSError) and first.strerror) or type(first).__name__
+
+
 class Exporter:
     """Sends spans to one collector."""
 
     def __init__(self, endpoint: str, timeout: float) -> None:
-        self._exporter = OTLPSpanExporter(endpoint, timeout=timeout)
+        self._line = _Line()
+        self._exporter = OTLPSpanExporter(endpoint, timeout=timeout, session=self._line)
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong at last, in words."""
+        return self._line.trouble or "they cannot be written"
 
     def send(self, spans: Sequence[ReadableSpan]) -> bool:
         """Send them, and say whether they have arrived."""

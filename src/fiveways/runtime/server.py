@@ -4,9 +4,11 @@ import asyncio
 import dataclasses
 import gc
 import logging
+import os
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -91,6 +93,7 @@ class Server:
         self._draining = False
         self._zmq = ZmqSide(settings, self.exchange, self.standings, self._new_peer)
         self._mqtt: MqttSide | None = None
+        self._place = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
         self._pages = Pages(settings, lambda: answers.welcome(self.urls), self.exchange.hub.gate.may_call)
@@ -110,6 +113,7 @@ class Server:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
             raise CannotListen(no_port(server.host, server.port, exc)) from exc
+        self._place = places[0]
         has_page = self._settings.dashboard.enabled
         self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
         self._results.look_into(self._settings.dashboard.tables)
@@ -125,6 +129,12 @@ class Server:
             self._tracing.start()
             self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+
+    def announce(self) -> None:
+        """Say in the log that it runs, and where."""
+        host, port = self._place
+        about = known(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
+        _log.info("the hub is running", extra=about)
 
     def _open_store(self) -> None:
         settings, exchange = self._settings.store, self.exchange
@@ -210,7 +220,7 @@ class Server:
         bearer = bearer_of(request.headers)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
-            credentials = Credentials(request.is_loopback, bearer)
+            credentials = Credentials(request.is_loopback, bearer, remote=request.remote)
             if endpoint.posts:
                 return self.standings.link(link, request.query, credentials)
             return self._pump(link, endpoint, subprotocol, credentials)
@@ -236,7 +246,8 @@ class Server:
         if sentence is None:
             return None
         path = request.path[:_LONGEST_PATH]
-        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, path=path)
+        about = {"path": path, "from": request.remote}
+        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, **about)
         if self._journaling is not None:
             self._journaling.refuse(path, sentence)
         return Response(403, f"{sentence}\n".encode())
@@ -254,7 +265,8 @@ class Server:
                 return answers.upgrade_required(endpoint)
             if self._draining:
                 return answers.CLOSING
-            return self.standings.post(request, Credentials(request.is_loopback, bearer_of(request.headers)))
+            shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)
+            return self.standings.post(request, shown)
         page = self._pages.answer(request)
         if page is not None:
             return page
@@ -331,6 +343,7 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     loop.add_signal_handler(signal.SIGHUP, take_over)
     started(server)
+    server.announce()
     try:
         await ended.wait()
     finally:

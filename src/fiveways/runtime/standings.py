@@ -131,7 +131,7 @@ class Standings:
     def zmq_link(self, link: ZmqLink, routing_id: bytes) -> Leg | Turns:
         """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
         peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
-        standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback))
+        standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback, remote=link.remote))
         if self._is_stopped:
             link.abort()  # its port is open a little longer, for those who are being told
             return Turns(standing, link)

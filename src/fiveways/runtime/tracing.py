@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from random import Random
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from fiveways.errors import FivewaysError
 from fiveways.hub.spans import Recorded, Spans
+from fiveways.settings.forms import is_web_url
 from fiveways.settings.operations import TracingSettings
 
 _log = logging.getLogger("fiveways.tracing")
@@ -31,9 +32,8 @@ class Tracing:
 
     def __init__(self, settings: TracingSettings, epoch: float) -> None:
         """Make it; `epoch` is when the hub's clock was 0. BadTracing if it cannot work."""
-        parts = urlsplit(settings.endpoint)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise BadTracing(f"tracing.endpoint is a URL such as http://localhost:4318/v1/traces: {settings.endpoint}")
+        if not is_web_url(settings.endpoint):
+            raise BadTracing("tracing.endpoint must be a URL such as http://localhost:4318/v1/traces")
         try:
             from fiveways.runtime.otel import Exporter, Maker  # noqa: PLC0415  it is not installed everywhere
         except ImportError as exc:
@@ -45,6 +45,7 @@ class Tracing:
         self.sent = 0
         self._failed = 0
         self._interval = settings.interval
+        self._shown = _shown(settings.endpoint)
         self._maker = Maker(settings.service, version("fiveways"), epoch)
         self._exporter = Exporter(settings.endpoint, _TIMEOUT)
         self._is_over = threading.Event()
@@ -89,6 +90,15 @@ class Tracing:
             self._failed += len(taken)
         if is_sent is self._is_told:
             self._is_told = not is_sent
-            text = "spans are sent again" if is_sent else "the collector takes no spans; those of this time are lost"
-            _log.warning(text)
+            if is_sent:
+                _log.warning("spans are sent again to %s", self._shown)
+            else:
+                text = "%s takes no spans: %s; those of this time are lost"
+                _log.warning(text, self._shown, self._exporter.trouble)
         return is_sent
+
+
+def _shown(endpoint: str) -> str:
+    """Return a URL without what may be secret in it."""
+    parts = urlsplit(endpoint)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -5,6 +5,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fiveways.settings.forms import Form, is_web_url
+
+ENDPOINT = Form("a URL such as http://localhost:4318/v1/traces, or empty", lambda text: not text or is_web_url(text))
+
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
@@ -30,8 +34,8 @@ class MetricsSettings:
 class TracingSettings:
     """Calls as spans of OpenTelemetry traces; `pip install 'fiveways[tracing]'` has what it takes."""
 
-    endpoint: str = ""
-    """Where a collector takes OTLP over HTTP, such as `http://localhost:4318/v1/traces`; empty sends none.
+    endpoint: Annotated[str, ENDPOINT] = ""
+    """Where a collector takes OTLP over HTTP; empty sends none.
 
     What its headers have to hold is told by `OTEL_EXPORTER_OTLP_HEADERS`, as OpenTelemetry has it.
     """

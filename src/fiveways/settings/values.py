@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args, get_origin
 import msgspec
 
 from fiveways.settings.file import Place, read_value
+from fiveways.settings.forms import Form
 from fiveways.settings.sections import Secret
 
 _LONGEST = 60
@@ -30,6 +31,9 @@ def convert(given: object, kind: object, place: Place, key: str) -> object:
         raise _wrong(given, kind, place, key) from None
     if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
         raise _wrong(given, kind, place, key)
+    form = _form(kind)
+    if form is not None and not (isinstance(value, str) and form.fits(value)):
+        raise _wrong(given, kind, place, key)
     return types.MappingProxyType(value) if isinstance(value, dict) else value
 
 
@@ -47,7 +51,7 @@ def from_text(text: str, kind: object, place: Place, key: str) -> object:
 
 
 def _wrong(given: object, kind: object, place: Place, key: str) -> Exception:
-    # A list or a table may hold secrets.
+    # A list or a table may hold secrets, and so may a URL.
     shown = f", not {_shown(given)}" if isinstance(given, str | int | float) and _is_plain(kind) else ""
     return place.error(f"{key} must be {expected(kind)}{shown}", key)
 
@@ -58,7 +62,7 @@ def _shown(given: object) -> str:
 
 
 def _is_plain(kind: object) -> bool:
-    return _bare(kind) in (str, int, float, bool) or get_origin(_bare(kind)) is Literal
+    return _form(kind) is None and (_bare(kind) in (str, int, float, bool) or get_origin(_bare(kind)) is Literal)
 
 
 def _bare(kind: object) -> object:
@@ -83,6 +87,9 @@ def expected(kind: object) -> str:
             return f"a table of texts, each {expected(arguments[1])}"
         case _:
             pass
+    form = _form(kind)
+    if form is not None:
+        return form.words
     if bare in (str, Secret):
         return "a text that is not empty" if _bounds(kind).min_length else "a text"
     if bare is bool:
@@ -101,3 +108,7 @@ def _number(bare: object, bounds: msgspec.Meta) -> str:
 def _bounds(kind: object) -> msgspec.Meta:
     found = [each for each in get_args(kind)[1:] if isinstance(each, msgspec.Meta)] if kind is not _bare(kind) else []
     return found[0] if found else msgspec.Meta()
+
+
+def _form(kind: object) -> Form | None:
+    return next((each for each in get_args(kind)[1:] if isinstance(each, Form)), None)

@@ -12,6 +12,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result, Unregister
 from fiveways.model.names import fold_prefix
+from fiveways.protocols.builtins import described
 from fiveways.wire.payload import NULL
 from tests.unit.hub.hubtalk import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
 
@@ -55,6 +56,47 @@ def test_a_list_is_up_to_date() -> None:
     assert only(ask(hub), Description).methods == ("m",)
     hub.leave("bob", 0.0)
     assert only(ask(hub), Description).methods == ()
+
+
+@pytest.mark.parametrize("asker", ["ann", "bob", "cleo", "mia", "una"])
+@pytest.mark.parametrize("size", [1, 40, 230])
+def test_a_list_is_never_too_much_for_one_message(asker: str, size: int) -> None:
+    hub = opened({"max_text": 4000})
+    join(hub, "mia", MQTT)
+    join(hub, "una", UMQ36)
+    offer(hub, "bob", "early")
+    offer(hub, "eve", "route", "route:", route=True)
+    for number in range(1000):
+        name = f"{number}".zfill(size)
+        offer(hub, "dan", name, name, route=number % 2 == 1)
+    told = only(ask(hub, peer=asker), Description)
+    assert 1000 < len(described(told).json()) < 3000
+    assert (len(told.methods) + len(told.routes) + told.more, told.more > 0) == (1003, True)
+    assert "early" in told.methods[0]
+    assert [name.strip("/:.-") for name in (told.routes[0], told.routes[-1])] == ["route", "hub"]
+    hub.leave("dan", 0.0)
+    assert only(ask(hub, peer=asker), Description).more == 0
+
+
+def test_names_with_quotes_take_no_more_than_there_is() -> None:
+    hub = opened({"max_text": 4000})
+    for number in range(300):
+        name = '"' * 40 + f"{number}"
+        offer(hub, "eve", name, name)
+    told = only(ask(hub, peer="bob"), Description)
+    assert 3000 < len(described(told).json()) < 4000
+
+
+def test_the_list_of_a_route_is_bounded_too_and_what_its_peer_left_out_is_counted() -> None:
+    hub = opened({"max_text": 4000})
+    offer(hub, "eve", "stock", "Stock:", route=True)
+    ask(hub, "stock.")
+    listed = tuple(f"m{number}" for number in range(1000))
+    told = only(hub.handle("eve", Description("1", listed, ("sub:",), more=5), 0.0), Description)
+    assert told.routes == ("sub.",)
+    assert told.methods == listed[: len(told.methods)]
+    assert len(told.methods) + told.more == 1005
+    assert len(described(told).json()) < 3000
 
 
 def test_what_cannot_be_spelled_is_left_out() -> None:

@@ -3,6 +3,8 @@
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, lists
 
 from fiveways.hub.histogram import BOUNDS, Histogram
 
@@ -54,8 +56,25 @@ def test_of_nothing_nothing_is_known() -> None:
     assert Histogram().quantile(0.5) is None
 
 
-def test_what_took_longer_than_all_bounds_took_the_last_one_at_least() -> None:
-    assert counted(1e6).quantile(0.5) == BOUNDS[-1]
+@pytest.mark.parametrize("wait", [0.0, 1e-6, 0.003, BOUNDS[3], BOUNDS[-1], 1e6])
+@pytest.mark.parametrize("many", [1, 3, 100])
+def test_what_always_took_the_same_is_told_as_it_was(wait: float, many: int) -> None:
+    histogram = counted(*[wait] * many)
+    assert [histogram.quantile(part) for part in (0.0, 0.5, 0.99, 1.0)] == [wait] * 4
+
+
+@given(waits=lists(floats(0.0, 1e4), min_size=1, max_size=40), more=lists(floats(0.0, 1e4), max_size=40))
+def test_quantiles_rise_from_the_shortest_to_the_longest(waits: list[float], more: list[float]) -> None:
+    histogram, other = counted(*waits), counted(*more)
+    histogram.merge(other)
+    histogram.add([])
+    parts = [number / 200 for number in range(201)]
+    found = [quantile for part in parts if (quantile := histogram.quantile(part)) is not None]
+    assert len(found) == len(parts)
+    assert found == sorted(found)
+    assert found[0] >= min(waits + more)
+    assert found[-1] <= max(waits + more)
+    assert found[-1] == pytest.approx(max(waits + more))
 
 
 def test_two_become_one() -> None:

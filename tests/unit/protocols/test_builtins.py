@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fiveways.errors import Unrepresentable
-from fiveways.model.messages import Event, Publish
+from fiveways.model.messages import Description, Event, Publish
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtins
 from fiveways.protocols.umq.bridge import STYLES
@@ -79,6 +79,14 @@ def test_a_body_whose_marker_means_nothing_is_a_bad_argument() -> None:
 @pytest.mark.parametrize("body", [Value(None), Value({"methods": ["a"]}), Text("gibberish"), Value({"doc": 5})])
 def test_what_is_no_description_is_not_taken_for_one(body: Value) -> None:
     assert builtins.read_description("1", body) is None
+
+
+@pytest.mark.parametrize(("more", "read"), [(3, 3), (0, 0), (-1, 0), (10**30, 0), (True, 0), ("3", 0), (None, 0)])
+def test_how_many_names_were_left_out_is_a_number(more: object, read: int) -> None:
+    found = builtins.read_description("1", Value({"methods": ["a"], "routes": [], "more": more}))
+    assert found == Description("1", ("a",), more=read)
+    assert found is not None
+    assert builtins.described(found).value() == {"methods": ["a"], "routes": []} | ({"more": read} if read else {})
 
 
 @pytest.mark.parametrize("body", [Text("plain"), Value({"topic": 5, "data": 1}), Value({"topic": "%", "data": 1})])

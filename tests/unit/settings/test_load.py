@@ -199,6 +199,26 @@ def test_a_bad_variable_is_refused_by_its_name(env: dict[str, str], sentence: st
     assert str(caught.value) == f"{name}: {sentence}"
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *("localhost:4318", "ftp://x", "http:///v1/traces", "http://localhost:99999/v1", "http://localhost:0/v1"),
+        *("http://localhost:x", "http://[::1", "http://a b/", "//localhost/v1", "4318"),
+    ],
+)
+def test_an_endpoint_that_is_no_url_is_refused_and_not_shown(file: Path, endpoint: str) -> None:
+    error = refusal(file, f"[tracing]\nsample = 1\nendpoint = {endpoint!r}\n")
+    must = "tracing.endpoint must be a URL such as http://localhost:4318/v1/traces, or empty"
+    assert str(error) == f"{file}, line 3: {must}"
+    assert error.key == "tracing.endpoint"
+
+
+@pytest.mark.parametrize("endpoint", ["", "http://localhost:4318/v1/traces", "https://u:p@[::1]/v1?key=1"])
+def test_an_endpoint_is_a_url_or_empty(file: Path, endpoint: str) -> None:
+    file.write_text(f"[tracing]\nendpoint = '{endpoint}'\n")
+    assert load(file).tracing.endpoint == endpoint
+
+
 def test_a_bad_flag_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"^command line: server.port must be a whole number"):
         load(flags={"server.port": "x"})
