@@ -357,7 +357,7 @@ class Hub:
     def _refuse(self, session: Session, word: Word, refusal: Refusal, now: float) -> Deliveries:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
-        if type(word) is words.Call:
+        if type(word) is words.Call and session.stage is Stage.OPEN:  # what others say is not for the operator's lists
             self._router.refused(session, word, refusal, now)
         if refusal.reason is Reason.DENIED:
             session.mark = Mark("deny", refusal.text)

@@ -7,14 +7,14 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
-from fiveways.hub.settings import HubSettings, Rights
+from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traffic import LONGEST_TEXT, MOST_FAILURES, MOST_SLOW, OTHER, UNKNOWN, Slow, Traffic
-from fiveways.hub.traits import Traits
+from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Cancel, Discover, Failure, Publish, Result, SetVariable, Subscribe
+from fiveways.model.messages import Call, Cancel, Discover, Failure, Hello, Publish, Result, SetVariable, Subscribe
 from fiveways.wire.payload import NULL, Value
-from tests.unit.hub.hubtalk import join, offer, only, opened, pattern, subscribe, topic
+from tests.unit.hub.hubtalk import LRPM, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
 
 RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
 
@@ -229,6 +229,20 @@ def test_names_that_nobody_offers_take_no_room() -> None:
     for number in range(100):
         hub.handle("ann", Call("c", f"junk{number}"), 0.0)
     assert {key[0] for key in hub.traffic.cells} == {UNKNOWN}
+
+
+def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
+    hub = make(identities=(Identity("alice", "sesame"),), anonymous="never")
+    hub.arrive("eve", UMQ, Credentials(), 0.0)
+    hub.handle("eve", Hello(), 0.0)
+    for number in range(MOST_FAILURES):
+        refused = only(hub.handle("eve", Call("c", f"look at me {number}"), 1.0), Failure)
+        assert refused.text == "say who you are first"
+    hub.arrive("dan", LRPM, Credentials(), 1.0)
+    hub.handle("dan", Hello(Value({"token": "sesame"})), 1.0)
+    found = told(hub)
+    assert (found["failures"], found["methods"]) == ([], [])
+    assert hub.stats()["failures"] == {"refused": MOST_FAILURES}
 
 
 def test_slow_peers_are_told_worst_first() -> None:
