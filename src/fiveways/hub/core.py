@@ -29,6 +29,7 @@ from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.unasked import Unasked
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
@@ -81,7 +82,10 @@ class Hub:
             limits, self._callbacks, self._queues, Present(self._sessions, self._by_name), self, self.traffic, epoch
         )
         """What the hub answers itself."""
-        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
+        self._unasked = Unasked(self.offers, self.built_ins, self.traffic)
+        self._owing = Owing(
+            settings, self._calls, self.offers, self.built_ins, self._counters, self._unasked, epoch, keeps=keeps
+        )
         self._router = Router(
             limits,
             self._calls,
@@ -358,7 +362,7 @@ class Hub:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
         if type(word) is words.Call and session.stage is Stage.OPEN:  # what others say is not for the operator's lists
-            self._router.refused(session, word, refusal, now)
+            self._unasked.count(session, word, refusal.reason, refusal.text, now)
         if refusal.reason is Reason.DENIED:
             session.mark = Mark("deny", refusal.text)
         word_id = getattr(word, "id", None)

@@ -15,7 +15,7 @@ from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
-from fiveways.hub.traffic import UNKNOWN
+from fiveways.hub.unasked import Unasked
 from fiveways.hub.waiting import Waiting
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
@@ -36,6 +36,7 @@ class Owing:
         offers: Offers,
         built_ins: BuiltIns,
         counters: Counters,
+        unasked: Unasked,
         epoch: float,
         *,
         keeps: bool,
@@ -46,7 +47,7 @@ class Owing:
         self._offers = offers
         self._built_ins = built_ins
         self._counters = counters
-        self._traffic = counters.traffic
+        self._unasked = unasked
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
         self._bytes = 0
@@ -131,13 +132,8 @@ class Owing:
             return []
         self._drop(owed)
         self._counters.failures[Reason.BUSY] += 1
-        self._count_unasked(owed.session, owed.word, Reason.BUSY, why, now)
+        self._unasked.count(owed.session, owed.word, Reason.BUSY, why, now)
         return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER), owed.op)]
-
-    def _count_unasked(self, session: Session, word: Call, reason: Reason, text: str, now: float) -> None:
-        """Count a request that ended while nobody had it."""
-        label = UNKNOWN if reason is Reason.NO_METHOD else word.method
-        self._traffic.refused(word.method, label, session.traits.protocol, reason, text, now)
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -300,7 +296,7 @@ class Owing:
                 return otherwise(session, word, now)
             session.op = owed.op
             self._waiting.remove(owed)
-            self._count_unasked(session, owed.word, Reason.CANCELLED, "", now)
+            self._unasked.count(session, owed.word, Reason.CANCELLED, "", now)
             return self.failed(owed, Failure(word.id, Reason.CANCELLED), now)
 
         return cancel
@@ -335,10 +331,10 @@ class Owing:
             for session, word in unsure:
                 missing = self._offers.missing(word.method)
                 self._counters.failures[missing.reason] += 1
-                self._count_unasked(session, word, missing.reason, missing.text, now)
+                self._unasked.count(session, word, missing.reason, missing.text, now)
                 deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
         for owed in self._waiting.late(now):
-            self._count_unasked(owed.session, owed.word, Reason.TIMEOUT, "", now)
+            self._unasked.count(owed.session, owed.word, Reason.TIMEOUT, "", now)
             deliveries += self.failed(owed, Failure(owed.word.id, Reason.TIMEOUT), now)
         requests, methods = self._waiting.due(now)
         for owed in requests:

@@ -19,7 +19,7 @@ from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Mark, Session
-from fiveways.hub.traffic import CALLBACK, UNKNOWN
+from fiveways.hub.traffic import CALLBACK
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.wire.limits import Limits
@@ -54,7 +54,6 @@ class Router:
         self._built_ins = built_ins
         self._owing = owing
         self._counters = counters
-        self._traffic = counters.traffic
 
     # The way there.
 
@@ -187,12 +186,6 @@ class Router:
         caller.op = _operation(pending)
         self._calls.close(pending, now, Reason.CANCELLED)
         return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
-
-    def refused(self, caller: Session, word: Call, refusal: Refusal, now: float) -> None:
-        """Count a call that went to nobody; only by its name if there is such a method."""
-        name = CALLBACK if word.callback else word.method
-        label = name if word.callback or self._find(name) or name in self._built_ins else UNKNOWN
-        self._traffic.refused(name, label, caller.traits.protocol, refusal.reason, refusal.text, now)
 
     # The way back.
 

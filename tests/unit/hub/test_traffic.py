@@ -145,8 +145,8 @@ def test_every_way_to_end_is_counted_with_its_reason() -> None:
         ("no.such", "no such method", "hub"),
         ("(callback)", "no such callback", "hub"),
     ]
-    assert method(hub, "a.b")["failures"] == 3
-    assert method(hub, UNKNOWN)["failures"] == 2
+    assert method(hub, "a.b")["failures"] == 4
+    assert method(hub, UNKNOWN)["failures"] == 1
     assert method(hub, "(callback)")["calls"] == 1
 
 
@@ -229,6 +229,37 @@ def test_names_that_nobody_offers_take_no_room() -> None:
     for number in range(100):
         hub.handle("ann", Call("c", f"junk{number}"), 0.0)
     assert {key[0] for key in hub.traffic.cells} == {UNKNOWN}
+
+
+def test_requests_that_nobody_got_take_no_room_for_names_that_nobody_offered() -> None:
+    hub = opened(max_given=1, request_ttl=10.0)
+    join(hub, "nora", RELIABLE)
+    for name, is_route in (("a.b", False), ("gone", True)):
+        offer(hub, "bob", name, route=is_route)
+    hub.leave("bob", 0.0)
+    offer(hub, "eve", "full", route=True)
+    hub.handle("nora", Call("first", "full.one"), 0.0)
+    for number in range(20):
+        for where in ("gone", "full"):
+            hub.handle("nora", Call(f"{where}{number}", f"{where}.junk{number}"), 0.0)
+        hub.handle("nora", Call(f"unknown{number}", f"junk{number}"), 0.0)
+    hub.handle("nora", Call("was there", "a.b"), 0.0)
+    for number in range(10):
+        hub.handle("nora", Cancel(f"gone{number}"), 1.0)
+        hub.handle("nora", Cancel(f"full{number}"), 1.0)
+    hub.handle("eve", Result("1"), 2.0)
+    hub.leave("eve", 2.0)
+    for _ in range(3):
+        hub.expire(11.0)
+    calls = {each["method"]: each["calls"] for each in told(hub)["methods"]}
+    names = [name for name in calls if name.startswith("full.")]  # those that eve was given
+    assert {name: calls[name] for name in calls if name not in names} == {
+        "a.b": 1,
+        "gone": 20,
+        "full": 20,
+        UNKNOWN: 20,
+    }
+    assert len(names) <= 2
 
 
 def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
