@@ -29,12 +29,11 @@ from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials, Traits
-from fiveways.hub.unasked import Unasked
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
-from fiveways.model.records import PutItem, PutRequest, PutRetained
+from fiveways.model.records import PutAnswer, PutItem, PutRequest, PutRetained
 from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
@@ -82,10 +81,7 @@ class Hub:
             limits, self._callbacks, self._queues, Present(self._sessions, self._by_name), self, self.traffic, epoch
         )
         """What the hub answers itself."""
-        self._unasked = Unasked(self.offers, self.built_ins, self.traffic)
-        self._owing = Owing(
-            settings, self._calls, self.offers, self.built_ins, self._counters, self._unasked, epoch, keeps=keeps
-        )
+        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
             limits,
             self._calls,
@@ -172,6 +168,8 @@ class Hub:
     def kept(self, keep: Keep, now: float) -> Deliveries:
         """Know that something has been written down, and say what is done now."""
         if type(keep.record) is not PutRequest:
+            if type(keep.record) is PutAnswer:
+                self._owing.told(keep.then)
             return [*keep.then]
         return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
 
@@ -232,7 +230,7 @@ class Hub:
         if isinstance(word, words.Part):
             return self._router.undelivered(word.id, error, now, begun=True)
         if isinstance(word, words.Result | words.Description):
-            return self._router.unanswered(session, word.id, delivery.op, now)
+            return self._router.unanswered(session, word.id, delivery, now)
         return []
 
     def count_undelivered(self) -> None:
@@ -362,7 +360,7 @@ class Hub:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
         if type(word) is words.Call and session.stage is Stage.OPEN:  # what others say is not for the operator's lists
-            self._unasked.count(session, word, refusal.reason, refusal.text, now)
+            self._owing.unasked.count(session, word, refusal.reason, refusal.text, now)
         if refusal.reason is Reason.DENIED:
             session.mark = Mark("deny", refusal.text)
         word_id = getattr(word, "id", None)

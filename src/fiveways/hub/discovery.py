@@ -129,7 +129,7 @@ class Discovery:
                 _respelled(pending, query, methods, routes=False),
                 _respelled(pending, query, routes, routes=True),
             )
-        return [Delivery(pending.caller.peer, told, pending.op)]
+        return [Delivery(pending.caller.peer, told, pending.op, pending)]
 
     def _everything(self, session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
         style, allowed = session.traits.names, session.access.call

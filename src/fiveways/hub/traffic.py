@@ -233,6 +233,10 @@ class Traffic:
         cell.calls += 1
         cell.at_once += 1
 
+    def unanswered(self, method: str, caller: str, reason: Reason, text: str, now: float) -> None:
+        """Know that the caller could not be given what the hub has answered."""
+        self.failed(self.cell(method, caller, HUB), Failed(now, method, caller, HUB, reason, text))
+
     def refused(self, method: str, label: str, caller: str, reason: Reason, text: str, now: float) -> None:
         """Count a call that went to nobody, under a label: the name itself may be anything."""
         cell = self.cell(label, caller, HUB)

@@ -326,6 +326,8 @@ def assert_empty(hub: Hub) -> None:
     hub.traffic.fold()
     for cell in (*hub.traffic.cells.values(), *hub.traffic.forgotten.values()):
         assert cell.calls == len(cell.histogram) + cell.at_once, "a call has ended, and was not counted, or twice"
+        assert cell.results() >= 0
+    assert hub._counters.results >= 0
     hub.traffic.failures.clear()
     hub.traffic.tallies.clear()
     hub._queues._queues.clear()
