@@ -178,7 +178,7 @@ class BrokerPeer(Party, Sleeper):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
         session = exchange.hub.session(self.peer)
         if exchange.tape is not None and session is not None:
-            self._recorder = BrokerRecorder(exchange.tape, session)
+            self._recorder = BrokerRecorder(exchange.tape, session, territory.hears)
         self._plan.bridge.begin(exchange.hub.retained, self._left_at)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
         territory.announce()

@@ -100,6 +100,13 @@ class Bridge:
             echo = _echo(topic, payload)
             self._unechoed[echo] = self._unechoed.get(echo, 0) + 1
 
+    def listens(self, topic: str) -> bool:
+        """Say whether what is published on a topic of the broker comes to us."""
+        try:
+            return self._is_listened(topics.parse(topic, topics.MQTT))
+        except BadTopic:
+            return False
+
     def _is_listened(self, topic: Topic) -> bool:
         return any(pattern.matches(topic) for pattern in self._listened)
 
