@@ -179,7 +179,7 @@ class BrokerPeer(Party, Sleeper):
         session = exchange.hub.session(self.peer)
         if exchange.tape is not None and session is not None:
             self._recorder = BrokerRecorder(exchange.tape, session, territory.hears)
-        self._plan.bridge.begin(exchange.hub.retained, self._left_at)
+        self._plan.bridge.begin(exchange.hub.retained, self._left_at, exchange.now)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
         territory.announce()
         await self._settled()
