@@ -46,6 +46,13 @@ def kind_of(block: Block) -> str:
     return "toml" if first.startswith("[") else "yaml" if first.endswith(":") else "sh"
 
 
+def _check_json(block: Block) -> None:
+    try:
+        json.loads(block.text)
+    except json.JSONDecodeError as exc:
+        raise AssertionError(f"{block.place} is no JSON: {exc}") from exc
+
+
 def steps(block: Block) -> Iterator[Step]:
     """Return the commands of a block."""
     match kind_of(block):
@@ -111,7 +118,7 @@ class Reader:
             case "toml":
                 self._settings(block)
             case "json":
-                json.loads(block.text)
+                _check_json(block)
             case "frames":
                 wires.play(block)
             case "ini":

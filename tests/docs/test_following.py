@@ -75,9 +75,14 @@ def test_what_is_untrue_is_found(text: str, sentence: str, followed: Followed) -
         followed(text)
 
 
-def test_bad_settings_and_bad_json_are_found(followed: Followed) -> None:
+def test_bad_settings_are_found(followed: Followed) -> None:
     with pytest.raises(Exception, match=r"limits\.max_nonsense"):
         followed("'''toml\n[limits]\nmax_nonsense = 1\n'''\n")
+
+
+def test_bad_json_is_found(followed: Followed) -> None:
+    with pytest.raises(AssertionError, match=r"page\.md:\d+ is no JSON: Expecting"):
+        followed("'''json\n{\"a\": [1}\n'''\n")
 
 
 def test_a_page_is_skipped_where_its_program_is_missing_and_fails_in_ci(

@@ -20,6 +20,8 @@ _PATIENCE: Final = 300.0
 _FLUSHED_WITHIN: Final = 0.5
 """Seconds after which a record is in a segment, for certain."""
 _CLOSES_WITHIN: Final = 30.0
+_WORDS: Final = frozenset({"order", "note"})
+"""One of them is in whatever the analyst says."""
 
 
 class NoAnswer(FivewaysError):
@@ -105,12 +107,29 @@ class Analysis:
                 line = await asyncio.wait_for(self._process.stdout.readline(), _PATIENCE)
             except TimeoutError as exc:
                 raise NoAnswer(f"Spark said nothing for {_PATIENCE:g} s") from exc
-            told: dict[str, Any] = json.loads(line) if line else {"error": f"Spark is gone; see {self._folder.log}"}
-            if "error" in told:
+            except ValueError:  # a line that is too long to be one of ours
+                continue
+            if not line:
+                raise NoAnswer(f"Spark is gone; see {self._folder.log}")
+            told = _read(line)
+            if told is None:
+                with self._folder.log.open("ab") as log:  # Java has said it, or somebody whom we do not know
+                    log.write(line)
+            elif "error" in told:
                 raise NoAnswer(str(told["error"]))
-            if "note" not in told:
+            elif "note" in told:
+                self._told(str(told["note"]))
+            else:
                 return told
-            self._told(str(told["note"]))
+
+
+def _read(line: bytes) -> Mapping[str, Any] | None:
+    """Return what the analyst says in a line; None if it is not the analyst who speaks."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and not _WORDS.isdisjoint(told) else None
 
 
 async def closed(folder: Folder) -> None:

@@ -2,7 +2,8 @@
 
 It starts Spark at once, so that nobody waits for that later. Then it reads orders from stdin, a word on a line, and
 answers each with a line of JSON: `tables` brings the tables up to the journal, `report` makes the page. How far it is
-stands in lines before that. When stdin ends, so does it: whoever started it may be gone.
+stands in lines before that. Whatever else is printed here, by Java too, goes where stderr goes. When stdin ends, so
+does it: whoever started it may be gone.
 """
 
 import json
@@ -12,12 +13,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from fiveways.errors import FivewaysError
 from fiveways.pipeline import job, session
 from fiveways.pipeline.progress import Silent
 
+Answer: TypeAlias = Callable[[dict[str, object]], None]
+"""Says something to whoever gave the orders."""
 NICENESS: Final = 5
 """Those who talk go first: their answers are looked at, Spark's start is not."""
 _SETTINGS: Final = session.Settings(
@@ -35,24 +38,25 @@ _SETTINGS: Final = session.Settings(
 def main(journal: str, tables: str, report: str) -> None:
     """Have Spark, and do what is ordered until nobody orders any more."""
     os.nice(NICENESS)
-    began = time.monotonic()
+    answer, began = answers(), time.monotonic()
     try:
         with session.running(_SETTINGS) as spark:
-            _answer({"order": "start", "seconds": time.monotonic() - began})
+            answer({"order": "start", "seconds": time.monotonic() - began})
 
             def make_tables() -> dict[str, object]:
-                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), _Teller(), spark)
+                done = job.run(job.Wish(journal, Path(tables), _SETTINGS), _Teller(answer), spark)
                 return {"records": done.records, "rows": done.state.rows, "unreadable": done.state.quarantined}
 
-            _obey({"tables": make_tables, "report": lambda: _make_report(Path(tables), Path(report))})
+            _obey({"tables": make_tables, "report": lambda: _make_report(Path(tables), Path(report))}, answer)
     except FivewaysError as exc:
-        _answer({"order": "start", "error": str(exc)})
+        answer({"order": "start", "error": str(exc)})
 
 
 class _Teller(Silent):
     """Tells how far the work is. Fulfils `Teller`."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self._text, self._total, self._done = "", 0, 0
 
     def begin(self, text: str, total: int | None = None) -> None:
@@ -66,7 +70,7 @@ class _Teller(Silent):
         self._tell()
 
     def _tell(self) -> None:
-        _answer({"note": f"{self._text} {self._done}/{self._total}" if self._total else self._text})
+        self._answer({"note": f"{self._text} {self._done}/{self._total}" if self._total else self._text})
 
 
 def _make_report(tables: Path, report: Path) -> dict[str, object]:
@@ -79,7 +83,7 @@ def _make_report(tables: Path, report: Path) -> dict[str, object]:
     return {"bytes": len(made)}
 
 
-def _obey(orders: dict[str, Callable[[], dict[str, object]]]) -> None:
+def _obey(orders: dict[str, Callable[[], dict[str, object]]], answer: Answer) -> None:
     for line in sys.stdin:
         order, began = line.strip(), time.monotonic()
         try:
@@ -87,11 +91,21 @@ def _obey(orders: dict[str, Callable[[], dict[str, object]]]) -> None:
         except FivewaysError as exc:
             traceback.print_exc()  # into the demo's log, for who wants to know more than a sentence
             done = {"error": str(exc)}
-        _answer({"order": order, "seconds": time.monotonic() - began, **done})
+        answer({"order": order, "seconds": time.monotonic() - began, **done})
 
 
-def _answer(told: dict[str, object]) -> None:
-    print(json.dumps(told), flush=True)  # noqa: T201
+def answers() -> Answer:
+    """Take stdout for answers alone, and return how to give one; what others print is for the log from now on."""
+    stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
+    channel = os.dup(stdout)  # which no child gets
+    os.dup2(stderr, stdout)
+
+    def answer(told: dict[str, object]) -> None:
+        left = json.dumps(told).encode() + b"\n"
+        while left:
+            left = left[os.write(channel, left) :]
+
+    return answer
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What `hub.traffic` answers: all that has passed since the hub's start, so that whoever reads it twice has rates."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nlargest
 from typing import Final
 
 from fiveways.hub.histogram import BOUNDS, Histogram
 from fiveways.hub.policy import written
-from fiveways.hub.traffic import MOST_SLOW, OTHER, Cell, Failed, Passed, Slow, Traffic
+from fiveways.hub.traffic import MOST_SLOW, OTHER, Bridge, Cell, Failed, Passed, Slow, Traffic
 
 _DIGITS: Final = 6
 """Of a time in seconds: what is less was not measured."""
@@ -15,30 +15,31 @@ _DIGITS: Final = 6
 
 def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[str, object]:
     """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0."""
-    methods, topics = traffic.by_method(), by_topic(traffic)
+    methods, topics, bridges = traffic.by_method(), by_topic(traffic), traffic.by_bridge()
     return {
         "at": round(at, _DIGITS),
         "uptime": round(uptime, _DIGITS),
-        "protocols": _protocols(traffic),
+        "protocols": _protocols(traffic, bridges),
         "methods": [
             _method(name, methods[name]) for name in nlargest(len(methods), methods, lambda n: methods[n].calls)
         ],
         "topics": [
             _topic(name, topics[name]) for name in nlargest(len(topics), topics, lambda n: topics[n].publications)
         ],
-        "latency": _latency(methods.values()),
-        "bridges": [_bridge(*pair, cell) for pair, cell in sorted(traffic.by_bridge().items())],
+        "latency": _latency(bridges.values()),
+        "bridges": [_bridge(*pair, cell) for pair, cell in sorted(bridges.items())],
         "failures": [_failure(each, epoch) for each in reversed(traffic.failures)],
         "slow": [_slow(each) for each in nlargest(MOST_SLOW, traffic.slow(), lambda each: (each.missed, each.waiting))],
         "others": {
             "methods": methods[OTHER].calls if OTHER in methods else 0,
             "topics": traffic.other_topics.publications,
         },
+        "forgotten": _forgotten(traffic.forgotten.values()),
     }
 
 
 def _latency(cells: Iterable[Cell]) -> dict[str, object]:
-    """Return how many calls took how long, all methods together: so the difference of two answers has percentiles."""
+    """Return how many calls took how long, all together: so the difference of two answers has percentiles."""
     whole = Histogram()
     for cell in cells:
         whole.merge(cell.histogram)
@@ -52,10 +53,10 @@ def by_topic(traffic: Traffic) -> dict[str, Passed]:
     return topics | ({OTHER: others} if others.publications or others.deliveries or others.missed else {})
 
 
-def _protocols(traffic: Traffic) -> dict[str, dict[str, int]]:
+def _protocols(traffic: Traffic, bridges: Mapping[Bridge, Cell]) -> dict[str, dict[str, int]]:
     traffic.fold_frames()
     calls = Counter[str]()
-    for (_, caller, _), cell in traffic.cells.items():
+    for (caller, _), cell in bridges.items():
         calls[caller] += cell.calls
     return {
         protocol: {
@@ -83,6 +84,14 @@ def _method(name: str, cell: Cell) -> dict[str, object]:
         "p95": _quantile(cell, 0.95),
         "p99": _quantile(cell, 0.99),
     }
+
+
+def _forgotten(cells: Iterable[Cell]) -> dict[str, int]:
+    """Return what belongs to the sum of all methods, and to none that is told."""
+    whole = Cell()
+    for cell in cells:
+        whole.add(cell)
+    return {"calls": whole.calls, "results": whole.results(), "failures": whole.failed.total()}
 
 
 def _topic(name: str, passed: Passed) -> dict[str, object]:

@@ -153,7 +153,7 @@ class BuiltIns:
         given = Arguments(word.body, "queue", "data")
         queue, data = given.name("queue", self._limits.max_name), given.payload("data")
         waiting, record, deliveries = self._queues.push(queue, data, now)
-        answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})))
+        answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})), "", word.method)
         return [answer if record is None else Keep(record, [answer]), *deliveries]
 
     def _list_queues(self, session: Session, word: Call, _now: float) -> Deliveries:
@@ -240,4 +240,4 @@ def _no_results() -> object:
 
 
 def _answer(session: Session, word: Call, body: Payload) -> Deliveries:
-    return [Delivery(session.peer, Result(word.id, body))]
+    return [Delivery(session.peer, Result(word.id, body), "", word.method)]

@@ -134,6 +134,12 @@ class Calls:
         if not pending.plain:
             _free(pending)
 
+    def fail(self, pending: Pending, reason: Reason, text: str, now: float) -> None:
+        """Know that a call has failed that was closed with an answer: nobody could be given that."""
+        self._count_failure(pending, reason, text, now)
+        if pending.span is not None and self.spans is not None:
+            self.spans.fail(pending.span, reason)
+
     def traced(self, pending: Pending, traceparent: str) -> str:
         """Let a call that came with this trace context be recorded, if it is to be; return what its callee is told."""
         if self.spans is not None:

@@ -33,7 +33,7 @@ from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
-from fiveways.model.records import PutItem, PutRequest, PutRetained
+from fiveways.model.records import PutAnswer, PutItem, PutRequest, PutRetained
 from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
@@ -168,6 +168,8 @@ class Hub:
     def kept(self, keep: Keep, now: float) -> Deliveries:
         """Know that something has been written down, and say what is done now."""
         if type(keep.record) is not PutRequest:
+            if type(keep.record) is PutAnswer:
+                self._owing.told(keep.then)
             return [*keep.then]
         return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
 
@@ -228,7 +230,7 @@ class Hub:
         if isinstance(word, words.Part):
             return self._router.undelivered(word.id, error, now, begun=True)
         if isinstance(word, words.Result | words.Description):
-            return self._router.unanswered(session, word.id, delivery.op, now)
+            return self._router.unanswered(session, word.id, delivery, now)
         return []
 
     def count_undelivered(self) -> None:
@@ -357,8 +359,8 @@ class Hub:
     def _refuse(self, session: Session, word: Word, refusal: Refusal, now: float) -> Deliveries:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
-        if type(word) is words.Call:
-            self._router.refused(session, word, refusal, now)
+        if type(word) is words.Call and session.stage is Stage.OPEN:  # what others say is not for the operator's lists
+            self._owing.unasked.count(session, word, refusal.reason, refusal.text, now)
         if refusal.reason is Reason.DENIED:
             session.mark = Mark("deny", refusal.text)
         word_id = getattr(word, "id", None)

@@ -1,20 +1,38 @@
 """What the hub returns: who is to be told what. The runtime performs it, in order."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from fiveways.model.messages import Event, Word
 from fiveways.model.records import Record
 
+if TYPE_CHECKING:
+    from fiveways.hub.calls import Pending
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
+
+class Delivery(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Say `word` to the peer `to`."""
 
     to: str
     word: Word
     op: str = ""
     """The hub's id of the routed call or publication that this belongs to: the same on both legs."""
+    call: "Pending | str | None" = None
+    """The call that ends with this word, or the method of it where the hub has answered by itself.
+
+    It has been counted as done. If the word cannot be said after all, it was not.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the same is said to the same."""
+        if not isinstance(other, Delivery):
+            return NotImplemented
+        return (self.to, self.word, self.op) == (other.to, other.word, other.op)
+
+    def __hash__(self) -> int:
+        """Return the same for those that are the same."""
+        return hash((self.to, self.op))
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):

@@ -137,7 +137,7 @@ class Discovery:
                 self._max_list,
                 word.more,
             )
-        return [Delivery(pending.caller.peer, told, pending.op)]
+        return [Delivery(pending.caller.peer, told, pending.op, pending)]
 
     def _everything(self, session: Session) -> Description:
         style, allowed = session.traits.names, session.access.call

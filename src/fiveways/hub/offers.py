@@ -212,14 +212,24 @@ class Offers:
 
     def missing(self, name: str) -> Refusal:
         """Say why nobody gets a call of this name: it was never offered, or is not any more."""
-        prefix = name.rpartition(".")[0]
-        was_there = (name, False) in self._missed
-        while prefix and not was_there:
-            was_there = (prefix, True) in self._missed
-            prefix = prefix.rpartition(".")[0]
-        if was_there:
+        if self._missed_as(name):
             return Refusal(Reason.UNAVAILABLE, f"nobody offers {name} any more")
         return Refusal(Reason.NO_METHOD, f"there is no method {name}")
+
+    def known_as(self, name: str) -> str:
+        """Return what of a name is somebody's offer, or was: the name itself, or a route above it; empty if nothing."""
+        if name in self._methods or (name, False) in self._missed:
+            return name
+        route = self.route_of(name)
+        return self._missed_as(name) if route is None else route.name
+
+    def _missed_as(self, name: str) -> str:
+        if (name, False) in self._missed:
+            return name
+        prefix = name.rpartition(".")[0]
+        while prefix and (prefix, True) not in self._missed:
+            prefix = prefix.rpartition(".")[0]
+        return prefix
 
 
 def _check_agreement(method: Method, session: Session, word: Register) -> None:

@@ -1,5 +1,6 @@
 """Requests of peers that were promised an answer: they outlive their callees, and with a store the hub itself."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from fiveways.errors import Unrepresentable
@@ -15,7 +16,7 @@ from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
-from fiveways.hub.traffic import UNKNOWN
+from fiveways.hub.unasked import Unasked
 from fiveways.hub.waiting import Waiting
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
@@ -46,7 +47,8 @@ class Owing:
         self._offers = offers
         self._built_ins = built_ins
         self._counters = counters
-        self._traffic = counters.traffic
+        self.unasked = Unasked(offers, built_ins, counters.traffic)
+        """Where calls are counted that nobody was given, owed or not."""
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
         self._bytes = 0
@@ -131,13 +133,8 @@ class Owing:
             return []
         self._drop(owed)
         self._counters.failures[Reason.BUSY] += 1
-        self._count_unasked(owed.session, owed.word, Reason.BUSY, why, now)
+        self.unasked.count(owed.session, owed.word, Reason.BUSY, why, now)
         return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER), owed.op)]
-
-    def _count_unasked(self, session: Session, word: Call, reason: Reason, text: str, now: float) -> None:
-        """Count a request that ended while nobody had it."""
-        label = UNKNOWN if reason is Reason.NO_METHOD else word.method
-        self._traffic.refused(word.method, label, session.traits.protocol, reason, text, now)
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
@@ -220,17 +217,24 @@ class Owing:
 
     # Ending them.
 
-    def answered(self, owed: Owed, body: Result, now: float) -> Deliveries:
+    def answered(self, pending: Pending, owed: Owed, body: Result, now: float) -> Deliveries:
         """Give the caller its answer, once it is safe."""
         answer = Result(owed.word.id, body.body, (), False, True, body.extras)
+        told = Delivery(owed.session.peer, answer, owed.op, pending)
         if not self._keeps:
-            return self._settle(owed, answer, b"", now)
+            self.told([told])
+            return self._settle(owed, told, b"", now)
         try:
             written = write_result(body)
         except (Unrepresentable, UnicodeEncodeError) as exc:
             text = f"the answer cannot be kept: {exc}"
+            self._calls.fail(pending, Reason.RAISED, text, now)
             return self.failed(owed, Failure(owed.word.id, Reason.RAISED, text), now)
-        return self._settle(owed, answer, written, now)
+        return self._settle(owed, told, written, now)
+
+    def told(self, answers: Sequence[Delivery]) -> None:
+        """Count results that are about to be said: earlier it is not known that they can be."""
+        self._counters.results += sum(type(each.word) is Result for each in answers)
 
     def failed(self, owed: Owed, word: Failure, now: float) -> Deliveries:
         """Tell the caller how its method failed, or try again where no method did."""
@@ -250,7 +254,7 @@ class Owing:
             text = text.encode(errors="replace").decode()
             failure = Failure(owed.word.id, reason, text, retry_after=word.retry_after, code=word.code)
             written = write_failure(failure)
-        return self._settle(owed, failure, written, now)
+        return self._settle(owed, Delivery(owed.session.peer, failure, owed.op), written, now)
 
     def streamed(self, owed: Owed, now: float) -> Deliveries:
         """Know that the last part of an answer has come: parts are not kept, so that a new hub asks for them anew."""
@@ -267,14 +271,12 @@ class Owing:
             owed.expires_at = now  # the clock of calls may be a little ahead
         return self.failed(owed, Failure(pending.id, reason, text), now)
 
-    def _settle(self, owed: Owed, answer: Result | Failure, written: bytes, now: float) -> Deliveries:
+    def _settle(self, owed: Owed, told: Delivery, written: bytes, now: float) -> Deliveries:
         self._drop(owed)
-        peer = owed.session.peer
-        told = Delivery(peer, answer, owed.op)
         deliveries: Deliveries = [told]
         if self._keeps:
             expires_at = self._epoch + now + self._settings.answer_ttl
-            deliveries = [Keep(PutAnswer(peer, owed.word.id, written, expires_at), [told], owed.word.id)]
+            deliveries = [Keep(PutAnswer(told.to, owed.word.id, written, expires_at), [told], owed.word.id)]
         if self._waiting:
             deliveries += self._go_on(owed.word.method, now)
         return deliveries
@@ -300,7 +302,7 @@ class Owing:
                 return otherwise(session, word, now)
             session.op = owed.op
             self._waiting.remove(owed)
-            self._count_unasked(session, owed.word, Reason.CANCELLED, "", now)
+            self.unasked.count(session, owed.word, Reason.CANCELLED, "", now)
             return self.failed(owed, Failure(word.id, Reason.CANCELLED), now)
 
         return cancel
@@ -335,10 +337,10 @@ class Owing:
             for session, word in unsure:
                 missing = self._offers.missing(word.method)
                 self._counters.failures[missing.reason] += 1
-                self._count_unasked(session, word, missing.reason, missing.text, now)
+                self.unasked.count(session, word, missing.reason, missing.text, now)
                 deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
         for owed in self._waiting.late(now):
-            self._count_unasked(owed.session, owed.word, Reason.TIMEOUT, "", now)
+            self.unasked.count(owed.session, owed.word, Reason.TIMEOUT, "", now)
             deliveries += self.failed(owed, Failure(owed.word.id, Reason.TIMEOUT), now)
         requests, methods = self._waiting.due(now)
         for owed in requests:

@@ -19,7 +19,7 @@ from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Mark, Session
-from fiveways.hub.traffic import CALLBACK, UNKNOWN
+from fiveways.hub.traffic import CALLBACK
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.wire.limits import Limits
@@ -54,7 +54,6 @@ class Router:
         self._built_ins = built_ins
         self._owing = owing
         self._counters = counters
-        self._traffic = counters.traffic
 
     # The way there.
 
@@ -188,12 +187,6 @@ class Router:
         self._calls.close(pending, now, Reason.CANCELLED)
         return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
 
-    def refused(self, caller: Session, word: Call, refusal: Refusal, now: float) -> None:
-        """Count a call that went to nobody; only by its name if there is such a method."""
-        name = CALLBACK if word.callback else word.method
-        label = name if word.callback or self._find(name) or name in self._built_ins else UNKNOWN
-        self._traffic.refused(name, label, caller.traits.protocol, refusal.reason, refusal.text, now)
-
     # The way back.
 
     def result(self, callee: Session, word: Result, now: float) -> Deliveries:
@@ -211,7 +204,7 @@ class Router:
         if attachments:
             attachments = self._relay_back(pending, attachments)
         answer = Result(pending.id, word.body, attachments, False, True, word.extras)
-        return [Delivery(pending.caller.peer, answer, pending.op)]
+        return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _other_result(self, pending: Pending, word: Result, now: float) -> Deliveries:
         """Take an answer that is a stream, should be one, or is for the hub itself."""
@@ -236,16 +229,16 @@ class Router:
             passed = self._pass_element(pending, word, now)
             return [*passed, *self._owing.streamed(owed, now)] if word.last or not word.stream else passed
         self._calls.close(pending, now)
-        self._counters.results += 1
-        return self._owing.answered(owed, word, now)
+        return self._owing.answered(pending, owed, word, now)
 
     def _pass_element(self, pending: Pending, word: Result, now: float) -> Deliveries:
-        if word.last or not word.stream:
+        is_last = word.last or not word.stream
+        if is_last:
             self._calls.close(pending, now)
             self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
         element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
-        return [Delivery(pending.caller.peer, element, _operation(pending))]
+        return [Delivery(pending.caller.peer, element, _operation(pending), pending if is_last else None)]
 
     def _collect(self, pending: Pending, word: Result, now: float) -> Deliveries:
         """Give an array to a caller that takes a streamed answer only whole."""
@@ -262,7 +255,8 @@ class Router:
         self._calls.close(pending, now)
         self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
-        return [Delivery(pending.caller.peer, Result(pending.id, body, attachments, extras=word.extras), pending.op)]
+        answer = Result(pending.id, body, attachments, extras=word.extras)
+        return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _collected(self, pending: Pending, word: Result) -> Payload:
         """Return the answer once it is whole; TooMuch if it is too large, or cannot be an array."""
@@ -356,16 +350,23 @@ class Router:
         # Who has heard of a part of it is told: what is done with half a request is not known.
         return [*(self._call_off(pending) if begun else ()), *self._end(pending, reason, text, now)]
 
-    def unanswered(self, caller: Session, call_id: str, op: str, now: float) -> Deliveries:
+    def unanswered(self, caller: Session, call_id: str, unsaid: Delivery, now: float) -> Deliveries:
         """End a call whose answer, or a part of it, the caller's protocol cannot say."""
         deliveries: Deliveries = []
-        pending = caller.asked.get(call_id)
-        text = f"the answer cannot be written in {caller.traits.protocol}"
-        if pending is not None and _operation(pending) == op:
+        pending, done, protocol = caller.asked.get(call_id), unsaid.call, caller.traits.protocol
+        text = f"the answer cannot be written in {protocol}"
+        if pending is not None and _operation(pending) == unsaid.op:
             self._calls.close(pending, now, Reason.RAISED, text)
             deliveries = self._call_off(pending)
+            if isinstance(pending.errand, Owed):
+                deliveries += self._owing.streamed(pending.errand, now)
+        elif isinstance(done, Pending):
+            self._counters.results -= 1  # in the same moment in which it was counted
+            self._calls.fail(done, Reason.RAISED, text, now)
+        elif done is not None:
+            self._counters.traffic.unanswered(done, protocol, Reason.RAISED, text, now)
         self._counters.failures[Reason.RAISED] += 1
-        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), op)]
+        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), unsaid.op)]
 
     def _call_off(self, pending: Pending) -> Deliveries:
         """Tell a callee that nobody waits any more: where it cannot hear that, its conversation forgets the call."""

@@ -4,6 +4,7 @@ Nothing is made here but tuples: to write them down is the business of somebody 
 """
 
 from collections import deque
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
@@ -73,6 +74,15 @@ class Spans:
             self.lost += 1
         else:
             self._recorded.append(recorded)
+
+    def fail(self, span: Span, reason: Reason) -> None:
+        """Know that a call failed that was over already, with a result; too late if it was taken meanwhile."""
+        later: list[Recorded] = []
+        with suppress(IndexError):  # somebody may take from the other end
+            while (last := self._recorded.pop()).span is not span:
+                later.append(last)
+            self._recorded.append(last._replace(reason=reason))
+        self._recorded.extend(reversed(later))
 
     def __len__(self) -> int:
         return len(self._recorded)

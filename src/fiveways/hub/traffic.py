@@ -1,12 +1,14 @@
 """What passed, in numbers: by protocol, by method, by topic, and from one protocol to another.
 
-Names come from peers, so that there is room for so many and no more. Whatever finds none is counted as `(other)`.
+Names come from peers, so that there is room for so many and no more. Whatever finds none is counted as `(other)`. What
+was counted by a name that has made room for another does not go there: it would look as if it happened then.
 What is done for each call is as little as can be: its time is put into a list, and lists are counted now and then.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import nsmallest
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from fiveways.hub.histogram import Histogram
@@ -22,6 +24,8 @@ CALLBACK: Final = "(callback)"
 HUB: Final = "hub"
 """Who is called where the hub answers by itself."""
 _OWN_NAMES: Final = frozenset({OTHER, UNKNOWN, CALLBACK})
+_BUILT_IN: Final = f"{HUB}."
+"""How the names of the hub's own methods begin: they are few, and nobody else offers one, so that all have room."""
 MOST_FAILURES: Final = 50
 """The latest of them that are remembered."""
 MOST_SLOW: Final = 20
@@ -33,6 +37,8 @@ _KEPT: Final = 0.75
 Name = TypeVar("Name", bound=Hashable)
 Key: TypeAlias = tuple[str, str, str]
 """Method, protocol of the caller, protocol of the callee."""
+Bridge: TypeAlias = tuple[str, str]
+"""The same without the method."""
 
 
 class Tally:
@@ -125,12 +131,6 @@ class Passed:
         self.missed = 0
         """Of these, those that did not go out: the subscriber was too slow, or cannot be told."""
 
-    def add(self, other: "Passed") -> None:
-        """Count what another one has counted, too."""
-        self.publications += other.publications
-        self.deliveries += other.deliveries
-        self.missed += other.missed
-
 
 class Failed(NamedTuple):
     """A call that failed."""
@@ -166,6 +166,8 @@ class Traffic:
     def __init__(self, max_methods: int, max_topics: int) -> None:
         self.tallies: dict[str, Tally] = {}
         self.cells: dict[Key, Cell] = {}
+        self.forgotten: dict[Bridge, Cell] = {}
+        """All that was counted by names that have made room for others; calls of theirs that were open end here."""
         self._tables: dict[str, Table] = {}
         """The same by caller, callee and method, one after the other: that is quicker than a key of three."""
         self.topics: dict[Topic, Passed] = {}
@@ -201,7 +203,7 @@ class Traffic:
         found = self.cells.get((method, caller, callee))
         if found is not None:
             return found
-        if method not in self._names and method not in _OWN_NAMES:
+        if method not in self._names and method not in _OWN_NAMES and not method.startswith(_BUILT_IN):
             if len(self._names) >= self._max_methods:
                 self._turned_away += 1
                 if self._turned_away < self._max_methods:
@@ -223,13 +225,17 @@ class Traffic:
         self._names = {name: None for name in self._names if name not in gone}
         for method, caller, callee in [key for key in self.cells if key[0] in gone]:
             del self._tables[caller][callee][method]
-            self.cell(OTHER, caller, callee).absorb(self.cells.pop((method, caller, callee)))
+            self.forgotten.setdefault((caller, callee), Cell()).absorb(self.cells.pop((method, caller, callee)))
 
     def answered(self, method: str, caller: str) -> None:
         """Count a call that the hub has answered by itself."""
         cell = self.cell(method, caller, HUB)
         cell.calls += 1
         cell.at_once += 1
+
+    def unanswered(self, method: str, caller: str, reason: Reason, text: str, now: float) -> None:
+        """Know that the caller could not be given what the hub has answered."""
+        self.failed(self.cell(method, caller, HUB), Failed(now, method, caller, HUB, reason, text))
 
     def refused(self, method: str, label: str, caller: str, reason: Reason, text: str, now: float) -> None:
         """Count a call that went to nobody, under a label: the name itself may be anything."""
@@ -245,9 +251,10 @@ class Traffic:
 
     def fold(self) -> None:
         """Count calls that have ended; as long as this is not called, lists grow."""
-        for cell in self.cells.values():
-            if cell.waits:
-                cell.fold()
+        for cells in (self.cells, self.forgotten):
+            for cell in cells.values():
+                if cell.waits:
+                    cell.fold()
 
     def fold_frames(self) -> None:
         """Count frames that have come, likewise."""
@@ -268,7 +275,7 @@ class Traffic:
                 return self.other_topics
             self._topics_turned_away = 0
             for gone in _least({name: each.publications for name, each in self.topics.items()}, self._max_topics):
-                self.other_topics.add(self.topics.pop(gone))
+                del self.topics[gone]
         found = self.topics[topic] = Passed()
         return found
 
@@ -278,24 +285,25 @@ class Traffic:
 
     # Sums.
 
-    def summed(self, group: Callable[[Key], Name]) -> dict[Name, Cell]:
-        """Return what is known of all calls, those together that are of the same group."""
-        self.fold()
-        sums: dict[Name, Cell] = {}
-        for key, cell in self.cells.items():
-            name = group(key)
-            if name not in sums:
-                sums[name] = Cell()
-            sums[name].add(cell)
-        return sums
-
     def by_method(self) -> dict[str, Cell]:
-        """Return what is known of each method."""
-        return self.summed(lambda key: key[0])
+        """Return what is known of each method that has a name here."""
+        self.fold()
+        return _summed((method, cell) for (method, _, _), cell in self.cells.items())
 
-    def by_bridge(self) -> dict[tuple[str, str], Cell]:
-        """Return what is known of the calls from each protocol to each other one."""
-        return self.summed(lambda key: key[1:])
+    def by_bridge(self) -> dict[Bridge, Cell]:
+        """Return what is known of the calls from each protocol to each other one, whatever their methods are called."""
+        self.fold()
+        named = ((key[1:], cell) for key, cell in self.cells.items())
+        return _summed(chain(named, self.forgotten.items()))
+
+
+def _summed(cells: Iterable[tuple[Name, Cell]]) -> dict[Name, Cell]:
+    sums: dict[Name, Cell] = {}
+    for name, cell in cells:
+        if name not in sums:
+            sums[name] = Cell()
+        sums[name].add(cell)
+    return sums
 
 
 def _least(uses: Mapping[Name, int], room: int) -> set[Name]:

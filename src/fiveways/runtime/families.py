@@ -119,11 +119,15 @@ scrape_configs:
 
 Names of methods and topics come from peers, so that only so many of them are labels: `max_methods` and `max_topics` of
 `[metrics]` in the [configuration](configuration.md). What finds no room is counted as `(other)`. When that happens
-often, the names make room that were used least, and are counted there from then on. Methods that nobody offers are
-`(unknown)`, callbacks `(callback)`; work of queues is counted as `hub.pull`. A label never holds a token, an id of a
-peer, or anything that was sent. What has a label `method` or `topic` is told only to those who may call `hub.traffic`:
-without a token where the hub takes the anonymous, else with `Authorization: Bearer`, which Prometheus calls
-`authorization`. A token that nobody has is answered with 401, and is a refused login like any other.
+often, the names make room that were used least: their own numbers end there, and what comes under them from then on is
+counted as `(other)`, or anew if they have room again. So nothing is counted twice, and the sum over all names falls at
+that moment; `hub.traffic` tells of calls how many that were in all, as `forgotten`. Numbers by protocol, and by
+`caller` and `callee`, hold everything. The hub's own methods always have room. A call that nobody is given is counted
+by its name if that is on offer, or was; below a route by the name of the route; else as `(unknown)`. Callbacks are
+`(callback)`; work of queues is counted as `hub.pull`. A label never holds a token, an id of a peer, or anything that
+was sent. What has a label `method` or `topic` is told only to those who may call `hub.traffic`: without a token where
+the hub takes the anonymous, else with `Authorization: Bearer`, which Prometheus calls `authorization`. A token that
+nobody has is answered with 401, and is a refused login like any other.
 
 A request of NQ that is given to several callees, one after the other, is a call for each of them. Behind an MQTT broker
 the hub hears its own messages as well: they count as frames that came.

@@ -49,9 +49,10 @@ NAMES = ["a", "a.b", "a.b.c", "r.x", "r.s.y", "hub.ping", "nothing"]
 TOPICS = ["t", "t.u", "t.u.v", "$s"]
 PATTERNS = [*TOPICS, "t.*", "#", "t/#", "+/u", "*.u*"]
 LIMITS = Limits(max_pending=6, max_subscriptions=5, max_variables=3, max_stream=3, max_text=60)
-SETTINGS = HubSettings(max_offers=4, max_retained=3, max_queue=3, max_queues=2, call_timeout=5.0)
+SETTINGS = HubSettings(max_offers=4, max_retained=3, max_queue=3, max_queues=2, call_timeout=5.0, max_methods=2)
 OTHERS = HubSettings(
     max_offers=2,
+    max_methods=2,
     call_timeout=3.0,
     identities=(Identity("i", "t", rights=Rights(call=("a.*",))),),
     guest=Rights(call=("a.*", "hub.*", "r.*"), subscribe=("t.*",)),
@@ -323,8 +324,10 @@ def assert_empty(hub: Hub) -> None:
         assert queue.items or queue.dead
         assert (queue.given, queue.pulls) == (0, {})
     hub.traffic.fold()
-    for cell in hub.traffic.cells.values():
+    for cell in (*hub.traffic.cells.values(), *hub.traffic.forgotten.values()):
         assert cell.calls == len(cell.histogram) + cell.at_once, "a call has ended, and was not counted, or twice"
+        assert cell.results() >= 0
+    assert hub._counters.results >= 0
     hub.traffic.failures.clear()
     hub.traffic.tallies.clear()
     hub._queues._queues.clear()

@@ -178,8 +178,8 @@ class BrokerPeer(Party, Sleeper):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
         session = exchange.hub.session(self.peer)
         if exchange.tape is not None and session is not None:
-            self._recorder = BrokerRecorder(exchange.tape, session)
-        self._plan.bridge.begin(exchange.hub.retained, self._left_at)
+            self._recorder = BrokerRecorder(exchange.tape, session, territory.hears)
+        self._plan.bridge.begin(exchange.hub.retained, self._left_at, exchange.now)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
         territory.announce()
         await self._settled()

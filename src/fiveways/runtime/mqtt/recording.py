@@ -1,6 +1,6 @@
 """What is noted down of everybody behind a broker: every message, by its topic."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fiveways.hub.delivery import Delivery
@@ -8,25 +8,34 @@ from fiveways.hub.session import Session
 from fiveways.journal.tape import Tape, Track
 from fiveways.model.messages import Event
 from fiveways.protocols.base import Conversation
+from fiveways.runtime.mqtt.echoes import Echoes
 from fiveways.runtime.recorder import note_drop, note_mark, operation_of
 from fiveways.wire.packet import Packet, tagged
 
 _MOST_TOPICS: Final = 1000
 """Topics that are remembered; it costs little to begin anew."""
 _MOST_UNECHOED: Final = 10_000
-"""Messages of ours that may still come back; where nobody listens none does."""
+"""Messages of ours that may still come back."""
+_SECOND: Final = 1e9
+"""In ns, as the tape has it."""
 
 
 class BrokerRecorder:
-    """One link to a broker, on the tape."""
+    """One link to a broker, on the tape.
 
-    def __init__(self, tape: Tape, session: Session) -> None:
+    What we said is noted once, and not when the broker sends it back. Where we do not listen, nothing comes back: then
+    it is somebody else who says the same, and that is noted.
+    """
+
+    def __init__(self, tape: Tape, session: Session, is_heard: Callable[[str], bool]) -> None:
+        """Make it; `is_heard` tells whether we listen to a topic."""
         self._tape = tape
+        self._is_heard = is_heard
         self._session = session
         self._tracks: dict[str, Track] = {}
         self._unsent: list[Packet] = []
-        self._unechoed: dict[tuple[str, int], int] = {}
-        """What we said, by topic and hash, and how often: it is noted once, and not when the broker sends it back."""
+        self._echoes = Echoes(_MOST_UNECHOED)
+        """What we said, by topic and hash."""
         self._track("").mark("open", "in")
 
     def _track(self, topic: str) -> Track:
@@ -46,7 +55,7 @@ class BrokerRecorder:
 
     def heard(self, at: int, packet: Packet) -> None:
         """Note what came, now that the hub has dealt with it; but not what we have said ourselves."""
-        if self._is_echo(packet):
+        if self._echoes.is_one((packet.channel, hash(packet.payload)), at / _SECOND):
             return
         track = self._track(packet.channel)
         track.heard(at, packet, self._session.op)
@@ -64,18 +73,10 @@ class BrokerRecorder:
 
     def said(self, packet: Packet) -> None:
         """Note what the broker was given."""
-        if len(self._unechoed) >= _MOST_UNECHOED:
-            del self._unechoed[next(iter(self._unechoed))]
-        key = packet.channel, hash(packet.payload)
-        self._unechoed[key] = self._unechoed.get(key, 0) + 1
-        self._track(packet.channel).said(self._tape.clock(), packet, packet.op)
-
-    def _is_echo(self, packet: Packet) -> bool:
-        key = packet.channel, hash(packet.payload)
-        count = self._unechoed.pop(key, 0)
-        if count > 1:
-            self._unechoed[key] = count - 1
-        return count > 0
+        at = self._tape.clock()
+        if self._is_heard(packet.channel):
+            self._echoes.said((packet.channel, hash(packet.payload)), at / _SECOND)
+        self._track(packet.channel).said(at, packet, packet.op)
 
     def dropped(self, event: Event, reason: str) -> None:
         """Note that an event was not given to the broker."""

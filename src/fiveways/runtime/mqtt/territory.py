@@ -66,6 +66,10 @@ class Territory:
         self._is_lost = True
         self._is_stale.set()
 
+    def hears(self, topic: str) -> bool:
+        """Say whether what is published there comes to us."""
+        return topic in self.listened or topic in self._plan.services or self._plan.bridge.listens(topic)
+
     def kind_of(self, topic: str, kind: str) -> str | None:
         """Say whether it is ours to answer there, and which side streams."""
         if topic not in self.listened or topic not in self.claims.held:

@@ -8,6 +8,7 @@ from fiveways.errors import FivewaysError, LocalProtocolError, TooLarge, Unrepre
 from fiveways.model import topics
 from fiveways.model.messages import Event, Publish
 from fiveways.model.topics import BadTopic, Pattern, Topic
+from fiveways.runtime.mqtt.echoes import Echoes
 from fiveways.runtime.mqtt.filters import meet
 from fiveways.wire.payload import NULL, Binary, Payload, Text
 
@@ -39,17 +40,18 @@ class Bridge:
         self.outward = {each: patterns[each] for each, way in filters.items() if way != IN}
         """What to subscribe to at the hub."""
         self._listened = [patterns[each] for each in self.inward]
-        self._unechoed: dict[Echo, int] = {}
+        self._echoes = Echoes(_MOST_UNECHOED)
+        self._clock: Callable[[], float] = float
         self._there: dict[Topic, bytes] = {}
         """What the broker keeps, as far as it has told."""
         self._kept: Kept = _nothing
         self._last = 0
         """The last publication of the hub before the link: what came later, the broker cannot know."""
 
-    def begin(self, kept: Kept, last: int) -> None:
+    def begin(self, kept: Kept, last: int, clock: Callable[[], float]) -> None:
         """Begin with a new link: what was said on the last one does not come back here."""
-        self._kept, self._last = kept, last
-        self._unechoed.clear()
+        self._kept, self._last, self._clock = kept, last, clock
+        self._echoes.clear()
         self._there.clear()
 
     def take(self, topic: str, payload: bytes, *, retained: bool) -> Publish | None:
@@ -58,7 +60,7 @@ class Bridge:
             where = topics.parse(topic, topics.MQTT)
         except BadTopic:
             return None
-        if not self._is_listened(where) or self._is_echo(topic, payload):
+        if not self._is_listened(where) or self._echoes.is_one(_echo(topic, payload), self._clock()):
             return None
         known = self._kept(where)
         if retained:
@@ -95,20 +97,17 @@ class Bridge:
     def said(self, topic: str, payload: bytes) -> None:
         """Know that this was published, and will come back if we listen there."""
         if self._is_listened(topics.parse(topic, topics.MQTT)):
-            if len(self._unechoed) >= _MOST_UNECHOED:
-                del self._unechoed[next(iter(self._unechoed))]
-            echo = _echo(topic, payload)
-            self._unechoed[echo] = self._unechoed.get(echo, 0) + 1
+            self._echoes.said(_echo(topic, payload), self._clock())
+
+    def listens(self, topic: str) -> bool:
+        """Say whether what is published on a topic of the broker comes to us."""
+        try:
+            return self._is_listened(topics.parse(topic, topics.MQTT))
+        except BadTopic:
+            return False
 
     def _is_listened(self, topic: Topic) -> bool:
         return any(pattern.matches(topic) for pattern in self._listened)
-
-    def _is_echo(self, topic: str, payload: bytes) -> bool:
-        echo = _echo(topic, payload)
-        count = self._unechoed.pop(echo, 0)
-        if count > 1:
-            self._unechoed[echo] = count - 1
-        return count > 0
 
 
 def _nothing(_topic: Topic) -> None:

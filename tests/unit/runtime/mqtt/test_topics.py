@@ -1,5 +1,7 @@
 """What crosses between the topics of a broker and those of the hub, and what comes back is not taken twice."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from fiveways.errors import TooLarge
 from fiveways.model.messages import Event
 from fiveways.model.topics import Topic
+from fiveways.runtime.mqtt.echoes import WITHIN
 from fiveways.runtime.mqtt.topics import BadFilters, Bridge
 from fiveways.wire.payload import Binary, Payload, Text, Value
 
@@ -27,10 +30,15 @@ class Hub:
         return self.kept.get(topic)
 
 
-def bridged(filters: dict[str, str], kept: dict[Topic, tuple[Payload, int]] | None = None, last: int = 0) -> Bridge:
+def bridged(
+    filters: dict[str, str],
+    kept: dict[Topic, tuple[Payload, int]] | None = None,
+    last: int = 0,
+    clock: Callable[[], float] | None = None,
+) -> Bridge:
     bridge, hub = Bridge(filters, MOST), Hub()
     hub.kept.update(kept or {})
-    bridge.begin(hub.retained, last)
+    bridge.begin(hub.retained, last, clock or (lambda: 0.0))
     return bridge
 
 
@@ -39,6 +47,17 @@ def told(bridge: Bridge, said: Event) -> tuple[str, bytes, bool] | None:
     if given is not None:
         bridge.said(*given[:2])
     return given
+
+
+def test_what_never_came_back_does_not_hide_what_a_device_says_later() -> None:
+    now = 0.0
+    bridge = bridged({"lamp/#": "both"}, clock=lambda: now)
+    told(bridge, event("lamp/set", 1))
+    now = WITHIN
+    assert bridge.take("lamp/set", b"1", retained=False) is None
+    told(bridge, event("lamp/set", 1))
+    now += WITHIN + 1.0
+    assert bridge.take("lamp/set", b"1", retained=False) is not None
 
 
 def test_a_message_is_a_publication_that_we_do_not_hear_again() -> None:
@@ -83,7 +102,7 @@ def test_our_own_publication_comes_back_once_and_is_not_heard() -> None:
 def test_what_was_said_on_another_link_does_not_come_back() -> None:
     bridge = bridged({"a/+": "both"})
     told(bridge, event("a/b", 1))
-    bridge.begin(Hub().retained, 0)
+    bridge.begin(Hub().retained, 0, lambda: 0.0)
     assert bridge.take("a/b", b"1", retained=False) is not None
 
 
@@ -91,7 +110,7 @@ def test_what_is_expected_back_is_bounded() -> None:
     bridge = bridged({"#": "both"})
     for number in range(70_000):
         told(bridge, event("a", number))
-    assert len(bridge._unechoed) == 0xFFFF
+    assert len(bridge._echoes) == 0xFFFF
 
 
 def test_what_is_too_large_for_the_broker_is_not_said() -> None:
