@@ -1,4 +1,4 @@
-"""The dashboard when things are not as they should be: a hub that goes, names that mislead, answers that do not come."""
+"""The dashboard when things are not as they should be: a hub that goes, names that mislead, no answers."""
 
 import signal
 from collections.abc import Iterator
@@ -72,3 +72,39 @@ def test_a_hub_that_ends_its_last_calls_is_told_of(chromium: Chromium) -> None:
         board.do(lambda page: page.get_by_role("button", name="Cancel").click())
         board.has("#alert", "The hub cannot be reached.")
         forgive(board)
+
+
+# Much to show in little room.
+
+FULL = """async (protocols) => {
+  const { Panels } = await import("/dashboard/panels.js");
+  for (const each of ["tiles", "protocols", "bridges", "failures", "slow", "peers"]) {
+    document.getElementById(each).replaceChildren();
+  }
+  const flow = { frames_in: 1e6, frames_out: 1e6, bytes_in: 1e9, bytes_out: 1e9 };
+  const numbers = { sessions: 123, calls: 1e6, publications: 1e6, ...flow };
+  const bridges = protocols.flatMap((caller) => protocols.map((callee) => (
+    { caller, callee, calls: 123_400, failures: 10_700, p95: 0.0000866 })));
+  const latest = { bridges, methods: [], topics: [], failures: [], slow: [] };
+  latest.protocols = Object.fromEntries(protocols.map((each) => [each, numbers]));
+  const history = { latest, rate: () => 123_400, latency: () => ({ p50: 0.0000866, p95: 0.123, p99: 0.123 }) };
+  const panels = new Panels(history);
+  panels.traffic();
+  panels.stats({ queues: {}, owed: 0, open_calls: 1234, sessions: 1234, offers: 123, subscriptions: 123 });
+  const wide = [...document.querySelectorAll(".card, .card *")].filter((each) => each.checkVisibility()
+    && !each.closest("svg, .chart, .unseen") && each.scrollWidth > each.clientWidth + 1 && each.clientWidth);
+  const lines = [...document.querySelectorAll("#tiles .below")].filter((each) => each.offsetHeight > 24);
+  const told = wide.map((each) => `${each.className} ${each.scrollWidth} > ${each.clientWidth}`);
+  return [told, lines.map((each) => each.textContent)];
+}"""
+
+
+@pytest.mark.parametrize("width", [820, 1024, 1280, 1440, 1920])
+def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, width: int) -> None:
+    protocols = ["umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq", "zmq", "app", "hub"]
+    with watching(chromium, address(busy), (width, 900)) as board:
+        board.has("#bridges", "lrpm-json")
+        wide, lines = evaluated(board, FULL, protocols)
+        assert wide == []
+        if width >= 1280:
+            assert lines == []

@@ -10,6 +10,9 @@ const total = (told, list, column, wanted = () => true) => (
   told[list].reduce((sum, each) => sum + (wanted(each) ? each[column] : 0), 0)
 );
 const others = (each) => !isOwn(each.method);
+const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+/** More columns than this need more room than half of the page. */
+const MANY = 6;
 const MOST_PEERS = 50;
 
 /** A list of names and values, which are used again. */
@@ -67,7 +70,7 @@ export class Panels {
     const waiting = Object.values(told.queues ?? {}).reduce((sum, each) => sum + each, 0);
     const also = [told.owed ? `${count(told.owed)} owed` : "", waiting ? `${count(waiting)} queued` : ""].filter(Boolean);
     this.tiles.say("open", count(told.open_calls), also.join(", ") || "nothing else waits");
-    this.tiles.say("sessions", count(told.sessions), `${count(told.offers)} methods, ${count(told.subscriptions)} subscriptions`);
+    this.tiles.say("sessions", count(told.sessions), `${many(told.offers, "method")}, ${many(told.subscriptions, "subscription")}`);
   }
 
   /** Show the latest answer of `hub.traffic`. */
@@ -131,7 +134,7 @@ export class Panels {
       say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
       say(cell.children[2].firstChild, each?.failures ? short(each.failures) : "");
       show(cell.children[2], Boolean(each?.failures));
-      const words = each ? `: ${count(each.calls)} calls, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
+      const words = each ? `: ${many(each.calls, "call")}, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
       cell.title = key.replace(" ", " → ") + words;
     }
   }
@@ -145,9 +148,9 @@ export class Panels {
       this.cells.set(`${caller} ${callee}`, cell);
       return cell;
     })));
-    const table = h("table", { class: "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
+    const table = h("table", { class: callees.length > MANY ? "heat many" : "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
     const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
-    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed.");
+    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed", callees.length > MANY ? " (✗)." : ".");
     this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
   }
 
