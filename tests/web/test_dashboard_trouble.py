@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+import fiveways
 from tests.cli.hubs import Hub, serving
 from tests.web.boards import NARROW, WIDE, Board, address, watching
 from tests.web.browsers import PATIENCE, Chromium
@@ -108,3 +109,62 @@ def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, wi
         assert wide == []
         if width >= 1280:
             assert lines == []
+
+
+# Methods that cannot be called.
+
+
+def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, busy: Hub) -> None:
+    with fiveways.connect_sync(busy.url("umq")) as caller:
+        with fiveways.connect_sync(busy.url("umq")) as worker:
+            worker.register("aa.short_lived", lambda: 1)
+            for _ in range(20):
+                caller.call("aa.short_lived")
+            board.choose("aa.short_lived")
+            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+        board.has("#method-one .doc", "Nobody offers it now.")
+        board.lacks("#method-one form")
+        board.do(lambda page: page.fill("#method-search", ""))
+        board.has("#method-options li:last-child", "aa.short_lived")
+        board.has("#method-options li:last-child", "gone")
+        # It is there again, and so is the form.
+        caller.register("aa.short_lived", lambda: 2)
+        board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+        board.call("aa.short_lived")
+        board.has("#call-answer pre", "2")
+
+
+def test_names_that_lrpm_cannot_spell_are_told_so(board: Board, busy: Hub) -> None:
+    with fiveways.connect_sync(busy.url("umq")) as worker:
+        worker.register("größe.messen", lambda: 1)
+        worker.call("größe.messen")
+        board.choose("größe.messen")
+        board.has("#method-one .doc", "LRPM, which has no letters for this name")
+        board.lacks("#method-one form")
+
+
+# Answers of discovery.
+
+INSTEAD = """
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (data) {
+  return send.call(this, typeof data === "string" ? data.replace("hub.discover", "test.instead") : data);
+};
+"""
+
+
+def test_discovery_that_fails_is_told_of(chromium: Chromium, busy: Hub) -> None:
+    with watching(chromium, address(busy), script=INSTEAD) as board:
+        board.has("#method-list .problem", "hub.discover failed: no such method, there is no method test.instead")
+
+
+def test_a_list_that_was_too_long_says_how_much_is_missing(chromium: Chromium, busy: Hub) -> None:
+    told = {"methods": ["math.add"], "routes": [], "more": 1200}
+    with fiveways.connect_sync(busy.url("lrpm")) as worker:
+        worker.register("test.instead", lambda name="": told | {"asked": name})
+        worker.call("text.shout", "loud")
+        with watching(chromium, address(busy), script=INSTEAD) as board:
+            board.has("#method-list > .more", "And 1,200 more")
+            # It may be among those that are not listed.
+            board.choose("text.shout")
+            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))

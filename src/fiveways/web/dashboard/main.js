@@ -35,8 +35,10 @@ const denied = (what) => `This session may not call ${what}.`;
 let builtIns = [];
 
 async function discover() {
-  const found = await session.peer.discover();
-  methods.listed([...found.methods, ...builtIns.filter((each) => session.rights.may("call", each))], found.routes);
+  const found = await session.peer.call("hub.discover", {}, { timeout: PATIENCE });
+  const list = (names) => (Array.isArray(names) ? names.filter((each) => typeof each === "string") : []);
+  const own = builtIns.filter((each) => session.rights.may("call", each));
+  methods.listed([...list(found?.methods), ...own], list(found?.routes), Number.isInteger(found?.more) ? found.more : 0);
 }
 
 const QUESTIONS = [
@@ -54,7 +56,7 @@ const QUESTIONS = [
     if (told.closing) tellClosing();
   } },
   { name: "hub.peers", every: 5, take: (told) => panels.sessions(told), refuse: (why) => panels.refuse("peers", why) },
-  { name: "hub.discover", every: 5, ask: discover },
+  { name: "hub.discover", every: 5, ask: discover, fail: (why) => methods.say(why) },
   { name: "hub.results", every: 5, take: (told) => results.show(told), refuse: (why) => results.refuse(why) },
 ];
 
@@ -72,6 +74,7 @@ async function ask(question, now) {
   } catch (error) {
     // A connection that is lost is told of elsewhere, and a hub that is busy is asked again.
     if (error instanceof CallError && error.reason === "refused") question.refuse?.(denied(question.name));
+    else if (error instanceof CallError && question.fail) question.fail(`${question.name} failed: ${error.reason}, ${error.message}`);
     else if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
   }
 }
