@@ -168,3 +168,59 @@ def test_a_list_that_was_too_long_says_how_much_is_missing(chromium: Chromium, b
             # It may be among those that are not listed.
             board.choose("text.shout")
             board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+
+
+# Texts that mislead.
+
+TURNED = "safe\u202egpj.exe"
+SHOWN = "safe\\u202egpj.exe"
+
+
+def test_text_that_would_turn_others_round_is_shown_as_it_is(board: Board, busy: Hub) -> None:
+    def raising() -> None:
+        raise fiveways.Fail(f"{TURNED}\x00\x07\x9b\u2066")
+
+    raising.__doc__ = f"First.\nSecond {TURNED}"
+    with fiveways.connect_sync(busy.url("umq")) as peer:
+        peer.register(f"evil:{TURNED}", lambda: 1)
+        peer.register("evil:turning", raising)
+        board.do(lambda page: page.fill("#watch-pattern", f"news.{TURNED}"))
+        board.do(lambda page: page.press("#watch-pattern", "Enter"))
+        board.has(".chips", f"news.{SHOWN}")
+        peer.publish(f"news.{TURNED}", {"text": TURNED})
+        peer.call(f"evil:{TURNED}")
+        board.call("evil.turning")
+        board.has("#call-answer pre", SHOWN + r"\u0000\u0007\u009b\u2066")
+        board.has("#method-one .doc", f"First.\nSecond {SHOWN}")
+        board.has("#failures", SHOWN)
+        board.has("#topic-one table", f"news.{SHOWN}")
+        board.has("#topic-options", f"news.{SHOWN}")
+        board.do(lambda page: page.fill("#method-search", "gpj"))
+        board.has("#method-options", SHOWN)
+        board.do(lambda page: page.press("#method-search", "Enter"))
+        board.has("#method-one h3", SHOWN)
+        assert "\u202e" not in board.do(lambda page: page.content())
+        # Letters that are read from right to left are not marks, and stay where they are.
+        loose = """() => [...document.querySelectorAll(".name, td, .doc, pre, .problem")]
+          .filter((each) => getComputedStyle(each).unicodeBidi !== "isolate").map((each) => each.outerHTML)"""
+        assert evaluated(board, loose) == []
+
+
+# Arguments that are none.
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"$base64": "!!!"}', "$base64 does not hold bytes in base64."),
+        ("[" * 5000 + "]" * 5000, "It is nested too deeply: 128 "),
+        ("[" * 200_000, "It is nested too deeply: 128 "),
+        ('[{"a": [1]}, [2]', "This is no JSON"),
+        ('"\\\\\\"' + "[" * 5000 + '"', ""),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_said_in_words(board: Board, text: str, problem: str) -> None:
+    told = "async (text) => (await import('/dashboard/format.js')).fromJson(text)[1]"
+    found = evaluated(board, told, text)
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)

@@ -35,7 +35,7 @@ export class Methods {
     this.chosen = "";
     const line = `fiveways call lrpm+ws://${location.host} hub.echo '"hello"'`;
     this.picker = new Picker({
-      name: "method", label: "Find a method", hint: "name", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
+      name: "method", label: "Find a method", hint: "name", order: "most calls since the start first", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
       empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
       extra: (typed) => (this.routes.some((each) => typed.startsWith(each) && typed !== each) ? { name: typed, cells: ["", "", ""], says: "below a route" } : null),
     });
@@ -97,7 +97,7 @@ export class Methods {
     return this.#isGone(name) ? "Nobody offers it now." : "";
   }
 
-  /** Show what there is with the latest numbers: the busiest first, the hub's own last. */
+  /** Show what there is with the latest numbers: the most called first, the hub's own last. Rates would make rows jump. */
   draw() {
     const told = this.history.latest?.methods ?? [];
     const seen = new Map(told.map((each) => [each.method, each]));
