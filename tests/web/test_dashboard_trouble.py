@@ -224,3 +224,14 @@ def test_what_is_wrong_with_arguments_is_said_in_words(board: Board, text: str, 
     found = evaluated(board, told, text)
     assert found.startswith(problem)
     assert bool(found) == bool(problem)
+
+
+def test_one_of_a_kind_is_not_many(board: Board) -> None:
+    told = """async (subscriptions) => {
+      const { Panels } = await import("/dashboard/panels.js");
+      document.getElementById("tiles").replaceChildren();
+      new Panels({}).stats({ open_calls: 0, owed: 0, sessions: 1, offers: 1, subscriptions });
+      return document.querySelector("#tiles .below").textContent;
+    }"""
+    assert evaluated(board, told, 1) == "1 method, 1 subscription"
+    assert evaluated(board, told, 2) == "1 method, 2 subscriptions"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from fiveways.errors import FivewaysError
+from fiveways.model.failures import Reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,8 @@ _MOST_ROWS: Final = 2_000_000
 _SHOWN: Final = 10
 _BRIDGES: Final = 100
 _LONGEST_TEXT: Final = 200
+_REASONS: Final = {reason.name.lower(): reason.value for reason in Reason}
+"""What the tables call a reason, and what the hub calls it."""
 
 
 class Summary(NamedTuple):
@@ -218,6 +221,8 @@ def _largest(table: "pa.Table", summary: Summary) -> list[dict[str, Any]]:
 
 def _row(row: Mapping[str, Any], summary: Summary) -> dict[str, object]:
     told: dict[str, object] = {name: _cut(str(row[column] or "")) for column, name in summary.keys.items()}
+    if "reason" in told:
+        told["reason"] = _REASONS.get(str(told["reason"]), told["reason"])
     for column, (kind, name) in summary.sums.items():
         value = row[f"{column}_{kind}"]
         is_time = column.endswith(("_ns", "_at"))
