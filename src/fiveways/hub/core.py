@@ -311,6 +311,7 @@ class Hub:
     def stats(self) -> dict[str, object]:
         """Return what there is, and what has been, in numbers."""
         return {
+            "closing": self.gate.is_closed,
             "sessions": len(self._sessions),
             "offers": len(self.offers),
             "subscriptions": len(self._subscriptions),

@@ -63,7 +63,7 @@ class Gate:
         """Until when each session must have been let in."""
         self._challenged: dict[str, Challenged] = {}
         self._attempts: dict[str, int] = {}
-        self._is_closed = False
+        self.is_closed = False
         self.let_in: Callable[[Session], None] = _nobody
         """Who is told when somebody was let in,"""
         self.turned_away: Callable[[Session | None], None] = _nobody
@@ -88,7 +88,7 @@ class Gate:
 
     def close(self) -> None:
         """Let nobody in any more."""
-        self._is_closed = True
+        self.is_closed = True
 
     def reload(self, settings: HubSettings) -> None:
         """Let the new rules hold for everybody: who would not be let in any more stays, but may do nothing."""
@@ -113,7 +113,7 @@ class Gate:
 
     def hello(self, session: Session, word: Hello, _now: float) -> Deliveries:
         """Let a peer in, ask it for a proof, or send it away."""
-        if self._is_closed:
+        if self.is_closed:
             return self._part(session, Goodbye(CLOSING))
         if session.credentials.is_trusted:
             return self._welcome(session, _WHOLE)

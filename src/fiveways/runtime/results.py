@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from fiveways.errors import FivewaysError
+from fiveways.model.failures import Reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,8 @@ _LONGEST_TEXT: Final = 200
 _NOTHING: Final = object()
 """In place of what was seen: it is looked at anew."""
 _ODD: Final = "something went wrong; the log of the hub says what"
+_REASONS: Final = {reason.name.lower(): reason.value for reason in Reason}
+"""What the tables call a reason, and what the hub calls it."""
 
 
 class Summary(NamedTuple):
@@ -246,6 +249,8 @@ def _largest(table: "pa.Table", summary: Summary) -> list[dict[str, Any]]:
 
 def _row(row: Mapping[str, Any], summary: Summary) -> dict[str, object]:
     told: dict[str, object] = {name: _cut(str(row[column] or "")) for column, name in summary.keys.items()}
+    if "reason" in told:
+        told["reason"] = _REASONS.get(str(told["reason"]), told["reason"])
     for column, (kind, name) in summary.sums.items():
         value = row[f"{column}_{kind}"]
         is_time = column.endswith(("_ns", "_at"))

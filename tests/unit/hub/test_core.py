@@ -278,6 +278,7 @@ def test_stats() -> None:
     hub.handle("ann", Call("t", "hub.callback", Value("x")), 0.0)
     hub.handle("ann", Call("t", "hub.push", Value(["q", 1])), 0.0)
     expected: dict[str, Any] = {
+        "closing": False,
         "sessions": 5,
         "arrived": 5,
         "offers": 1,
@@ -299,3 +300,5 @@ def test_stats() -> None:
         "undelivered": 0,
     }
     assert hub.stats() == expected
+    hub.drain(0.0)
+    assert hub.stats()["closing"]

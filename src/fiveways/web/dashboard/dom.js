@@ -1,5 +1,13 @@
 // Elements from data. Whatever comes from the hub goes into text nodes and attributes: never into markup.
 
+/** What is not seen, or turns the text around it: controls but for tabs and ends of lines, and marks of direction. */
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** A text that shows all that is in it: what would not be seen, or would mislead, as `\u202e`. */
+export function plain(text) {
+  return text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /**
  * Make an element.
  * @param {string} name
@@ -11,10 +19,10 @@ export function h(name, given = {}, ...children) {
   for (const [key, value] of Object.entries(given)) {
     if (value === undefined || value === null) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), /** @type {EventListener} */ (value));
-    else if (key === "class" || key === "role" || key === "for" || key.includes("-")) made.setAttribute(key, String(value));
+    else if (key === "class" || key === "role" || key === "for" || key.includes("-")) made.setAttribute(key, plain(String(value)));
     else made[key] = value;
   }
-  made.append(...children.filter((each) => each !== null));
+  made.append(...children.filter((each) => each !== null).map((each) => (typeof each === "string" ? plain(each) : each)));
   return made;
 }
 
@@ -27,7 +35,8 @@ export function byId(name) {
 
 /** Say something in an element; what says it already is left alone, so that a selection in it stays. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = plain(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /** Show or hide, and touch nothing if it is so already. */
@@ -83,7 +92,7 @@ export class Table {
       say(place, text);
       const wanted = this.#kind(this.columns[index], kind);
       if (place.className !== wanted) place.className = wanted;
-      if (place.title !== title) place.title = title;
+      if (place.title !== plain(title)) place.title = plain(title);
     });
   }
 }

@@ -68,19 +68,46 @@ export function asJson(value, indent = 0) {
   return written ?? "null";
 }
 
+/** As deep as arrays and objects may lie in each other for clients; far deeper ones would be too much for the browser. */
+const DEEPEST = 128;
+
+/** How deep arrays and objects lie in each other in a text that may be JSON. */
+function depth(text) {
+  let [now, deepest, isQuoted] = [0, 0, false];
+  for (let at = 0; at < text.length; at++) {
+    const each = text[at];
+    if (each === '"') isQuoted = !isQuoted;
+    else if (isQuoted) at += Number(each === "\\");
+    else if (each === "[" || each === "{") deepest = Math.max(deepest, ++now);
+    else if (each === "]" || each === "}") now -= 1;
+  }
+  return deepest;
+}
+
+class NoBytes extends Error {}
+
+function fromBase64(text) {
+  try {
+    return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  } catch {
+    throw new NoBytes("$base64 does not hold bytes in base64.");
+  }
+}
+
 /** What somebody wrote as JSON: `[value, ""]`, or `[null, why it is none]`. Nothing at all is null. */
 export function fromJson(text) {
   if (text.trim() === "") return [null, ""];
+  if (depth(text) > DEEPEST) return [null, `It is nested too deeply: ${DEEPEST} arrays and objects in each other are the most.`];
   try {
     return [JSON.parse(text, (_, each, context) => {
       // A number would not hold it: the text itself does.
       const isLarge = typeof each === "number" && /^-?\d+$/.test(context?.source ?? "") && !Number.isSafeInteger(each);
       if (isLarge) return BigInt(context.source);
       const isBytes = each !== null && typeof each === "object" && Object.keys(each).length === 1 && typeof each.$base64 === "string";
-      return isBytes ? Uint8Array.from(atob(each.$base64), (char) => char.charCodeAt(0)) : each;
+      return isBytes ? fromBase64(each.$base64) : each;
     }), ""];
   } catch (error) {
-    return [null, `This is no JSON: ${error.message}`];
+    return [null, error instanceof NoBytes ? error.message : `This is no JSON: ${error.message}`];
   }
 }
 

@@ -35,8 +35,10 @@ const denied = (what) => `This session may not call ${what}.`;
 let builtIns = [];
 
 async function discover() {
-  const found = await session.peer.discover();
-  methods.listed([...found.methods, ...builtIns.filter((each) => session.rights.may("call", each))], found.routes);
+  const found = await session.peer.call("hub.discover", {}, { timeout: PATIENCE });
+  const list = (names) => (Array.isArray(names) ? names.filter((each) => typeof each === "string") : []);
+  const own = builtIns.filter((each) => session.rights.may("call", each));
+  methods.listed([...list(found?.methods), ...own], list(found?.routes), Number.isInteger(found?.more) ? found.more : 0);
 }
 
 const QUESTIONS = [
@@ -49,9 +51,12 @@ const QUESTIONS = [
     say(byId("place"), `${location.host}, up ${duration(Math.floor(told.uptime))}`);
     charts.draw();
   } },
-  { name: "hub.stats", every: 1, take: (told) => panels.stats(told) },
+  { name: "hub.stats", every: 1, take(told) {
+    panels.stats(told);
+    if (told.closing) tellClosing();
+  } },
   { name: "hub.peers", every: 5, take: (told) => panels.sessions(told), refuse: (why) => panels.refuse("peers", why) },
-  { name: "hub.discover", every: 5, ask: discover },
+  { name: "hub.discover", every: 5, ask: discover, fail: (why) => methods.say(why) },
   { name: "hub.results", every: 5, take: (told) => results.show(told), refuse: (why) => results.refuse(why) },
 ];
 
@@ -69,6 +74,7 @@ async function ask(question, now) {
   } catch (error) {
     // A connection that is lost is told of elsewhere, and a hub that is busy is asked again.
     if (error instanceof CallError && error.reason === "refused") question.refuse?.(denied(question.name));
+    else if (error instanceof CallError && question.fail) question.fail(`${question.name} failed: ${error.reason}, ${error.message}`);
     else if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
   }
 }
@@ -101,17 +107,35 @@ function tell(state, text) {
   say(byId("state-text"), text);
 }
 
+function alarm(...said) {
+  byId("alert").replaceChildren(...said);
+  show(byId("alert"), true);
+}
+
+/** Say that the hub ends what it has begun, and takes nothing new. */
+function tellClosing() {
+  if (!byId("alert").hidden) return;
+  tell("lost", "Closing");
+  alarm("The hub is closing: it takes no new calls, and ends those that are open.");
+}
+
 /** Say that the connection is lost. Only the sentence is for those who hear the page: a countdown would never end. */
 function tellLost(wait) {
   nextTry = performance.now() + wait * 1000;
   tell("lost", "Connection lost");
-  const alert = byId("alert");
-  if (alert.hidden) {
+  document.body.classList.add("stale");
+  if (byId("alert").hidden || document.getElementById("countdown") === null) {
     const countdown = Object.assign(document.createElement("span"), { id: "countdown", ariaHidden: "true" });
-    alert.replaceChildren("The hub cannot be reached. What you see is what was known last. ", countdown);
-    show(alert, true);
+    alarm("The hub cannot be reached. What you see is what was known last. ", countdown);
   }
   countDown();
+}
+
+/** There is nothing to be told of any more. */
+function quiet() {
+  show(byId("alert"), false);
+  byId("alert").replaceChildren();
+  document.body.classList.remove("stale");
 }
 
 function countDown() {
@@ -126,7 +150,7 @@ function letIn(isIn) {
 }
 
 async function opened() {
-  show(byId("alert"), false);
+  quiet();
   tell("open", "Connected");
   askAllAgain();
   try {
@@ -148,7 +172,7 @@ function followed(event) {
 }
 
 function refused(error) {
-  show(byId("alert"), false);
+  quiet();
   tell("lost", "Not let in");
   letIn(false);
   login.ask(error.message);

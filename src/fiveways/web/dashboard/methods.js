@@ -2,7 +2,7 @@
 
 import { CallError } from "/fiveways.js";
 import { byId, cut, h, say, show } from "./dom.js";
-import { asJson, duration, fromJson, pretty, rate } from "./format.js";
+import { asJson, count, duration, fromJson, pretty, rate } from "./format.js";
 import { Picker } from "./picker.js";
 
 /** Built-ins that are about the session that calls them: this page would not know what to do with them. */
@@ -13,6 +13,8 @@ const TOGETHER = {
   "(unknown)": "All calls of names that nobody offers.",
   "(callback)": "All calls of callbacks.",
 };
+/** What the names of methods are made of in LRPM, which this page speaks. */
+const UNSPELLED = /[^A-Za-z0-9_.:\- ]/;
 const MOST_SHOWN = 20_000;
 const MOST_PARTS = 200;
 const MOST_REMEMBERED = 100;
@@ -27,14 +29,19 @@ export class Methods {
     this.session = session;
     this.names = [];
     this.routes = [];
+    /** Names that are offered; null as long as not all of them are known. */
+    this.offered = null;
+    this.why = "";
     this.chosen = "";
     const line = `fiveways call lrpm+ws://${location.host} hub.echo '"hello"'`;
     this.picker = new Picker({
-      name: "method", label: "Find a method", hint: "name", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
+      name: "method", label: "Find a method", hint: "name", order: "most calls since the start first", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
       empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
       extra: (typed) => (this.routes.some((each) => typed.startsWith(each) && typed !== each) ? { name: typed, cells: ["", "", ""], says: "below a route" } : null),
     });
-    byId("method-list").append(this.picker.element);
+    this.trouble = h("p", { class: "problem", role: "status" });
+    byId("method-list").append(this.picker.element, this.trouble);
+    show(this.trouble, false);
     this.#build(byId("method-one"));
   }
 
@@ -61,27 +68,51 @@ export class Methods {
     show(this.stop, false);
   }
 
-  /** Take the lists of `hub.discover`. */
-  listed(methods, routes) {
+  /** Take the lists of `hub.discover`; `more` is how many did not fit in its answer. */
+  listed(methods, routes, more = 0) {
     this.names = methods.filter((each) => !ABOUT_ITSELF.has(each));
     this.routes = routes;
+    this.offered = more ? null : new Set(methods);
+    this.say(more ? `And ${count(more)} more, which are not in this list.` : "", "more");
     this.draw();
   }
 
-  /** Show what there is with the latest numbers: the busiest first, the hub's own last. */
+  /** Say what is to be known about the list, or nothing. */
+  say(text, kind = "problem") {
+    this.trouble.className = kind;
+    say(this.trouble, text);
+    show(this.trouble, text !== "");
+  }
+
+  /** What was called once and is not there any more. Of what one may not call, nothing is known. */
+  #isGone(name) {
+    if (this.offered === null || this.offered.has(name) || name.startsWith("hub.") || name.startsWith("(")) return false;
+    return !UNSPELLED.test(name) && this.session.rights.may("call", name) && !this.routes.some((each) => name.startsWith(each));
+  }
+
+  /** Why a method cannot be called from here, or nothing. */
+  #why(name) {
+    if (name.startsWith("(")) return "";
+    if (UNSPELLED.test(name)) return "This page speaks LRPM, which has no letters for this name. A client of another protocol can call it.";
+    return this.#isGone(name) ? "Nobody offers it now." : "";
+  }
+
+  /** Show what there is with the latest numbers: the most called first, the hub's own last. Rates would make rows jump. */
   draw() {
     const told = this.history.latest?.methods ?? [];
     const seen = new Map(told.map((each) => [each.method, each]));
     const rates = this.history.rates("methods", "method", "calls");
     const isOwn = (name) => (name in TOGETHER ? 2 : Number(name.startsWith("hub.")));
     const names = [...new Set([...this.names, ...told.map((each) => each.method).filter((each) => !ABOUT_ITSELF.has(each))])];
-    names.sort((a, b) => isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
+    const gone = new Set(names.filter((each) => this.#isGone(each)));
+    names.sort((a, b) => gone.has(a) - gone.has(b) || isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
     this.picker.show(names.map((name) => {
       const numbers = seen.get(name);
       if (!numbers) return { name, cells: ["", "", ""], says: "not called yet" };
       const calls = rate(rates.get(name) ?? 0);
       const failed = numbers.failures ? `${Math.ceil((100 * numbers.failures) / numbers.calls)} %` : "";
       const p95 = numbers.p95 === null ? "" : duration(numbers.p95);
+      if (gone.has(name)) return { name, cells: ["gone", failed, p95], kind: "gone", says: "nobody offers it now" };
       return { name, cells: [calls, failed, p95], kind: numbers.failures ? "failing" : "", says: `${calls} calls, ${failed || "none"} failed, p95 ${p95 || "unknown"}` };
     }));
     this.#allow();
@@ -97,9 +128,11 @@ export class Methods {
     }
     this.chosen = name;
     say(this.title, name);
-    say(this.doc, "…");
+    this.why = this.#why(name);
+    say(this.doc, this.why || "…");
     this.#check();
     this.#allow();
+    if (this.why) return void (this.#docs += 1);
     const asked = ++this.#docs;
     let text = TOGETHER[name];
     if (text) return say(this.doc, text);
@@ -121,6 +154,9 @@ export class Methods {
   /** Offer only what the hub would not refuse. */
   #allow() {
     const { rights } = this.session;
+    const why = this.#why(this.chosen);
+    if (why !== this.why) return void this.choose(this.chosen);
+    if (why) return show(this.form, false);
     show(this.form, this.chosen !== "" && !(this.chosen in TOGETHER) && rights.may("call", this.chosen));
     if (this.chosen) return;
     const may = rights.mayAny("call");

@@ -12,6 +12,9 @@ const called = (told, column) => (
 );
 /** Topics make room for others as well, so that only protocols have all that there was. */
 const passed = (told, column) => Object.values(told.protocols).reduce((sum, each) => sum + each[column], 0);
+const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+/** More columns than this need more room than half of the page. */
+const MANY = 6;
 const MOST_PEERS = 50;
 
 /** A list of names and values, which are used again. */
@@ -69,7 +72,7 @@ export class Panels {
     const waiting = Object.values(told.queues ?? {}).reduce((sum, each) => sum + each, 0);
     const also = [told.owed ? `${count(told.owed)} owed` : "", waiting ? `${count(waiting)} queued` : ""].filter(Boolean);
     this.tiles.say("open", count(told.open_calls), also.join(", ") || "nothing else waits");
-    this.tiles.say("sessions", count(told.sessions), `${count(told.offers)} methods, ${count(told.subscriptions)} subscriptions`);
+    this.tiles.say("sessions", count(told.sessions), `${many(told.offers, "method")}, ${many(told.subscriptions, "subscription")}`);
   }
 
   /** Show the latest answer of `hub.traffic`. */
@@ -132,7 +135,7 @@ export class Panels {
       say(cell.children[1], each && each.p95 !== null ? duration(each.p95) : "");
       say(cell.children[2].firstChild, each?.failures ? short(each.failures) : "");
       show(cell.children[2], Boolean(each?.failures));
-      const words = each ? `: ${count(each.calls)} calls, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
+      const words = each ? `: ${many(each.calls, "call")}, ${count(each.failures)} failed, p95 ${duration(each.p95)}` : ": none";
       cell.title = key.replace(" ", " → ") + words;
     }
   }
@@ -146,9 +149,9 @@ export class Panels {
       this.cells.set(`${caller} ${callee}`, cell);
       return cell;
     })));
-    const table = h("table", { class: "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
+    const table = h("table", { class: callees.length > MANY ? "heat many" : "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
     const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
-    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed.");
+    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed", callees.length > MANY ? " (✗)." : ".");
     this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
   }
 

@@ -1,7 +1,7 @@
 // A list to choose from, with a field to search it. It is one stop for the tab key: arrows move in it, Enter chooses.
 // However long the list is, only its first rows are in the page; whoever wants others types.
 
-import { cut, h, say, show } from "./dom.js";
+import { cut, h, plain, say, show } from "./dom.js";
 import { count } from "./format.js";
 
 const ROWS = 100;
@@ -9,7 +9,7 @@ const LONGEST_NAME = 160;
 
 export class Picker {
   /**
-   * @param {{name: string, label: string, hint: string, columns: string[], empty: Node[], choose: (name: string) => void,
+   * @param {{name: string, label: string, hint: string, order: string, columns: string[], empty: Node[], choose: (name: string) => void,
    *   extra?: (search: string) => object | null}} given
    *   `extra` makes a row of what was typed, if that can be chosen too.
    */
@@ -28,7 +28,7 @@ export class Picker {
       role: "listbox", id: `${name}-options`, tabIndex: 0, "aria-label": label, onkeydown: (event) => this.#key(event),
       onclick: (event) => this.#click(event), onfocus: () => this.#activate(Math.max(this.active, this.#place())), onblur: () => this.#activate(-1),
     });
-    this.heads = h("div", { class: "heads", "aria-hidden": "true" }, ...["", ...columns].map((each) => h("span", {}, each)));
+    this.heads = h("div", { class: "heads", "aria-hidden": "true" }, ...[given.order, ...columns].map((each) => h("span", {}, each)));
     this.note = h("div", { class: "empty" }, ...given.empty);
     this.more = h("p", { class: "more" });
     this.element = h("div", { class: "picker" }, h("label", { for: this.search.id }, label), this.search, this.heads, this.list, this.note, this.more);
@@ -76,9 +76,10 @@ export class Picker {
 
   #row(row, item, index) {
     [cut(item.name, LONGEST_NAME), ...item.cells].forEach((text, place) => say(row.children[place], text));
-    const label = item.says ? `${cut(item.name, LONGEST_NAME)}, ${item.says}` : cut(item.name, LONGEST_NAME);
+    const name = plain(cut(item.name, LONGEST_NAME));
+    const label = item.says ? `${name}, ${item.says}` : name;
     if (row.getAttribute("aria-label") !== label) row.setAttribute("aria-label", label);
-    if (row.title !== item.name) row.title = item.name;
+    if (row.title !== plain(item.name)) row.title = plain(item.name);
     row.setAttribute("aria-selected", String(item.name === this.chosen));
     const kind = [item.kind ?? "", index === this.active ? "active" : ""].filter(Boolean).join(" ");
     if (row.className !== kind) row.className = kind;

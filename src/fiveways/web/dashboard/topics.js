@@ -19,7 +19,7 @@ export class Topics {
     this.session = session;
     const line = `fiveways publish lrpm+ws://${location.host} sensors.roof.temperature 21.5`;
     this.picker = new Picker({
-      name: "topic", label: "Find a topic", hint: "name, or a pattern such as sensors.*", columns: ["published", "missed"], choose: (name) => this.choose(name),
+      name: "topic", label: "Find a topic", hint: "name, or a pattern such as sensors.*", order: "most published since the start first", columns: ["published", "missed"], choose: (name) => this.choose(name),
       empty: ["Nothing was published yet. Try ", h("code", {}, line), "."], extra: (typed) => ({ name: typed, cells: ["", ""], says: "as typed" }),
     });
     byId("topic-list").append(this.picker.element);
