@@ -54,9 +54,15 @@ def test_answers_in_lrpm(engine: Engine) -> None:
         **{f"named.n{at}": ([[20, name, "why", {}]], raised(name, "why")) for at, name in enumerate(OWN)},
         "unknown.of_hub": ([[20, "hub.err.constructor", None, {}]], failed("lost", "unknown", "hub.err.constructor")),
         "noted": ([[41, None, note], [41, 5, {}]], {"value": "5", "notes": [[f"half a {EMPTY}", "half"]]}),
-        "noted.oddly": ([[41, None, {**note, "args": [ODD]}], [41, 5, odd]], {"value": "5", "notes": [[f"half  {EMPTY}", "half"]]}),
-        "answered": ([[41, {"__proto__": {"a": 1}, "constructor": 2}, {}]], {"value": '{"__proto__":{"a":1},"constructor":2}'}),
-    }  # fmt: skip
+        "noted.oddly": (
+            [[41, None, {**note, "args": [ODD]}], [41, 5, odd]],
+            {"value": "5", "notes": [[f"half  {EMPTY}", "half"]]},
+        ),
+        "answered": (
+            [[41, {"__proto__": {"a": 1}, "constructor": 2}, {}]],
+            {"value": '{"__proto__":{"a":1},"constructor":2}'},
+        ),
+    }
     hub = Answerer({name: said for name, (said, _) in answers.items()})
     with serving(hub):
         told = run(engine, "outcomes", url=f"lrpm+{hub.url}", names=list(answers))

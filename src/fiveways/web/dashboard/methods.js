@@ -4,15 +4,16 @@ import { CallError } from "/fiveways.js";
 import { byId, cut, h, say, show } from "./dom.js";
 import { asJson, duration, fromJson, pretty, rate } from "./format.js";
 import { Picker } from "./picker.js";
+import { HUB } from "./place.js";
 
 /** Built-ins that are about the session that calls them: this page would not know what to do with them. */
 const ABOUT_ITSELF = new Set(["callback", "pull", "register", "set", "subscribe", "unregister", "unset", "unsubscribe"].map((each) => `hub.${each}`));
 /** What is counted together, and is no method. */
-const TOGETHER = {
-  "(other)": "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one.",
-  "(unknown)": "All calls of names that nobody offers.",
-  "(callback)": "All calls of callbacks.",
-};
+const TOGETHER = new Map([
+  ["(other)", "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one."],
+  ["(unknown)", "All calls of names that nobody offers."],
+  ["(callback)", "All calls of callbacks."],
+]);
 const MOST_SHOWN = 20_000;
 const MOST_PARTS = 200;
 const MOST_REMEMBERED = 100;
@@ -28,7 +29,7 @@ export class Methods {
     this.names = [];
     this.routes = [];
     this.chosen = "";
-    const line = `fiveways call lrpm+ws://${location.host} hub.echo '"hello"'`;
+    const line = `fiveways call ${HUB} hub.echo '"hello"'`;
     this.picker = new Picker({
       name: "method", label: "Find a method", hint: "name", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
       empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
@@ -73,7 +74,7 @@ export class Methods {
     const told = this.history.latest?.methods ?? [];
     const seen = new Map(told.map((each) => [each.method, each]));
     const rates = this.history.rates("methods", "method", "calls");
-    const isOwn = (name) => (name in TOGETHER ? 2 : Number(name.startsWith("hub.")));
+    const isOwn = (name) => (TOGETHER.has(name) ? 2 : Number(name.startsWith("hub.")));
     const names = [...new Set([...this.names, ...told.map((each) => each.method).filter((each) => !ABOUT_ITSELF.has(each))])];
     names.sort((a, b) => isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
     this.picker.show(names.map((name) => {
@@ -101,7 +102,7 @@ export class Methods {
     this.#check();
     this.#allow();
     const asked = ++this.#docs;
-    let text = TOGETHER[name];
+    let text = TOGETHER.get(name);
     if (text) return say(this.doc, text);
     try {
       text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
@@ -121,7 +122,7 @@ export class Methods {
   /** Offer only what the hub would not refuse. */
   #allow() {
     const { rights } = this.session;
-    show(this.form, this.chosen !== "" && !(this.chosen in TOGETHER) && rights.may("call", this.chosen));
+    show(this.form, this.chosen !== "" && !TOGETHER.has(this.chosen) && rights.may("call", this.chosen));
     if (this.chosen) return;
     const may = rights.mayAny("call");
     say(this.doc, may ? "Choose one to read about it, and to call it." : "This session may only look: it has no right to call anything.");
