@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from playwright.sync_api import ConsoleMessage, Page, expect
 
@@ -125,3 +125,9 @@ def watching(
         assert board.complaints == []
     finally:
         chromium.do(page.context.close)
+
+
+def evaluated(board: Board, module: str, expression: str, given: Any) -> Any:  # noqa: ANN401  JSON
+    """Work out an expression with a module of the dashboard, `at`, and a value, `given`."""
+    text = f"async (given) => {{ const at = await import('/dashboard/{module}'); return {expression}; }}"
+    return board.do(lambda page: page.evaluate(text, given))

@@ -40,13 +40,17 @@ def missing(sentence: str) -> NoReturn:
 class Chromium:
     """A browser that runs, and the thread that it belongs to."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, *more: str) -> None:
+        """Start it, with more options than those that all tests need; skip the test if there is none."""
+        program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+        if program is None:
+            missing("Chromium is not installed; its Debian package is `chromium`")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)
-        self._browser: Browser = self.do(lambda: self._launch(program))
+        self._browser: Browser = self.do(lambda: self._launch(program, more))
 
-    def _launch(self, program: str) -> Browser:
-        return self._playwright.chromium.launch(executable_path=program, args=OPTIONS)
+    def _launch(self, program: str, more: tuple[str, ...]) -> Browser:
+        return self._playwright.chromium.launch(executable_path=program, args=[*OPTIONS, *more])
 
     def do(self, act: Callable[[], T]) -> T:
         """Run a function in the browser's thread; what it returns or raises comes back."""
@@ -83,9 +87,6 @@ class Chromium:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
     """The one browser of the run."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        missing("Chromium is not installed; its Debian package is `chromium`")
-    browser = Chromium(program)
+    browser = Chromium()
     yield browser
     browser.close()

@@ -69,11 +69,12 @@ def run(engine: Engine, case: str, **world: object) -> Any:  # noqa: ANN401  JSO
 class Node:
     """A Node that takes commands, one a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, **variables: str) -> None:
+        """Start it, with these in its environment besides."""
         command, environment = node_command()
         self._process = subprocess.Popen(  # noqa: S603  our own script
             [*command, str(HERE / "node.mjs"), MODULE.as_uri()],
-            env=environment,
+            env={**environment, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -15,6 +15,7 @@ from typing import Any
 from tests.web.browsers import PATIENCE
 
 _SALT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_HELLO, _ERROR, _CALL = 2, 20, 40
 
 
 @dataclass
@@ -83,6 +84,27 @@ def frame(data: str | bytes) -> bytes:
     if len(payload) < 126:
         return bytes([kind, len(payload)]) + payload
     return bytes([kind, 126]) + len(payload).to_bytes(2) + payload
+
+
+class Answerer(Fake):
+    """A hub in LRPM that knows what to say to each call: the rest of ERRORs (20) and RESULTs (41), by the name."""
+
+    def __init__(self, answers: dict[str, list[list[Any]]]) -> None:
+        super().__init__(['[2,{"session":"x"},{}]'], [], "lrpm.json")
+        self.answers = answers
+
+    def talk(self, stream: socket.socket, number: int) -> None:
+        """Greet, and answer calls."""
+        shake_hands(stream, self.subprotocol)
+        while True:
+            self.hear(stream)
+            kind, *fields = json.loads(self.heard.get_nowait())
+            if kind == _HELLO:
+                stream.sendall(frame(self.greeting[0]))
+            if kind == _CALL:
+                for answer, *rest in self.answers[fields[1]]:
+                    about = [_CALL, fields[0]] if answer == _ERROR else [fields[0]]
+                    stream.sendall(frame(json.dumps([answer, *about, *rest])))
 
 
 class Partner(Fake):

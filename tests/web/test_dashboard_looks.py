@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,7 +15,7 @@ from fiveways.pipeline.report.style import STYLE
 from fiveways.runtime.pages import WEB
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
-from tests.web.boards import NARROW, WIDE, Board, address, watching
+from tests.web.boards import NARROW, WIDE, Board, address, evaluated, watching
 from tests.web.browsers import PATIENCE, Chromium
 
 SOON = PATIENCE * 1000
@@ -236,11 +235,6 @@ def _schemes(style: str) -> list[dict[str, str]]:
 def page_of(chromium: Chromium, hub: Hub) -> Iterator[Board]:
     with watching(chromium, address(hub)) as board:
         yield board
-
-
-def evaluated(board: Board, module: str, expression: str, given: Any) -> Any:  # noqa: ANN401  JSON
-    text = f"async (given) => {{ const at = await import('/dashboard/{module}'); return {expression}; }}"
-    return board.do(lambda page: page.evaluate(text, given))
 
 
 def test_protocols_have_the_colours_of_the_report(page_of: Board) -> None:

@@ -24,7 +24,9 @@ const LONGEST_TIMER = 2 ** 31 - 1;
 
 // Failures.
 
-const RAN = { timeout: "unknown", lost: "unknown", cancelled: "unknown", raised: "yes" };
+// Whatever a hub's words are looked up in is a Map, or asked for its own keys: an object would know `constructor` too.
+const NOT_RUN = ["no such method", "no such callback", "nobody serves it now", "refused", "bad arguments", "overloaded"];
+const RAN = new Map([...NOT_RUN, "too large"].map((reason) => [reason, "no"])).set("raised", "yes");
 
 /** How a call failed. It never claims more than is known: `ran` is "no" only if the method was certainly not run. */
 export class CallError extends Error {
@@ -39,7 +41,7 @@ export class CallError extends Error {
     this.name = name || "CallError";
     this.reason = reason;
     /** @type {"no" | "unknown" | "yes"} */
-    this.ran = RAN[reason] ?? "no";
+    this.ran = RAN.get(reason) ?? "unknown";
     /** What the method itself gave with its failure. */
     this.data = data;
     /** Seconds after which another try is worth it, or null. */
@@ -557,7 +559,8 @@ class Talk {
 
 /** Fill the places of a text: `{0}` is the code, `{1}` the first argument; what is missing is empty. */
 function fill(text, codes, args) {
-  const place = (_, name) => codes[name] ?? (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "");
+  const numbered = (name) => (/^\d{1,4}$/.test(name) ? (args[name - 1] ?? "") : "");
+  const place = (_, name) => (Object.hasOwn(codes, name) ? codes[name] : numbered(name));
   return text.replace(/\{(\w+)\}/g, place).slice(0, 1 << 16);
 }
 
@@ -582,8 +585,8 @@ const LRPM_KINDS = {
   ...{ PUBLISHED: 62, SUBSCRIBE: 63, SUBSCRIBED: 64, UNSUBSCRIBE: 65, UNSUBSCRIBED: 66 },
 };
 const LRPM_FIRST_ID = 256; // Some decoders take smaller numbers for another type.
-const LRPM_RAISED = "app.err.failed";
-const LRPM_REASONS = {
+const LRPM_NUMBERS = new Map(Object.entries(LRPM_KINDS));
+const LRPM_REASONS = new Map(Object.entries({
   "hub.err.no_such_procedure": "no such method",
   "hub.err.no_such_callback": "no such callback",
   "hub.err.unavailable": "nobody serves it now",
@@ -594,9 +597,9 @@ const LRPM_REASONS = {
   "hub.err.timeout": "timeout",
   "hub.err.lost": "lost",
   ".err.cancelled": "cancelled",
-  [LRPM_RAISED]: "raised",
-};
-const LRPM_URIS = Object.fromEntries(Object.entries(LRPM_REASONS).map(([uri, reason]) => [reason, uri]));
+  "app.err.failed": "raised",
+}));
+const LRPM_URIS = new Map(Array.from(LRPM_REASONS, ([uri, reason]) => [reason, uri]));
 const URI = /^[a-z0-9_]+(?:\.[a-z0-9_]+)*$/;
 
 class Lrpm extends Talk {
@@ -685,7 +688,7 @@ class Lrpm extends Talk {
     const meta = retryAfter === null ? {} : { retry_after: millis(retryAfter) };
     if (data !== null) meta.text = text;
     const body = data ?? (text || null);
-    this.#say(LRPM_KINDS.ERROR, LRPM_KINDS.CALL, id, isOwn ? name : LRPM_URIS[reason], body, meta);
+    this.#say(LRPM_KINDS.ERROR, LRPM_KINDS.CALL, id, isOwn ? name : LRPM_URIS.get(reason), body, meta);
     this.#asked.delete(id);
   }
 
@@ -701,7 +704,7 @@ class Lrpm extends Talk {
     }
     if (!Array.isArray(message)) throw new HubFault("a frame that is no array");
     const [written, ...fields] = message;
-    const kind = isText(written) ? LRPM_KINDS[written] : written;
+    const kind = isText(written) ? LRPM_NUMBERS.get(written) : written;
     const isEarly = [LRPM_KINDS.HELLO, LRPM_KINDS.PROVE].includes(kind);
     if (kind === LRPM_KINDS.GOODBYE) this.#onGoodbye(...fields);
     else if (isEarly === this.#isOpen) throw new HubFault(`a message of kind ${JSON.stringify(written)} now`);
@@ -748,7 +751,7 @@ class Lrpm extends Talk {
 
   #onResult(id, body, meta) {
     if (meta.progress === true) {
-      const [code, args] = [textOr(meta.code, ""), Array.isArray(meta.args) ? meta.args.map(String) : []];
+      const [code, args] = [textOr(meta.code, ""), Array.isArray(meta.args) && meta.args.every(isText) ? meta.args : []];
       const note = { text: fill(textOr(meta.text, ""), { 0: code }, args), kind: textOr(meta.kind, "note"), code };
       this.tell(id, () => unmark(body), (value) => this.listener.progress(id, { value, ...note }));
     } else if (isCount(meta.part) && meta.part > 0) {
@@ -761,6 +764,7 @@ class Lrpm extends Talk {
   }
 
   #onError(id, uri, body, given) {
+    if (!isText(uri)) throw new HubFault("an error without a name");
     const meta = metaOf(given);
     const hasText = isText(meta.text);
     const more = { data: null, name: "", retryAfter: isCount(meta.retry_after) ? meta.retry_after / 1000 : null };
@@ -773,12 +777,12 @@ class Lrpm extends Talk {
         more.data = null; // the failure itself must arrive
       }
     }
-    let reason = LRPM_REASONS[uri];
-    if (reason === undefined && textOr(uri, "").startsWith("hub.err.")) {
+    let reason = LRPM_REASONS.get(uri);
+    if (reason === undefined && uri.startsWith("hub.err.")) {
       reason = "lost"; // a reason of the hub that we do not know does not tell whether the method ran
       text ||= cut(uri);
     }
-    if (reason === undefined) more.name = cut(textOr(uri, ""));
+    if (reason === undefined) more.name = cut(uri);
     this.#asking.delete(id);
     this.listener.failed(id, new CallError(reason ?? "raised", text, more));
   }
@@ -1038,7 +1042,7 @@ class Umq extends Talk {
   #onFailure(kind, id, payload) {
     const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
     const known = UMQ_REASONS.get(Number(code));
-    const fits = known !== undefined && (RAN[known] === undefined) === (kind === "!");
+    const fits = known !== undefined && (RAN.get(known) === "no") === (kind === "!");
     const reason = fits ? known : kind === "!" ? "nobody serves it now" : "raised";
     this.cancel(id);
     this.listener.failed(id, new CallError(reason, fits ? text : payload));
@@ -1090,11 +1094,12 @@ function divide(text) {
 // NQ: nothing is assumed about the link. What is not reacted to is said again; what comes again is not run again. The
 // conversation belongs to an id that the hub gave us, and goes on over the next link, or the next page of a poll.
 
-const NQ_REASONS = {
+const NQ_TYPES = new Set(["", "local", "remote", "app", "tmp", "warn", "note", "debug", "sys"]);
+const NQ_REASONS = new Map(Object.entries({
   ...{ notarget: "no such method", nocallback: "no such callback", unavailable: "nobody serves it now" },
   ...{ denied: "refused", badargs: "bad arguments", busy: "overloaded", toolarge: "too large", expired: "timeout" },
   ...{ cancelled: "cancelled", malformed: "bad arguments", version: "bad arguments", nokey: "bad arguments" },
-};
+}));
 const NQ_CODES = {
   ...{ "no such method": "notarget", "no such callback": "nocallback", "bad arguments": "badargs" },
   ...{ overloaded: "busy", cancelled: "cancelled", "nobody serves it now": "unavailable" },
@@ -1600,7 +1605,7 @@ class Nq extends Talk {
   /** Hear what the hub says about answers of ours. */
   #onBack({ a, o, t }, id, error) {
     if (a !== undefined) return; // parts of a request of ours: we make none
-    const serving = this.#backs.get(id) ?? this.#served.get(`${t ?? ""}#${id}`);
+    const serving = this.#backs.get(id) ?? this.#served.get(`${textOr(t, "")}#${id}`);
     if (!serving) return;
     if (error?.fatal) {
       if (serving.raw || serving.isEnded) this.#again(serving);
@@ -1619,7 +1624,7 @@ class Nq extends Talk {
   }
 
   #onPoll({ t }, r) {
-    const key = `${t ?? ""}#${r}`;
+    const key = `${textOr(t, "")}#${r}`;
     const serving = this.#served.get(key);
     const isDone = serving ? Boolean(serving.raw || serving.isEnded) : this.#tombs.has(key);
     const note = isDone ? "done" : serving ? "pending" : "unknown";
@@ -1703,11 +1708,18 @@ function idOf(value) {
 
 const idsOf = (value) => (Array.isArray(value) ? value.map(idOf) : [idOf(value)]);
 
+/** Return a word of an error object as a text; numbers are tolerated. */
+function wordOf(value) {
+  if (isText(value) || typeof value === "number" || typeof value === "bigint") return String(value);
+  throw new HubFault("an error with a word that is none");
+}
+
 /** Read an error object; `said` is its text with all places filled. */
 function errorOf(e) {
   if (!isMap(e)) throw new HubFault("an error that is no object");
-  const [type, err, warn, note, text] = ["type", "err", "warn", "note", "text"].map((key) => String(e[key] ?? ""));
-  const args = Array.isArray(e.args) ? e.args.map(String) : [];
+  const [type, err, warn, note, text] = ["type", "err", "warn", "note", "text"].map((key) => wordOf(e[key] ?? ""));
+  if (!NQ_TYPES.has(type)) throw new HubFault("an error of an unknown type");
+  const args = Array.isArray(e.args) ? e.args.map(wordOf) : [];
   const code = err || warn || note;
   return { type, fatal: e.fatal === true, err, note, code, args, said: fill(text, { err, warn, note, 0: code }, args) };
 }
@@ -1721,7 +1733,7 @@ function failureIn({ type, err, code, args, said }, d) {
     data = null; // the failure itself must arrive
   }
   if (type !== "local" && type !== "remote") return new CallError("raised", said, { data, name: code });
-  const reason = NQ_REASONS[err] ?? "lost";
+  const reason = NQ_REASONS.get(err) ?? "lost";
   const retryAfter = reason === "overloaded" && /^\d{1,9}$/.test(args[0] ?? "") ? args[0] / 1000 : null;
   return new CallError(reason, said || err, { data, retryAfter });
 }
@@ -1908,7 +1920,7 @@ const PORTS = { ws: "7500", http: "7500", wss: "443", https: "443" };
 function addressOf(url) {
   const known = Object.entries(SCHEMES).flatMap(([name, each]) => each.transports.map((by) => `${name}+${by}://`));
   const [, protocol, transport, rest] = /^([a-z0-9-]+)\+([a-z]+):\/\/(.*)$/.exec(String(url)) ?? [];
-  const scheme = SCHEMES[protocol];
+  const scheme = Object.hasOwn(SCHEMES, protocol ?? "") ? SCHEMES[protocol] : null;
   if (!scheme?.transports.includes(transport)) {
     throw new TypeError(`${JSON.stringify(String(url))} is no URL of this client; it speaks ${known.join(", ")}`);
   }
@@ -2064,7 +2076,7 @@ const DEFAULTS = {
 };
 
 function settingsOf(address, options) {
-  const unknown = Object.keys(options).filter((key) => !(key in DEFAULTS));
+  const unknown = Object.keys(options).filter((key) => !Object.hasOwn(DEFAULTS, key));
   const known = Object.keys(DEFAULTS).join(", ");
   if (unknown.length) throw new TypeError(`connect takes ${known}, not ${unknown.join(", ")}`);
   const settings = { ...DEFAULTS, ...options };

@@ -23,6 +23,7 @@ const VALUES = [
   ...["", "text", "1", "true", "null", '"quoted"', " 1", "{", "[1", "line\nfeed", "é😀\u2028", "\0"],
   ...[[], {}, [[]], [1, [2, [3]]], { a: { b: [null] } }, { "": 1 }, { $base64: "no bytes" }, { $$number: 1 }],
   ...[new Uint8Array(), Uint8Array.from([0, 1, 254, 255]), { deep: [Uint8Array.from([7])] }, { __proto__x: 1 }],
+  JSON.parse('{"__proto__": {"__proto__": [1], "then": 2}, "constructor": null, "toString": 3, "toJSON": 4}'),
 ];
 
 export const cases = {
@@ -341,11 +342,14 @@ export const cases = {
   async addresses({ connect, url, ConnectionLost }) {
     const bad = ["", "ws://localhost", "lrpm://localhost", "umq36+ws://localhost", "nq+zmq://localhost", "lrpm+ws://"];
     bad.push("lrpm+ws://user:secret@localhost", "umq+http://localhost", "lrpm+ws://localhost?encoding=cbor");
+    bad.push("constructor+ws://localhost");
     for (const each of bad) {
       const error = await rejected(connect(each));
-      check(error instanceof TypeError, `${each}: ${error}`);
+      check(error instanceof TypeError && /URL|encoding|JSON only/.test(error.message), `${each}: ${error}`);
     }
-    check((await rejected(connect(url, { tokn: "x" }))) instanceof TypeError, "an unknown option");
+    for (const option of ["tokn", "constructor", "toString"]) {
+      check((await rejected(connect(url, { [option]: "x" }))) instanceof TypeError, `an unknown option, ${option}`);
+    }
     check((await rejected(connect(url, { identity: "x" }))) instanceof TypeError, "half of a login");
     const nobody = await rejected(connect(url.replace(/:\d+/, ":1"), { openTimeout: 5 }));
     check(nobody instanceof ConnectionLost, String(nobody));

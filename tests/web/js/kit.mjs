@@ -17,7 +17,7 @@ function alike(one, other) {
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
   if (Object.prototype.toString.call(one) !== Object.prototype.toString.call(other)) return false;
   const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => key in other && alike(one[key], other[key]));
+  return keys.length === Object.keys(other).length && keys.every((key) => Object.hasOwn(other, key) && alike(one[key], other[key]));
 }
 
 const shown = (value) => {

@@ -74,6 +74,21 @@ export const wires = {
     return value;
   },
 
+  /** Call each; tell how it ended, and what was noted before. */
+  async outcomes({ connect, url, names }) {
+    const peer = await connect(url, { timeout: 20, reconnect: false });
+    const told = [];
+    for (const name of names) {
+      const notes = [];
+      const onProgress = ({ text, code }) => notes.push([text, code]);
+      const failed = ({ reason, ran, name: own, message }) => ({ reason, ran, name: own, message });
+      const ended = await peer.call(name, null, { onProgress }).then((value) => ({ value: JSON.stringify(value) }), failed);
+      told.push(notes.length ? { ...ended, notes } : ended);
+    }
+    await peer.close();
+    return told;
+  },
+
   /** Call, stream, follow and serve, at a hub that a test speaks for; tell how often the method ran. */
   async partner({ connect, url, say, told }) {
     const peer = await connect(url, { timeout: 40 });

@@ -36,6 +36,18 @@ export function latency(older, newer) {
   return Object.fromEntries(Object.entries(QUANTILES).map(([name, part]) => [name, quantile(bounds, ended, part)]));
 }
 
+/** Failures, the newest first, where those that follow each other and are alike are one, with how many `times`. */
+export function inARow(failures) {
+  const alike = (one, other) => ["method", "caller", "callee", "reason", "text"].every((key) => one[key] === other[key]);
+  const rows = [];
+  for (const each of failures) {
+    const last = rows.at(-1);
+    if (last && alike(last, each)) last.times += 1;
+    else rows.push({ ...each, times: 1 });
+  }
+  return rows;
+}
+
 export class History {
   /** @type {Told[]} the answers of the last seconds, the oldest first */
   #recent = [];

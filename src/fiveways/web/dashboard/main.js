@@ -8,11 +8,11 @@ import { History } from "./history.js";
 import { Login } from "./login.js";
 import { Methods } from "./methods.js";
 import { Panels } from "./panels.js";
+import { HUB } from "./place.js";
 import { Results } from "./results.js";
 import { Rights } from "./rights.js";
 import { Topics } from "./topics.js";
 
-const URL_OF_HUB = `lrpm+${location.protocol === "https:" ? "wss" : "ws"}://${location.host}`;
 /** Seconds between two looks, and after which one is given up. */
 const PACE = 1;
 const PATIENCE = 5;
@@ -183,7 +183,7 @@ async function enter(token) {
   for (;;) {
     tell("connecting", "Connecting");
     try {
-      const peer = await connect(URL_OF_HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
+      const peer = await connect(HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
       session.peer = peer;
       login.leave();
       peer.addEventListener("state", followed);

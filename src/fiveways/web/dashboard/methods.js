@@ -4,15 +4,16 @@ import { CallError } from "/fiveways.js";
 import { byId, cut, h, say, show } from "./dom.js";
 import { asJson, count, duration, fromJson, pretty, rate } from "./format.js";
 import { Picker } from "./picker.js";
+import { HUB } from "./place.js";
 
 /** Built-ins that are about the session that calls them: this page would not know what to do with them. */
 const ABOUT_ITSELF = new Set(["callback", "pull", "register", "set", "subscribe", "unregister", "unset", "unsubscribe"].map((each) => `hub.${each}`));
 /** What is counted together, and is no method. */
-const TOGETHER = {
-  "(other)": "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one.",
-  "(unknown)": "All calls of names that nobody offers.",
-  "(callback)": "All calls of callbacks.",
-};
+const TOGETHER = new Map([
+  ["(other)", "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one."],
+  ["(unknown)", "All calls of names that nobody offers."],
+  ["(callback)", "All calls of callbacks."],
+]);
 /** What the names of methods are made of in LRPM, which this page speaks. */
 const UNSPELLED = /[^A-Za-z0-9_.:\- ]/;
 const MOST_SHOWN = 20_000;
@@ -33,7 +34,7 @@ export class Methods {
     this.offered = null;
     this.why = "";
     this.chosen = "";
-    const line = `fiveways call lrpm+ws://${location.host} hub.echo '"hello"'`;
+    const line = `fiveways call ${HUB} hub.echo '"hello"'`;
     this.picker = new Picker({
       name: "method", label: "Find a method", hint: "name", order: "most calls since the start first", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
       empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
@@ -102,7 +103,7 @@ export class Methods {
     const told = this.history.latest?.methods ?? [];
     const seen = new Map(told.map((each) => [each.method, each]));
     const rates = this.history.rates("methods", "method", "calls");
-    const isOwn = (name) => (name in TOGETHER ? 2 : Number(name.startsWith("hub.")));
+    const isOwn = (name) => (TOGETHER.has(name) ? 2 : Number(name.startsWith("hub.")));
     const names = [...new Set([...this.names, ...told.map((each) => each.method).filter((each) => !ABOUT_ITSELF.has(each))])];
     const gone = new Set(names.filter((each) => this.#isGone(each)));
     names.sort((a, b) => gone.has(a) - gone.has(b) || isOwn(a) - isOwn(b) || (seen.get(b)?.calls ?? 0) - (seen.get(a)?.calls ?? 0) || (a < b ? -1 : 1));
@@ -134,7 +135,7 @@ export class Methods {
     this.#allow();
     if (this.why) return void (this.#docs += 1);
     const asked = ++this.#docs;
-    let text = TOGETHER[name];
+    let text = TOGETHER.get(name);
     if (text) return say(this.doc, text);
     try {
       text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
@@ -157,7 +158,7 @@ export class Methods {
     const why = this.#why(this.chosen);
     if (why !== this.why) return void this.choose(this.chosen);
     if (why) return show(this.form, false);
-    show(this.form, this.chosen !== "" && !(this.chosen in TOGETHER) && rights.may("call", this.chosen));
+    show(this.form, this.chosen !== "" && !TOGETHER.has(this.chosen) && rights.may("call", this.chosen));
     if (this.chosen) return;
     const may = rights.mayAny("call");
     say(this.doc, may ? "Choose one to read about it, and to call it." : "This session may only look: it has no right to call anything.");

@@ -3,7 +3,8 @@
 import { colourOf, inOrder } from "./charts.js";
 import { byId, cut, h, say, show, Table } from "./dom.js";
 import { byteRate, bytes, count, duration, rate, short, timeOfDay } from "./format.js";
-import { frames } from "./history.js";
+import { frames, inARow } from "./history.js";
+import { HUB } from "./place.js";
 
 const isOwn = (method) => method.startsWith("hub.");
 /** All calls but those of the hub's own methods; some were counted by names that have made room for others since. */
@@ -50,7 +51,8 @@ export class Panels {
       { title: "Publ./s", number: true, extra: true },
     ], "Nobody has come yet.");
     this.failures = this.#table("failures", "Latest failures", [
-      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Why", kind: "wide name" },
+      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Times", number: true },
+      { title: "Why", kind: "wide name" },
     ], "No call has failed since the hub started.");
     this.slow = this.#table("slow", "Slow consumers", [
       { title: "Peer" }, { title: "Protocol" }, { title: "Missed", number: true }, { title: "Unread", number: true },
@@ -81,8 +83,9 @@ export class Panels {
     this.#totals(told);
     this.#protocols(told);
     this.#bridges(told.bridges);
-    this.failures.show(told.failures.map((each) => [
-      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, each.text ? `${each.reason}: ${each.text}` : each.reason,
+    this.failures.show(inARow(told.failures).map((each) => [
+      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, count(each.times),
+      each.text ? `${each.reason}: ${each.text}` : each.reason,
     ]));
     this.slow.show(told.slow.map((each) => [
       { text: each.peer, kind: "code" }, each.protocol, { text: count(each.missed), kind: each.missed ? "bad" : "" }, bytes(each.waiting_bytes),
@@ -114,7 +117,7 @@ export class Panels {
 
   #bridges(bridges) {
     if (!bridges.length) {
-      this.bridges.replaceChildren(h("p", { class: "empty" }, "No call has been made yet. Try ", h("code", {}, `fiveways call lrpm+ws://${location.host} hub.ping`), "."));
+      this.bridges.replaceChildren(h("p", { class: "empty" }, "No call has been made yet. Try ", h("code", {}, `fiveways call ${HUB} hub.ping`), "."));
       return;
     }
     const callers = inOrder(new Set(bridges.map((each) => each.caller)));

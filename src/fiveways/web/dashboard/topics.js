@@ -3,6 +3,7 @@
 import { byId, cut, h, say, show, Table } from "./dom.js";
 import { asJson, count, fromJson, rate, timeOfDay } from "./format.js";
 import { Picker } from "./picker.js";
+import { HUB } from "./place.js";
 
 const MOST_EVENTS = 50;
 const MOST_WATCHES = 8;
@@ -17,7 +18,7 @@ export class Topics {
   constructor(history, session) {
     this.history = history;
     this.session = session;
-    const line = `fiveways publish lrpm+ws://${location.host} sensors.roof.temperature 21.5`;
+    const line = `fiveways publish ${HUB} sensors.roof.temperature 21.5`;
     this.picker = new Picker({
       name: "topic", label: "Find a topic", hint: "name, or a pattern such as sensors.*", order: "most published since the start first", columns: ["published", "missed"], choose: (name) => this.choose(name),
       empty: ["Nothing was published yet. Try ", h("code", {}, line), "."], extra: (typed) => ({ name: typed, cells: ["", ""], says: "as typed" }),
