@@ -100,6 +100,29 @@ const writable = (text) => cut(String(text)).replace(/\p{Surrogate}/gu, "?");
 const millis = (seconds) => Math.max(1, Math.round(seconds * 1000));
 const after = (seconds, run) => setTimeout(run, Math.min(seconds * 1000, LONGEST_TIMER));
 const now = () => performance.now() / 1000;
+const withQuery = (url, query) => `${url}${url.includes("?") ? "&" : "?"}${query}`;
+
+/** Give what `read` returns to `then`; if it stands for no value, say to `otherwise` why. */
+function reading(read, then, otherwise) {
+  let value;
+  try {
+    value = read();
+  } catch (error) {
+    if (!(error instanceof BadValue)) throw error;
+    otherwise(error.message);
+    return;
+  }
+  then(value);
+}
+
+/** Return what `read` gives, or null: what is told besides must arrive, though a part of it cannot be read. */
+function readable(read) {
+  try {
+    return read();
+  } catch {
+    return null;
+  }
+}
 
 /** A promise that is settled from outside; one that nobody waits for does not count as unhandled. */
 function deferred() {
@@ -520,40 +543,20 @@ class Talk {
 
   /** Give what `read` returns to `then`; a request of ours whose answer nobody can read has failed. */
   tell(id, read, then) {
-    let value;
-    try {
-      value = read();
-    } catch (error) {
-      if (!(error instanceof BadValue)) throw error;
-      this.listener.failed(id, new CallError("raised", `the answer cannot be read: ${error.message}`));
-      return;
-    }
-    then(value);
+    const failed = (why) => this.listener.failed(id, new CallError("raised", `the answer cannot be read: ${why}`));
+    reading(read, then, failed);
   }
 
   /** Pass on an event, as `read` gives it; one that cannot be read counts as missed. */
   happen(name, read) {
-    let event;
-    try {
-      event = read();
-    } catch (error) {
-      if (!(error instanceof BadValue)) throw error;
-      this.listener.missed(name, 1);
-      return;
-    }
-    this.listener.event(name, event);
+    const happened = (event) => this.listener.event(name, event);
+    reading(read, happened, () => this.listener.missed(name, 1));
   }
 
   /** Let a call of ours be run; it fails at once if nobody can read its body. */
   take(call, read) {
-    try {
-      call.body = read();
-    } catch (error) {
-      if (!(error instanceof BadValue)) throw error;
-      this.fail(call.id, { reason: "bad arguments", text: error.message });
-      return;
-    }
-    this.listener.called(this, call);
+    const called = (body) => this.listener.called(this, { ...call, body });
+    reading(read, called, (text) => this.fail(call.id, { reason: "bad arguments", text }));
   }
 }
 
@@ -770,13 +773,7 @@ class Lrpm extends Talk {
     const more = { data: null, name: "", retryAfter: isCount(meta.retry_after) ? meta.retry_after / 1000 : null };
     let text = textOr(meta.text, "");
     if (isText(body) && !hasText) text = body;
-    else if (body !== null && body !== undefined) {
-      try {
-        more.data = unmark(body);
-      } catch {
-        more.data = null; // the failure itself must arrive
-      }
-    }
+    else more.data = readable(() => unmark(body ?? null));
     let reason = LRPM_REASONS.get(uri);
     if (reason === undefined && uri.startsWith("hub.err.")) {
       reason = "lost"; // a reason of the hub that we do not know does not tell whether the method ran
@@ -849,13 +846,7 @@ const metaOf = (value) => (isMap(value) ? value : {});
 /** Return the attachments of a message in LRPM; null for one that did not arrive. */
 function attachmentsOf(meta) {
   if (!Array.isArray(meta.attachments)) return [];
-  return meta.attachments.map((each) => {
-    try {
-      return isText(each) ? fromBase64(each) : null;
-    } catch {
-      return null;
-    }
-  });
+  return meta.attachments.map((each) => (isText(each) ? readable(() => fromBase64(each)) : null));
 }
 
 async function proof(secret, nonce) {
@@ -997,18 +988,13 @@ class Umq extends Talk {
     if (kind !== "W") throw new HubFault(`a message of kind ${JSON.stringify(kind)} before the welcome`);
     if (!/^1(?:\.0)*$/.test(version)) throw new HubFault(`version ${JSON.stringify(cut(version))}, and we speak 1.0.0`);
     this.#isOpen = true;
-    let body = null;
-    try {
-      body = fromText(payload);
-    } catch {
-      body = null; // what it says besides is no condition
-    }
+    const body = readable(() => fromText(payload));
     this.listener.welcome(isMap(body) ? textOr(body.session, "") : "");
   }
 
   #onFatal(payload) {
-    const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
-    this.listener.parted(cut(text), Number(code) === UMQ_CODES.refused);
+    const { code, text } = codeIn(payload);
+    this.listener.parted(cut(text), code === UMQ_CODES.refused);
   }
 
   #onMessage(kind, id, payload, attachments) {
@@ -1019,7 +1005,7 @@ class Umq extends Talk {
     else if (kind === "M" || kind === "C") this.#onCall(kind, id, payload, attachments);
     else if (kind === "Z") {
       if (this.#following.delete(id)) this.listener.topicClosed(id);
-    } else if (kind === "S") this.listener.variable(id, this.#variable(payload));
+    } else if (kind === "S") this.listener.variable(id, readable(() => fromText(payload)));
     else if (kind === "X") this.listener.variable(id, undefined);
     else if (kind === "?") this.#onDiscover(id, payload);
     else if (kind !== "U") throw new HubFault(`a message of the unknown kind ${JSON.stringify(kind)}`);
@@ -1030,18 +1016,10 @@ class Umq extends Talk {
     this.tell(id, () => fromText(payload), (value) => this.listener.settled(id, value, attachments));
   }
 
-  #variable(payload) {
-    try {
-      return fromText(payload);
-    } catch {
-      return null;
-    }
-  }
-
   /** The letter says whether it ran; the code why, where it is one that goes with the letter. */
   #onFailure(kind, id, payload) {
-    const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
-    const known = UMQ_REASONS.get(Number(code));
+    const { code, text } = codeIn(payload);
+    const known = UMQ_REASONS.get(code);
     const fits = known !== undefined && (RAN.get(known) === "no") === (kind === "!");
     const reason = fits ? known : kind === "!" ? "nobody serves it now" : "raised";
     this.cancel(id);
@@ -1083,6 +1061,12 @@ class Umq extends Talk {
     this.put(list.length ? `A${list.length}\n${text}` : text);
     for (const bytes of list) this.link?.send(bytes);
   }
+}
+
+/** Return the code and the text of a failure; 0 if it has no code. */
+function codeIn(payload) {
+  const [, code, text] = /^(\d{1,9}) ([^]*)$/.exec(payload) ?? [null, "", payload];
+  return { code: Number(code), text };
 }
 
 /** Divide a text at its first line feed. */
@@ -1171,7 +1155,7 @@ class Nq extends Talk {
   /** Return where the next link leads. */
   where(url) {
     if (!this.#peer || !url.startsWith("ws")) return url;
-    return `${url}${url.includes("?") ? "&" : "?"}peer=${encodeURIComponent(this.#peer)}`;
+    return withQuery(url, `peer=${encodeURIComponent(this.#peer)}`);
   }
 
   /** The id by which we come back. */
@@ -1726,12 +1710,7 @@ function errorOf(e) {
 
 /** Return the failure that a fatal error means; it claims no more than is known. */
 function failureIn({ type, err, code, args, said }, d) {
-  let data = null;
-  try {
-    data = unmark(d ?? null);
-  } catch {
-    data = null; // the failure itself must arrive
-  }
+  const data = readable(() => unmark(d ?? null));
   if (type !== "local" && type !== "remote") return new CallError("raised", said, { data, name: code });
   const reason = NQ_REASONS.get(err) ?? "lost";
   const retryAfter = reason === "overloaded" && /^\d{1,9}$/.test(args[0] ?? "") ? args[0] / 1000 : null;
@@ -1866,7 +1845,7 @@ class PollLink {
     const abort = () => stop.abort();
     const timer = after(patience, abort);
     this.#stop.signal.addEventListener("abort", abort);
-    const url = query ? `${this.#url}${this.#url.includes("?") ? "&" : "?"}${query}` : this.#url;
+    const url = query ? withQuery(this.#url, query) : this.#url;
     try {
       const options = { method: "POST", headers, body, signal: stop.signal, credentials: "omit", cache: "no-store" };
       const response = await this.#settings.fetch(url, options);
@@ -2290,12 +2269,7 @@ class Services {
       this.#calledBack(talk, call);
       return;
     }
-    let offer;
-    try {
-      offer = this.offers.get(fold(call.name, talk.constructor.names.cut));
-    } catch {
-      offer = undefined; // nothing can be offered under such a name
-    }
+    const offer = readable(() => this.offers.get(fold(call.name, talk.constructor.names.cut)));
     if (!offer) this.#refuse(talk, call.id, { reason: "no such method", text: `there is no method ${cut(call.name)}` });
     else if (this.#running.size >= MAX_PENDING) {
       this.#refuse(talk, call.id, { reason: "overloaded", text: "too many calls are running", retryAfter: 1 });
