@@ -114,6 +114,13 @@ def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, wi
 # Methods that cannot be called.
 
 
+def test_as_long_as_none_is_chosen_nothing_is_said_of_one(board: Board) -> None:
+    assert board.do(lambda page: page.inner_text("#method-one h3")) == "No method is chosen"
+    board.has("#method-one .doc", "Choose one to read about it")
+    board.do(lambda page: page.wait_for_timeout(1500))  # until it is drawn once more
+    board.has("#method-one .doc", "Choose one to read about it")
+
+
 def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as caller:
         with fiveways.connect_sync(busy.url("umq")) as worker:

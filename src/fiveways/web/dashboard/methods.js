@@ -93,7 +93,7 @@ export class Methods {
 
   /** Why a method cannot be called from here, or nothing. */
   #why(name) {
-    if (name.startsWith("(")) return "";
+    if (name === "" || name.startsWith("(")) return "";
     if (UNSPELLED.test(name)) return "This page speaks LRPM, which has no letters for this name. A client of another protocol can call it.";
     return this.#isGone(name) ? "Nobody offers it now." : "";
   }
