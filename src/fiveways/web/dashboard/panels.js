@@ -154,7 +154,7 @@ export class Panels {
     })));
     const table = h("table", { class: callees.length > MANY ? "heat many" : "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
     const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
-    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed", callees.length > MANY ? " (✗)." : ".");
+    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed", callees.length > MANY ? h("span", { class: "extra" }, " (✗)") : null, ".");
     this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
   }
 
