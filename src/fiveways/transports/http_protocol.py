@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
@@ -218,6 +218,8 @@ class HttpProtocol(asyncio.Protocol):
         else:
             self._be_busy()
             self._task = self._loop.create_task(self._answer_later(answer, head))
+            if isinstance(answer, Coroutine):  # a client that is gone at once leaves one that was never begun
+                self._task.add_done_callback(lambda _: answer.close())
 
     async def _answer_later(self, answer: Awaitable[Response], head: Head) -> None:
         response = _FAILED
