@@ -2,10 +2,12 @@
 
 import asyncio
 import gzip
+import socket
 from pathlib import Path
 
 import pytest
 
+from fiveways.runtime import pages
 from fiveways.settings.dashboard import DashboardSettings
 from fiveways.settings.sections import ServerSettings, Settings
 from tests.runtime.wire import PATIENCE, hub
@@ -48,6 +50,32 @@ def test_the_hub_answers_while_large_files_are_read() -> None:
             answers = await asyncio.gather(*slow)
             assert len({body for _, _, body in answers}) == 1
             assert b"plotly.js" in gzip.decompress(answers[0][2])[:500]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_those_who_read_nothing_cost_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    monkeypatch.setattr(pages, "_MOST_UNREAD", 4 << 20)
+
+    async def run() -> None:
+        async with hub() as place:
+            _, _, whole = await fetch(place.port, "/plotly.js", Accept_Encoding=encoding)
+            port = place.server._port
+            lines = f"GET /plotly.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {encoding}\r\n\r\n"
+            clients = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(40)]
+            for client in clients:
+                client.sendall(lines.encode() * 10)  # so much that the system does not take all of the answers
+            while port.unread() <= 4 << 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            status, headers, _ = await fetch(place.port, "/plotly.js", Accept_Encoding=encoding)
+            assert (status, headers["retry-after"]) == (503, "5")
+            assert port.unread() <= (4 << 20) + len(whole) + 100_000  # what an asyncio socket has before it counts
+            for client in clients:
+                client.close()
+            while port.unread():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert (await fetch(place.port, "/plotly.js", Accept_Encoding=encoding))[2] == whole
 
     asyncio.run(run())
 

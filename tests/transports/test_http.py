@@ -1,10 +1,11 @@
 """Requests on real sockets, as bytes."""
 
 import asyncio
+import inspect
 import logging
 import random
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 
 import pytest
 
@@ -575,3 +576,24 @@ def test_no_secret_is_shown() -> None:
     request = Request("GET", "/", "token=secret", {"authorization": "secret"}, b"secret", "127.0.0.1:1", True)
     response = Response(200, b"secret", headers={"Set-Cookie": "secret"})
     assert f"{request!r} {response!r}" == "Request(GET / from 127.0.0.1:1) Response(200, 6 bytes)"
+
+
+@on_both_loops
+async def test_a_client_that_is_gone_before_its_answer_is_begun_leaves_nothing_behind() -> None:
+    asked: list[Coroutine[object, object, Response]] = []
+
+    async def later(request: Request) -> Response:
+        return echo(request)
+
+    def answer(request: Request) -> Coroutine[object, object, Response]:
+        (connection,) = port.port._connections._open
+        assert isinstance(connection, HttpProtocol)
+        connection._socket.abort()
+        asked.append(later(request))
+        return asked[0]
+
+    async with running(answer) as port:
+        client = await port.client(GET)
+        assert await client.rest() == b""
+        await until(lambda: not port.port.connections())
+        assert inspect.getcoroutinestate(asked[0]) == inspect.CORO_CLOSED

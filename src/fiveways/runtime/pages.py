@@ -1,6 +1,7 @@
 """Files for browsers: the dashboard, the JavaScript client, the chart library, and the pipeline's report.
 
-All of them are read and compressed once, in a thread, and then answered from memory. What a page may do is said in its
+All of them are read and compressed once, in a thread, and then answered from memory. Each client that does not read its
+answer has a copy of it there, so that there is a bound for all of them together. What a page may do is said in its
 headers: nothing is loaded from elsewhere, no script runs that is not one of these files, nobody may put it in a frame.
 """
 
@@ -54,6 +55,9 @@ _VERSION: Final = b"{version}"
 """Stands in the dashboard for the version of the chart library, by whose name it may be kept for ever."""
 _MOST: Final = 64 << 20
 """Bytes of the largest file that is served."""
+_MOST_UNREAD: Final = 64 << 20
+"""Bytes that clients may have unread, before nobody gets another page."""
+_BUSY: Final = Response(503, b"others have to read their answers first; try again soon\n", headers={"Retry-After": "5"})
 _NO_REPORT: Final = (
     "there is no report; with OUT for dashboard.tables, `fiveways report --tables OUT -o OUT/report.html` makes it"
 )
@@ -75,14 +79,24 @@ class Pages:
     """What is served to browsers."""
 
     def __init__(
-        self, settings: Settings, welcome: Callable[[], str], may_call: Callable[[Credentials, str], bool]
+        self,
+        settings: Settings,
+        welcome: Callable[[], str],
+        may_call: Callable[[Credentials, str], bool],
+        unread: Callable[[], int],
     ) -> None:
-        """Serve what the settings allow; `welcome` is for those who read no HTML, `may_call` knows their rights."""
+        """Serve what the settings allow.
+
+        `welcome` is for those who read no HTML, `may_call` knows their rights, and `unread` how many bytes of answers
+        wait for those who do not read them.
+        """
         self._welcome = welcome
         self._may_call = may_call
+        self._unread = unread
         self._known: dict[str, Page] = {}
         self._report: tuple[tuple[int, int], Page] | None = None
         self._reading = asyncio.Lock()
+        self._unpacking = asyncio.Lock()
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
@@ -118,7 +132,7 @@ class Pages:
         page = self._known[path]
         # Whoever names another version, or none, must not keep what it gets.
         is_lasting = path == CHARTS and request.query == f"v={page.tag}"
-        return await _response(request, page, _FOR_EVER if is_lasting else _ASK_AGAIN)
+        return await self._respond(request, page, _FOR_EVER if is_lasting else _ASK_AGAIN)
 
     async def _show_report(self, request: Request) -> Response:
         try:
@@ -138,18 +152,23 @@ class Pages:
             found = self._report
         if found is None:
             return Response(404, f"{_NO_REPORT}\n".encode())
-        return await _response(request, found[1], _ASK_AGAIN)
+        return await self._respond(request, found[1], _ASK_AGAIN)
 
-
-async def _response(request: Request, page: Page, keeping: Mapping[str, str]) -> Response:
-    headers = {"ETag": f'W/"{page.tag}"', **keeping, **page.headers}
-    if request.path == "/":
-        headers["Vary"] = "Accept, Accept-Encoding"
-    if _has(request.headers.get("if-none-match", ""), page.tag):
-        return Response(304, b"", headers=headers)
-    if _takes_gzip(request.headers.get("accept-encoding", "")):
-        return Response(200, page.content, page.kind, {**headers, "Content-Encoding": "gzip"})
-    return Response(200, await asyncio.to_thread(gzip.decompress, page.content), page.kind, headers)
+    async def _respond(self, request: Request, page: Page, keeping: Mapping[str, str]) -> Response:
+        headers = {"ETag": f'W/"{page.tag}"', **keeping, **page.headers}
+        if request.path == "/":
+            headers["Vary"] = "Accept, Accept-Encoding"
+        if _has(request.headers.get("if-none-match", ""), page.tag):
+            return Response(304, b"", headers=headers)
+        if _takes_gzip(request.headers.get("accept-encoding", "")):
+            if self._unread() > _MOST_UNREAD:
+                return _BUSY
+            return Response(200, page.content, page.kind, {**headers, "Content-Encoding": "gzip"})
+        # One after the other: each is written, and counted, before the next one is unpacked.
+        async with self._unpacking:
+            if self._unread() > _MOST_UNREAD:
+                return _BUSY
+            return Response(200, await asyncio.to_thread(gzip.decompress, page.content), page.kind, headers)
 
 
 def _has(asked: str, tag: str) -> bool:

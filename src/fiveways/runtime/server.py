@@ -96,7 +96,8 @@ class Server:
         self._place = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
-        self._pages = Pages(settings, lambda: answers.welcome(self.urls), self.exchange.hub.gate.may_call)
+        may_call = self.exchange.hub.gate.may_call
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls), may_call, self._port.unread)
         self._results = Results()
         self.exchange.hub.built_ins.results = self._results.latest
 

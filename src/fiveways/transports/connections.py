@@ -33,6 +33,8 @@ class Connections:
         self._now = now
         self._open: set[Connection] = set()
         self._refused: set[Connection] = set()
+        self.unread = 0
+        """Bytes that were written to those who do not read as fast."""
         # Who takes a socket over does not tell us of its end. So we look, each time as many came as were there.
         self._taken: set[asyncio.Transport] = set()
         self._look_at = _FEW

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
@@ -77,6 +77,7 @@ class HttpProtocol(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_size = 0
         self._unsent = 0
+        self._unread = 0
         self._writable = True
         self._alarm = Alarm(self._overdue)
         self._wait = _Wait.NOTHING
@@ -119,12 +120,14 @@ class HttpProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Answer nothing more until the client has read some of it."""
         self._writable = False
+        self._count_unread(self._socket.get_write_buffer_size())
         if self._state <= _BUSY:
             self._wait_for_client(self._limits.write_timeout)
 
     def resume_writing(self) -> None:
         """Go on."""
         self._writable = True
+        self._count_unread(0)
         if self._state == _READING:
             self._proceed()
         elif self._state == _BUSY:
@@ -133,6 +136,7 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, whoever ended it."""
         self._state = _GONE
+        self._count_unread(0)
         self._alarm.cancel()
         self._reader = RequestReader(self._limits)
         self._connections.leave(self)
@@ -218,6 +222,8 @@ class HttpProtocol(asyncio.Protocol):
         else:
             self._be_busy()
             self._task = self._loop.create_task(self._answer_later(answer, head))
+            if isinstance(answer, Coroutine):  # a client that is gone at once leaves one that was never begun
+                self._task.add_done_callback(lambda _: answer.close())
 
     async def _answer_later(self, answer: Awaitable[Response], head: Head) -> None:
         response = _FAILED
@@ -258,6 +264,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._flush()
         self._state = _GONE
+        self._count_unread(0)
         self._alarm.cancel()
         self._connections.hand_over(self, self._socket)
         try:
@@ -288,6 +295,10 @@ class HttpProtocol(asyncio.Protocol):
             self._out.clear()
             self._out_size = 0
             self._socket.write(data)
+
+    def _count_unread(self, size: int) -> None:
+        self._connections.unread += size - self._unread
+        self._unread = size
 
     def _refuse(self, response: Response) -> None:
         """Say a last word."""

@@ -42,5 +42,9 @@ class Port:
         """Return how many there are, those handed over included."""
         return len(self._connections)
 
+    def unread(self) -> int:
+        """Return how many bytes of answers wait for clients that do not read as fast; all of them are in memory."""
+        return self._connections.unread
+
     def _accept(self) -> HttpProtocol:
         return HttpProtocol(self._handler, self._upgrade, self._limits, self._connections)

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -39,9 +39,9 @@ def hub_of(given: Settings) -> Hub:
     return Hub(Random(1), Limits(), hub_settings(given))
 
 
-def made(given: Settings | None = None, hub: Hub | None = None) -> Pages:
+def made(given: Settings | None = None, hub: Hub | None = None, unread: Callable[[], int] = lambda: 0) -> Pages:
     given = given or Settings()
-    return Pages(given, lambda: "welcome\n", (hub or hub_of(given)).gate.may_call)
+    return Pages(given, lambda: "welcome\n", (hub or hub_of(given)).gate.may_call, unread)
 
 
 async def answered(served: Pages, asked: Request) -> Response | None:
@@ -182,6 +182,59 @@ def test_files_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it was read again"))
         assert await answered(served, request("/dashboard/main.js")) is not None
 
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("accepted", ["", "gzip"])
+def test_where_others_have_much_unread_nobody_gets_more_until_it_is_read(accepted: str) -> None:
+    async def run() -> None:
+        unread = pages._MOST_UNREAD
+        served = made(unread=lambda: unread)
+        asked = request("/plotly.js", accept_encoding=accepted)
+        found = await answered(served, asked)
+        assert found is not None
+        assert found.status == 200
+        unread += 1
+        refused = await answered(served, asked)
+        assert refused is not None
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
+        kept = await answered(served, request("/plotly.js", if_none_match=found.headers["ETag"]))
+        assert kept is not None
+        assert kept.status == 304
+        unread -= 1
+        assert await answered(served, asked) == found
+
+    asyncio.run(run())
+
+
+def test_one_file_at_a_time_is_unpacked_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    unread, at_once = 0, 0
+    unpack = gzip.decompress
+
+    def counted(data: bytes) -> bytes:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        found = unpack(data)
+        at_once -= 1
+        return found
+
+    async def run() -> None:
+        served = made(unread=lambda: unread)
+
+        async def client() -> int:
+            nonlocal unread
+            found = await answered(served, request("/plotly.js"))
+            assert found is not None
+            unread += len(found.body) if found.status == 200 else 0
+            return found.status
+
+        monkeypatch.setattr(pages, "_MOST_UNREAD", 10_000_000)
+        statuses = await asyncio.gather(*(client() for _ in range(20)))
+        assert set(statuses) == {200, 503}
+        assert unread < 20_000_000
+
+    monkeypatch.setattr(gzip, "decompress", counted)
     asyncio.run(run())
 
 
