@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from picows import WSMsgType
 
 import fiveways
@@ -181,6 +182,28 @@ def test_a_slow_reader_is_told_with_what_it_missed() -> None:
             assert (await traffic(place))["slow"] == []
 
     asyncio.run(run())
+
+
+def test_a_call_is_timed_more_finely_than_the_loop_tells_the_time() -> None:
+    async def run() -> None:
+        async with (
+            hub() as place,
+            fiveways.connect(f"umq+ws://127.0.0.1:{place.port}") as worker,
+            fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as caller,
+        ):
+
+            async def answer() -> None:
+                """Answer at once."""
+
+            await worker.register("quick:answer", answer)
+            for _ in range(20):
+                await caller.call("quick.answer")
+            histogram = place.server.exchange.hub.traffic.by_method()["quick.answer"].histogram
+            milliseconds = 1000 * histogram.shortest, 1000 * histogram.longest
+            assert 0 < milliseconds[0] < milliseconds[1]
+            assert all(abs(each - round(each)) > 1e-6 for each in milliseconds)
+
+    uvloop.run(run())
 
 
 def test_it_can_be_called_in_every_protocol() -> None:

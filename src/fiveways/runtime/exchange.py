@@ -11,6 +11,7 @@ from fiveways.hub.session import public_name
 from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
 from fiveways.model.messages import Event, Word
+from fiveways.runtime.clock import steady_clock
 from fiveways.runtime.doors import Doors
 from fiveways.runtime.groups import Group, KnownGroups
 from fiveways.runtime.keeping import Keeping
@@ -40,7 +41,7 @@ class Exchange:
         self.tape: Tape | None = None
         """Where every frame is noted down, if it is."""
         self._loop = asyncio.get_running_loop()
-        self.now = self._loop.time
+        self.now = steady_clock
         self._marked: list[Party] = []
         self._is_flushing = False
         """What there is to write will be written when this pass of the loop is over."""

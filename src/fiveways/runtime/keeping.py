@@ -10,6 +10,7 @@ from typing import Final
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Keep
 from fiveways.model.records import Forget, PutRequest
+from fiveways.runtime.clock import steady_clock
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 
@@ -59,11 +60,11 @@ class Keeping:
         if error is not None:
             self._failed(keep, error)
         elif keep.then:
-            now = self._loop.time()
+            now = steady_clock()
             self._perform(self._hub.kept(keep, now), now)
 
     def _failed(self, keep: Keep, error: StoreError) -> None:
-        now = self._loop.time()
+        now = steady_clock()
         if isinstance(keep.record, PutRequest):
             self._perform(self._hub.unkept(keep, f"it cannot be kept now{error.why and f': {error.why}'}", now), now)
             if not error.is_its_own:
@@ -100,7 +101,7 @@ class Keeping:
             return
         self.trouble = None
         behind, self._behind = self._behind, deque()
-        first, now = behind.popleft(), self._loop.time()
+        first, now = behind.popleft(), steady_clock()
         for keep in behind:
             self.keep(keep, now)
         self._written(first, error)

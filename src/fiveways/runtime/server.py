@@ -18,7 +18,7 @@ from fiveways.hub.core import Hub
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime import answers
-from fiveways.runtime.clock import wall_clock
+from fiveways.runtime.clock import steady_clock, wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.lines import Sparing, known
@@ -70,7 +70,7 @@ class Server:
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
-        now, keeps = asyncio.get_running_loop().time(), bool(settings.store.path)
+        now, keeps = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
         hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
         self.exchange = Exchange(hub)
