@@ -11,6 +11,9 @@ from tests.cli.hubs import Hub
 from tests.web.browsers import PATIENCE, Chromium
 
 T = TypeVar("T")
+QUICK = ("--set", "server.drain_timeout=0.1")
+APP = ("--app", "tests.cli.served:app")
+SOON = PATIENCE * 1000
 WIDE = (1280, 900)
 NARROW = (390, 844)
 

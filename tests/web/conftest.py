@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli import hubs
+from tests.web.boards import APP, QUICK, Board, address, watching
 from tests.web.browsers import Chromium, chromium
 from tests.web.engines import Browser, Engine, Node, browser_engine
 
@@ -38,3 +39,19 @@ def hub() -> Iterator[hubs.Hub]:
     """A hub with the example application."""
     with hubs.serving("--app", "examples.app:app", "--set", "server.drain_timeout=0.1") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[hubs.Hub]:
+    """A hub with an application; tests that share it leave each other in peace."""
+    with hubs.serving(*APP, *QUICK) as running:
+        yield running
+
+
+@pytest.fixture
+def board(chromium: Chromium, busy: hubs.Hub) -> Iterator[Board]:
+    """The dashboard of that hub, connected."""
+    with watching(chromium, address(busy)) as opened:
+        opened.has("#state", "Connected")
+        opened.has("#method-options", "math.add")
+        yield opened

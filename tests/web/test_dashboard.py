@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,10 @@ from fiveways.pipeline.report.page import page as report_page
 from tests.cli import hubs
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
-from tests.web.boards import Board, address, tokens, watching
-from tests.web.browsers import PATIENCE, Chromium
+from tests.web.boards import APP, QUICK, SOON, Board, address, tokens, watching
+from tests.web.browsers import Chromium
 
-QUICK = ("--set", "server.drain_timeout=0.1")
-APP = ("--app", "tests.cli.served:app")
 HOSTILE = "<img src=x onerror='hit = 1'>"
-SOON = PATIENCE * 1000
-
-
-@pytest.fixture(scope="module")
-def busy() -> Iterator[Hub]:
-    """A hub with an application; tests that share it leave each other in peace."""
-    with serving(*APP, *QUICK) as running:
-        yield running
-
-
-@pytest.fixture
-def board(chromium: Chromium, busy: Hub) -> Iterator[Board]:
-    with watching(chromium, address(busy)) as opened:
-        opened.has("#state", "Connected")
-        yield opened
 
 
 def read(told: str) -> str:

@@ -1,6 +1,5 @@
 """The dashboard where something is out of the ordinary: an address without a port, odd names, equal failures."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -8,32 +7,14 @@ from playwright.sync_api import expect
 
 import fiveways
 from tests.cli.hubs import Hub, serving
-from tests.web.boards import Board, address, evaluated, watching
-from tests.web.browsers import PATIENCE, Chromium
-
-QUICK = ("--set", "server.drain_timeout=0.1")
-SOON = PATIENCE * 1000
-
-
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    """A hub with an application."""
-    with serving("--app", "tests.cli.served:app", *QUICK) as running:
-        yield running
-
-
-@pytest.fixture
-def board(chromium: Chromium, hub: Hub) -> Iterator[Board]:
-    with watching(chromium, address(hub)) as opened:
-        opened.has("#state", "Connected")
-        yield opened
-
+from tests.web.boards import APP, QUICK, SOON, Board, address, evaluated, watching
+from tests.web.browsers import Chromium
 
 # Where the hub is.
 
 
-def test_the_hub_is_where_the_page_came_from_on_the_usual_port_too(hub: Hub) -> None:
-    port = address(hub).split(":")[2].rstrip("/")
+def test_the_hub_is_where_the_page_came_from_on_the_usual_port_too(busy: Hub) -> None:
+    port = address(busy).split(":")[2].rstrip("/")
     browser = Chromium(f"--host-resolver-rules=MAP 127.0.0.1:80 127.0.0.1:{port}")
     with closing(browser), watching(browser, "http://127.0.0.1/") as board:
         board.has("#state", "Connected")
@@ -60,8 +41,8 @@ def test_addresses_of_pages_are_addresses_of_hubs(board: Board) -> None:
 
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])
-def test_a_method_of_any_name_can_be_called(board: Board, hub: Hub, name: str) -> None:
-    with fiveways.connect_sync(hub.url("umq")) as worker:
+def test_a_method_of_any_name_can_be_called(board: Board, busy: Hub, name: str) -> None:
+    with fiveways.connect_sync(busy.url("umq")) as worker:
 
         def shout(text: str) -> str:
             """Say it louder."""
@@ -78,7 +59,7 @@ def test_a_method_of_any_name_can_be_called(board: Board, hub: Hub, name: str) -
 
 def test_equal_failures_in_a_row_are_one_row(chromium: Chromium) -> None:
     with (
-        serving("--app", "tests.cli.served:app", *QUICK) as hub,
+        serving(*APP, *QUICK) as hub,
         fiveways.connect_sync(hub.url("umq")) as peer,
         watching(chromium, address(hub)) as board,
     ):

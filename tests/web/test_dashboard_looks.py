@@ -15,10 +15,9 @@ from fiveways.pipeline.report.style import STYLE
 from fiveways.runtime.pages import WEB
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
-from tests.web.boards import NARROW, WIDE, Board, address, evaluated, watching
-from tests.web.browsers import PATIENCE, Chromium
+from tests.web.boards import NARROW, SOON, WIDE, Board, address, evaluated, watching
+from tests.web.browsers import Chromium
 
-SOON = PATIENCE * 1000
 LONG = "a" * 60
 CONTRAST = """
 () => {

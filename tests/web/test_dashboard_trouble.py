@@ -1,7 +1,6 @@
 """The dashboard when things are not as they should be: a hub that goes, names that mislead, no answers."""
 
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,27 +8,8 @@ from playwright.sync_api import expect
 
 import fiveways
 from tests.cli.hubs import Hub, serving
-from tests.web.boards import NARROW, WIDE, Board, address, watching
-from tests.web.browsers import PATIENCE, Chromium
-
-QUICK = ("--set", "server.drain_timeout=0.1")
-APP = ("--app", "tests.cli.served:app")
-SOON = PATIENCE * 1000
-
-
-@pytest.fixture(scope="module")
-def busy() -> Iterator[Hub]:
-    """A hub with an application; tests that share it leave each other in peace."""
-    with serving(*APP, *QUICK) as running:
-        yield running
-
-
-@pytest.fixture
-def board(chromium: Chromium, busy: Hub) -> Iterator[Board]:
-    with watching(chromium, address(busy)) as opened:
-        opened.has("#state", "Connected")
-        opened.has("#method-options", "math.add")
-        yield opened
+from tests.web.boards import APP, NARROW, QUICK, SOON, WIDE, Board, address, watching
+from tests.web.browsers import Chromium
 
 
 def evaluated(board: Board, text: str, given: Any = None) -> Any:  # noqa: ANN401  JSON

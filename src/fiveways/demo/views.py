@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Final, Self
 
@@ -19,7 +20,7 @@ _DRAW_EVERY: Final = 0.25
 _SAY_EVERY: Final = 5.0
 
 
-class View:
+class View(ABC):
     """Shows a run from the beginning to the end: `async with view_for(...):`."""
 
     def __init__(self, programme: Programme, ledger: Ledger) -> None:
@@ -44,8 +45,9 @@ class View:
             self._pace.look(time.monotonic())
             await asyncio.sleep(_LOOK_EVERY)
 
+    @abstractmethod
     async def _show(self) -> None:
-        raise NotImplementedError
+        """Show it until nobody looks any more."""
 
 
 class Screen(View):
