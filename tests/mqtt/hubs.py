@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import wraps
 from typing import ParamSpec
 
 from fiveways.app import App
-from fiveways.client.mqtt.peer import ConnectingMqtt, connect_mqtt
+from fiveways.client.mqtt.peer import ConnectingMqtt, MqttPeer, connect_mqtt
 from fiveways.settings.sections import MqttSettings, Secret, Settings, Way
 from tests.brokers.running import RunningBroker
 from tests.runtime.wire import PATIENCE, Place, hub, settings
@@ -71,3 +71,11 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Wait for something that nobody tells of; the test has a bound."""
     while not is_so():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+
+
+async def retained(peer: MqttPeer, pattern: str) -> object:
+    """What newcomers are told, once they are: nats-server acknowledges a message before it knows that it retains it."""
+    while True:
+        async with peer.subscribe(pattern) as events:
+            with suppress(TimeoutError):
+                return (await asyncio.wait_for(anext(aiter(events)), 0.2)).data

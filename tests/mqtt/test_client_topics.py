@@ -8,6 +8,7 @@ import pytest
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
 from tests.brokers.running import RunningBroker, Wanted, running
+from tests.mqtt.hubs import retained
 from tests.mqtt.kit import Greeter, Pair, at, becomes, message, new_topic, pair, quick, waiting
 from tests.unit.schemas.kit import greeter
 
@@ -105,6 +106,7 @@ async def test_plain_topics(broker: RunningBroker) -> None:
     place = new_topic()[1:]
     async with at(broker) as one, at(broker) as other:
         await one.publish(f"{place}/kept", {"a": [1, 2.5]}, retain=True)
+        await retained(one, f"{place}/kept")
         async with other.subscribe(f"{place}/+") as events, other.subscribe(f"{place}/#") as all_events:
             kept = await anext(events)
             assert (kept.topic, kept.data, kept.retained) == (f"{place}/kept", {"a": [1, 2.5]}, True)

@@ -12,7 +12,7 @@ from fiveways.client.mqtt.peer import connect_mqtt
 from fiveways.runtime.mqtt import embedded
 from fiveways.runtime.mqtt.embedded import EmbeddedBroker, NoBroker
 from tests.cli import hubs
-from tests.mqtt.hubs import bounded, until
+from tests.mqtt.hubs import bounded, retained, until
 from tests.runtime.wire import PATIENCE
 
 
@@ -88,8 +88,7 @@ async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
             async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
                 if not turn:
                     await peer.publish("kept/a", "value", retain=True)
-                async with peer.subscribe("kept/#") as events:
-                    assert (await anext(aiter(events))).data == "value"
+                assert await retained(peer, "kept/#") == "value"
         finally:
             await broker.stop()
 
