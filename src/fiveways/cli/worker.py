@@ -33,8 +33,7 @@ async def work(command: str, data: object) -> None:
         CannotRun: the shell does not find it.
     """
     sys.stdout.flush()
-    # A group of its own: what the shell has started for it can be ended with it.
-    process = await asyncio.create_subprocess_shell(command, stdin=PIPE, process_group=0)
+    process = await _started(command)
     try:
         await process.communicate(Value(data).json() + b"\n")
     finally:
@@ -48,13 +47,34 @@ async def work(command: str, data: object) -> None:
         raise Undone(f"the command {how}; the work went back")
 
 
+async def _started(command: str) -> Process:
+    """Start a shell in a process group of its own, which `_ended` can end as a whole.
+
+    asyncio kills only the shell when it is cancelled in here. The children of the shell would run on and keep our
+    output open, so the start is always completed first.
+    """
+    starting = asyncio.ensure_future(asyncio.create_subprocess_shell(command, stdin=PIPE, process_group=0))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _ended(await starting)
+        raise
+
+
 async def _ended(process: Process) -> None:
-    """See to it that nobody works on what we give back."""
+    """End the whole process group: a job that goes back to its queue has no worker left."""
     if process.returncode is not None:
         return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+    try:
+        _signal_group(process, signal.SIGTERM)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE)
-            return
+    finally:
+        # The shell may be gone while a child ignores TERM, and a second TERM to us may cut the wait short.
+        _signal_group(process, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
