@@ -207,8 +207,11 @@ def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFi
             assert main(["call", url, "hub.ping", "--token", TOKEN]) == 0
             assert main(["call", url, "hub.ping", "--token-file", token_file]) == 0
             assert main(["call", url, "hub.ping", "--token", "wrong"]) == 1
-            assert "(a token was given)" in capsys.readouterr().err
+            assert capsys.readouterr().err == "fiveways call: the hub does not know this token\n"
             assert main(["call", url, "hub.ping"]) == 1
+            said = capsys.readouterr().err
+            assert "authentication required: no token was given; give one with --token-file FILE or" in said
+            assert said.count("\n") == 1
         bob = ["--identity", "bob", "--secret-file", secret]
         assert main(["call", hub.url("lrpm"), "hub.ping", *bob]) == 0
         assert main(["check", hub.url("lrpm"), "--ping", *bob]) == 0

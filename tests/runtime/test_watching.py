@@ -187,7 +187,7 @@ def test_a_token_that_nobody_has_is_refused_and_counted() -> None:
         async with hub(given) as place:
             for path in ("/metrics", "/report"):
                 answer = await http(place.port, path, Authorization="Bearer x")
-                assert status(answer) == (401, "you are not let in: who you are was not shown\n")
+                assert status(answer) == (401, "the hub does not know this token\n")
                 assert "\r\nWWW-Authenticate: Bearer\r\n" in answer
             assert "fiveways_refused_logins_total 2\n" in await http(place.port, "/metrics")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fiveways.cli.endings import UsageError
 from fiveways.cli.jsonio import read_file
@@ -13,12 +13,14 @@ from fiveways.client.connect import connect
 from fiveways.client.handshake import BadLogin
 from fiveways.client.peer import Peer
 from fiveways.client.urls import BadUrl, is_mqtt, parse_mqtt
-from fiveways.errors import CallTimeout
+from fiveways.errors import CallTimeout, NotExecuted, Refused
+from fiveways.model.failures import Reason
 
 if TYPE_CHECKING:
     from fiveways.client.mqtt.peer import MqttPeer
 
 T = TypeVar("T")
+_HINT: Final = "; give one with --token-file FILE or the variable FIVEWAYS_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,22 @@ class Access:
             )
         except (BadUrl, BadLogin) as exc:
             raise UsageError(str(exc)) from exc
-        async with opening as peer:
-            yield peer
+        try:
+            async with opening as peer:
+                yield peer
+        except Refused as exc:
+            raise Refused(f"{exc}{self._hint()}") from exc
+        except NotExecuted as exc:
+            if exc.reason is Reason.DENIED and not self._shows_credentials():
+                exc.args = (f"{exc}{self._hint()}",)
+            raise
+
+    def _shows_credentials(self) -> bool:
+        return bool(self.token or self.identity)
+
+    def _hint(self) -> str:
+        """Return how to give credentials, if none were given."""
+        return "" if self._shows_credentials() else _HINT
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncIterator[Peer]:

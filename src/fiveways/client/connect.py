@@ -59,6 +59,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     secret: str = "",
     timeout: float = HUB_TIMEOUT,
     reconnect: bool = True,
+    wait: float = 0.0,
     backoff: tuple[float, float] = (0.1, 5.0),
     keepalive: float = 20.0,
     idle_close: float | None = None,
@@ -79,7 +80,9 @@ def connect(  # noqa: PLR0913  all but the first have a default
         timeout: seconds for every call that names none itself.
         reconnect: open a new connection when one is lost, and register, subscribe and set there what was before. In nq
             open calls go on over it; elsewhere they are lost.
-        backoff: seconds to wait before that, at most: at first, and at last, after twice as many each time.
+        wait: seconds for which the first connection is tried again, with the same backoff as later ones: for programs
+            that start before their hub. 0 tries once, `math.inf` for ever; wrong credentials end it at once.
+        backoff: seconds to wait before a new try, at most: at first, and at last, after twice as many each time.
         keepalive: seconds of silence after which the hub is asked for a sign of life.
         idle_close: seconds after which a link is closed on which nothing is said or expected, until it is needed;
             nq only. Without it, nq+http closes its connections after 5 seconds, and all others keep theirs.
@@ -90,15 +93,21 @@ def connect(  # noqa: PLR0913  all but the first have a default
     Raises:
         BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well, and
             `idle_close` where it makes no sense.
-        Refused: the hub does not let us in.
-        ConnectionLost: it cannot be reached.
+        Refused: the hub refuses our credentials, or requires some.
+        ConnectionLost: the hub cannot be reached.
     """
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None:
             raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app` or `idle_close`")
-        usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "keepalive": keepalive, "limits": limits}
-        return _to_broker(url, identity, secret, schema, usual)
-    more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "idle_close": idle_close}
+        usual: dict[str, Any] = {
+            "timeout": timeout,
+            "reconnect": reconnect,
+            "keepalive": keepalive,
+            "limits": limits,
+            "wait": wait,
+        }
+        return _to_broker(url, identity, secret, schema, {**usual, "limits": limits})
+    more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "wait": wait, "idle_close": idle_close}
     settings = Settings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
     handshake.check(settings, registry.load(settings.address.protocol))
     _check_idle(settings)

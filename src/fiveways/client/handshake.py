@@ -59,12 +59,6 @@ def proof(settings: Settings, challenge: Challenge) -> Proof:
             raise ConnectionLost(f"the hub asks for a proof other than {METHOD}, the only one that we know")
 
 
-def refusal(settings: Settings, text: str) -> Refused:
-    """Return that the hub does not let us in. It never says why, so that we say what we have shown."""
-    shown = " (a token was given)" if settings.token else ""
-    return Refused(f"{text or 'the hub does not let us in'}{shown}")
-
-
 def session_of(welcome: Welcome) -> str:
     """Return the name that the hub gave our session; empty if it told none."""
     match _value(welcome.body):

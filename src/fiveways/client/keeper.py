@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import count
 from random import SystemRandom
 from typing import Final, Protocol
 
-from fiveways.client import handshake, lasting, urls
+from fiveways.client import first, handshake, lasting, urls
 from fiveways.client.session import Session
 from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, States, Status
@@ -97,14 +98,15 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Open the first session.
+        """Open the first session; with `wait`, try again for that long.
 
         Raises:
-            Refused: the hub does not let us in.
-            ConnectionLost: it cannot be reached.
+            Refused: the hub refuses our credentials.
+            ConnectionLost: the hub cannot be reached.
         """
         try:
-            session = await self._opened()
+            again = partial(self._reopen, is_urgent=False, keep_trying=True)
+            session = await first.connected(self._opened(), again, self.settings.wait, _log)
         except ConnectionLost as exc:
             self._finish(exc)
             raise
@@ -228,9 +230,7 @@ class Keeper:
                 timeout=wait,
             )
         except (OSError, ValueError) as exc:
-            # Whom the system did not find has not looked at the path.
-            doubt = "" if getattr(exc, "errno", None) else address.doubt
-            raise ConnectionLost(f"cannot connect to {address.given}: {exc}{doubt}") from exc
+            raise ConnectionLost(f"cannot connect to {address.given}: {address.explain(exc)}") from exc
         try:
             async with asyncio.timeout(wait):
                 welcome: Welcome = await session.opened
@@ -302,7 +302,7 @@ class Keeper:
         await self._needed.wait()
         self._check_wanted()
 
-    async def _reopen(self, *, is_urgent: bool) -> Session:
+    async def _reopen(self, *, is_urgent: bool, keep_trying: bool = False) -> Session:
         """Try until it works, after ever longer waits, none of them foreseeable: many clients lose one hub at once."""
         chance = SystemRandom()
         while True:
@@ -316,7 +316,7 @@ class Keeper:
             except Refused:
                 raise
             except ConnectionLost as exc:
-                if not self.settings.reconnect and self._resumed.is_set():
+                if not (self.settings.reconnect or keep_trying) and self._resumed.is_set():
                     raise
                 _log.info("still no connection: %s", exc)
 

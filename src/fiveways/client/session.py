@@ -23,6 +23,7 @@ from fiveways.errors import (
     ConnectionLost,
     LocalProtocolError,
     NotExecuted,
+    Refused,
     Unrepresentable,
 )
 from fiveways.model.failures import Reason
@@ -373,7 +374,7 @@ class Session(Line):
     def _on_goodbye(self, word: Goodbye) -> None:
         if self._why is None:
             if word.denied:
-                self._why = handshake.refusal(self._settings, word.text)
+                self._why = Refused(word.text or "the hub refuses our credentials")
             else:
                 self._why = ConnectionLost(word.text or "the hub said goodbye")
 

@@ -28,5 +28,7 @@ class Settings:
     keepalive: float = 20.0
     """After so long a silence the hub is asked for a sign of life, after two such without one it is gone."""
     limits: Limits = Limits()
+    wait: float = 0.0
+    """For this long the first connection is tried again."""
     idle_close: float | None = None
     """A link on which nothing was said, or is expected, for so long is closed until it is needed."""

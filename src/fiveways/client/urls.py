@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from fiveways.errors import FivewaysError
+from fiveways.transports.address import NO_TLS, unreachable
 from fiveways.transports.mqtt_broker import Broker
 
 DEFAULT_PORT: Final = 7500
@@ -63,6 +64,15 @@ class Address:
     def is_zmq(self) -> bool:
         """Whether the hub's ZeroMQ port is asked, to which nobody shows who it is."""
         return self.url.startswith("zmq")
+
+    def explain(self, error: BaseException) -> str:
+        """Return one sentence for a connection that could not be opened."""
+        parts = urlsplit(self.url)
+        text = unreachable(error, parts.hostname or "", parts.port)
+        if text.endswith(NO_TLS):
+            return f"{text}; use {self.given.partition('://')[0].removesuffix('s')}://"
+        # An error of the system came before anybody saw the path.
+        return text if getattr(error, "errno", None) else f"{text}{self.doubt}"
 
     @property
     def doubt(self) -> str:

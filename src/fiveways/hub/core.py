@@ -13,7 +13,7 @@ from fiveways.hub.calls import Calls
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
-from fiveways.hub.gate import NO_ACCESS, Gate
+from fiveways.hub.gate import ANONYMOUS, NO_ACCESS, Gate
 from fiveways.hub.handlers import handlers
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
@@ -354,7 +354,7 @@ class Hub:
 
     def _unexpected(self, session: Session, word: Word) -> Deliveries:
         if session.stage is Stage.NOBODY and type(word) in REQUESTS:
-            raise Refusal(Reason.DENIED, "say who you are first")
+            raise Refusal(Reason.DENIED, ANONYMOUS)
         return []
 
     def _refuse(self, session: Session, word: Word, refusal: Refusal, now: float) -> Deliveries:

@@ -23,7 +23,10 @@ from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, Se
 from fiveways.wire.payload import Payload, Text, Value
 
 METHOD: Final = "hmac-sha256"
-DENIED: Final = "you are not let in: who you are was not shown"
+ANONYMOUS: Final = "authentication required: no token was given"
+UNKNOWN: Final = "the hub does not know this token"
+BAD_PROOF: Final = "the hub does not accept this proof"
+"""The same for an unknown identity and for a wrong secret."""
 FULL: Final = "you are not let in: the hub has too many sessions"
 CLOSING: Final = "the hub is closing"
 LATE: Final = "you are not let in: who you are was not shown in time"
@@ -122,7 +125,9 @@ class Gate:
         value = _value(word.body)
         if (token := self._token_in(session, word.body, value)) is not None:
             identity = self._known_by(token)
-            return self._deny(session) if identity is None else self._admit(session, identity, token)
+            if identity is None:
+                return self._deny(session, UNKNOWN)
+            return self._admit(session, identity, token)
         if session.traits.challenges and isinstance(value, dict) and isinstance(value.get("identity"), str):
             return self._challenge(session, value["identity"])
         if self._takes_anonymous(session.credentials):
@@ -131,7 +136,7 @@ class Gate:
             # It may still say its token as a variable, and has until the deadline to do so.
             self._enter(session, Stage.NOBODY)
             return [Delivery(session.peer, self._greeting(session))]
-        return self._deny(session)
+        return self._deny(session, ANONYMOUS)
 
     def readmit(self, session: Session, identity: str) -> None:
         """Let somebody in whom an earlier hub knew as this identity; it may do what the rules say now."""
@@ -165,7 +170,7 @@ class Gate:
             known = self._known_by(credentials.bearer)
             if known is None:
                 self._refused()
-                raise Refusal(Reason.DENIED, DENIED)
+                raise Refusal(Reason.DENIED, UNKNOWN)
             access = self._access[known.name]
         else:
             access = self._guest if self._takes_anonymous(credentials) else NO_ACCESS
@@ -181,7 +186,7 @@ class Gate:
         secret = identity.secret if identity else ""
         expected = mac_of(secret, challenged.nonce if challenged else "")
         if not isinstance(given, str) or not _equal(given.lower(), expected) or not identity or not secret:
-            return self._deny(session)
+            return self._deny(session, BAD_PROOF)
         return self._admit(session, identity, secret)
 
     def take_token(self, session: Session, word: SetVariable) -> Deliveries:
@@ -193,9 +198,9 @@ class Gate:
             return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
         if word.id is None or attempts >= _MOST_ATTEMPTS:
-            return self._deny(session)
+            return self._deny(session, UNKNOWN)
         self._refused(session)
-        raise Refusal(Reason.DENIED, DENIED)
+        raise Refusal(Reason.DENIED, UNKNOWN)
 
     def leave(self, session: Session) -> None:
         """Forget a session."""
@@ -248,10 +253,10 @@ class Gate:
         self._counters.refused_logins += 1
         self.turned_away(session)
 
-    def _deny(self, session: Session) -> Deliveries:
+    def _deny(self, session: Session, why: str) -> Deliveries:
         self._refused(session)
-        session.mark = Mark("deny", DENIED)
-        return self._part(session, Goodbye(DENIED, denied=True))
+        session.mark = Mark("deny", why)
+        return self._part(session, Goodbye(why, denied=True))
 
     def _part(self, session: Session, farewell: Goodbye) -> Deliveries:
         self.leave(session)

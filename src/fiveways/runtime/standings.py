@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from fiveways.hub.delivery import Delivery
-from fiveways.hub.gate import DENIED
+from fiveways.hub.gate import ANONYMOUS, UNKNOWN
 from fiveways.hub.kept import read_answer, read_call
 from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials
@@ -151,7 +151,7 @@ class Standings:
         standing = self.find(_peer_of(request), credentials)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
-            return unauthorized(DENIED, readable)
+            return unauthorized(UNKNOWN if credentials.bearer else ANONYMOUS, readable)
         if standing.is_over:
             self._forget(standing)
             return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})

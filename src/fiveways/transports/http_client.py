@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from fiveways.transports.address import describe
+from fiveways.transports.address import describe, no_hub
 from fiveways.transports.base import Receiver, Spools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -28,9 +28,7 @@ _LINGER: Final = 2.0
 _PAUSE: Final = 1.0
 """Seconds before a hub is asked again that did not wait."""
 _READ: Final = 1 << 16
-_LONGEST_TEXT: Final = 200
 _OK, _UNAUTHORIZED = 200, 401
-_DENIED: Final = Packet(b'{"e":{"type":"sys","fatal":true,"note":"denied","text":"the hub does not let us in"}}')
 
 
 _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -220,11 +218,13 @@ class HttpLink:
             return
         self.is_alive = True
         if answer.status == _UNAUTHORIZED:
-            self._receiver.received(_DENIED)
+            text = answer.body.decode(errors="replace").strip()
+            note = {"e": {"type": "sys", "fatal": True, "note": "denied", "text": text}}
+            self._receiver.received(Packet(json.dumps(note).encode()))
             return
         if answer.status != _OK:
-            text = bytes(answer.body[:_LONGEST_TEXT]).decode(errors="replace").strip()
-            self._fail(f"{self._url} refused: {answer.status} {text}")
+            parts = urlsplit(self._url)
+            self._fail(no_hub(parts.netloc, parts.path, answer.status, bytes(answer.body)))
             return
         if answer.peer and not (self._is_named and answer.peer == self._headers.get(PEER)):
             self._is_named = True

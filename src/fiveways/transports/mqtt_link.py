@@ -8,6 +8,7 @@ from typing import Final
 
 from fiveways.errors import ConnectionLost
 from fiveways.transports import mqtt_frames as frames
+from fiveways.transports.address import unreachable
 from fiveways.transports.mqtt_broker import Broker
 from fiveways.transports.mqtt_connection import BrokerRefused, LinkFull, MqttLink, MqttReceiver
 from fiveways.transports.mqtt_frames import Delivered, Hello, Will
@@ -67,7 +68,7 @@ async def open_mqtt(
         raise ConnectionLost(f"{broker} did not answer within {timeout:g} seconds") from None
     except (OSError, UnicodeError) as exc:
         link.give_up()
-        raise ConnectionLost(f"{broker} cannot be reached: {exc}") from exc
+        raise ConnectionLost(f"cannot connect to {broker}: {unreachable(exc, broker.host, broker.port)}") from exc
     except BaseException:
         link.give_up()
         raise

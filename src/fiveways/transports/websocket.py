@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from picows import (
     WSAutoPingStrategy,
@@ -20,7 +21,7 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # it is not in picows' stubs
 
 from fiveways.transports import framing
-from fiveways.transports.address import describe
+from fiveways.transports.address import describe, no_hub
 from fiveways.transports.base import Receiver, Spool, Spools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -320,7 +321,8 @@ async def open_websocket(
 
 
 def _refusal(url: str, error: WSHandshakeError) -> str:
-    """Return what the other end said instead of opening a WebSocket."""
-    body = (error.raw_body or b"").decode(errors="replace").strip()
-    status = f"{error.response.status.value}" if error.response is not None else ""
-    return f"{url} refused: {' '.join(filter(None, [status, body])) or error}"
+    """Return why the other end did not open a WebSocket."""
+    parts = urlsplit(url)
+    # picows reads no status from an answer in HTTP/1.0, which no hub speaks.
+    status = None if error.response is None else error.response.status.value
+    return no_hub(parts.netloc, parts.path, status, error.raw_body or b"")

@@ -1865,7 +1865,8 @@ class PollLink {
   #take(answer) {
     if (!answer || this.#isGone) return;
     if (answer.status === 401) {
-      this.#told.heard('{"e":{"type":"sys","fatal":true,"note":"denied","text":"the hub does not let us in"}}');
+      const text = cut(answer.body.slice(0, 200).trim());
+      this.#told.heard(JSON.stringify({ e: { type: "sys", fatal: true, note: "denied", text } }));
     } else if (answer.status !== 200) {
       this.#end(`refused: ${answer.status} ${cut(answer.body.slice(0, 200).trim())}`);
     } else {
@@ -2443,9 +2444,8 @@ class Keeper {
   }
 
   parted(text, isDenied) {
-    const shown = this.#settings.token ? " (a token was given)" : "";
     this.#present.why = isDenied
-      ? new Refused(`${text || "the hub does not let us in"}${shown}`)
+      ? new Refused(text || "the hub refuses our credentials")
       : new ConnectionLost(text || "the hub said goodbye");
     this.#present.link.close();
   }

@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
-from fiveways.hub.gate import LATE, mac_of
+from fiveways.hub.gate import ANONYMOUS, BAD_PROOF, LATE, mac_of
 from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
@@ -47,17 +47,17 @@ def test_a_proof_may_be_written_in_capitals() -> None:
 def test_a_wrong_proof(mac: object) -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub)
-    assert prove(hub, mac) == away()
+    assert prove(hub, mac) == away(BAD_PROOF)
     assert prove(hub, mac_of("hush", nonce)) == []
 
 
 def test_a_proof_that_is_none_at_all() -> None:
     hub = make(identities=KNOWN)
     challenge(hub)
-    assert hub.handle("x", Proof(Json(b'{"$base64":1}')), 1.0) == away()
+    assert hub.handle("x", Proof(Json(b'{"$base64":1}')), 1.0) == away(BAD_PROOF)
     hub.leave("x", 1.0)
     hub.arrive("x", LRPM, REMOTE, 0.0)
-    assert hub.handle("x", Proof(Value({"mac": mac_of("", "")})), 0.0) == away()
+    assert hub.handle("x", Proof(Value({"mac": mac_of("", "")})), 0.0) == away(BAD_PROOF)
 
 
 @pytest.mark.parametrize("name", ["mallory", "berta", ""])
@@ -65,7 +65,7 @@ def test_nobody_learns_who_is_known(name: str) -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub, name)
     assert len(nonce) == len(challenge(make(identities=KNOWN)))
-    assert prove(hub, mac_of("", nonce)) == away()
+    assert prove(hub, mac_of("", nonce)) == away(BAD_PROOF)
 
 
 def test_every_challenge_is_another() -> None:
@@ -86,7 +86,7 @@ def test_a_challenge_has_a_deadline() -> None:
 
 
 def test_where_there_are_no_challenges_an_identity_alone_is_nothing() -> None:
-    assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ) == away()
+    assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ) == away(ANONYMOUS)
     assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ, Credentials()) == welcome("x")
     assert greet(make(identities=KNOWN), Value({"identity": 5}), LRPM, Credentials()) == welcome("x")
 
@@ -95,7 +95,7 @@ def test_an_identity_may_vanish_while_it_is_proved() -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub)
     hub.reload(HubSettings())
-    assert prove(hub, mac_of("hush", nonce)) == away()
+    assert prove(hub, mac_of("hush", nonce)) == away(BAD_PROOF)
 
 
 def test_who_proved_a_secret_keeps_its_rights_only_while_that_holds() -> None:

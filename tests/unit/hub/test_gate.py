@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.gate import CLOSING, DENIED, FULL, LATE
+from fiveways.hub.gate import ANONYMOUS, CLOSING, FULL, LATE, UNKNOWN
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials, Traits
@@ -52,7 +52,7 @@ def greet(hub: Hub, body: Payload = NULL, traits: Traits = LRPM, credentials: Cr
     return hub.handle("x", Hello(body), 0.0)
 
 
-def away(text: str = DENIED) -> Deliveries:
+def away(text: str = UNKNOWN) -> Deliveries:
     return [Delivery("x", Goodbye(text, denied=True))]
 
 
@@ -77,7 +77,7 @@ def identity(hub: Hub) -> str:
 def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> None:
     hub = make(anonymous=anonymous)
     told = greet(hub, credentials=Credentials(is_loopback))
-    assert told == (welcome("x") if is_let_in else away())
+    assert told == (welcome("x") if is_let_in else away(ANONYMOUS))
     assert hub.stats()["refused_logins"] == (not is_let_in)
     assert hub.deadline() is None
 
@@ -184,7 +184,7 @@ def test_who_says_nothing_may_still_say_a_token() -> None:
         Call("c", "t", callback=True),
     ]
     for word in requests:
-        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, "say who you are first")
+        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, ANONYMOUS)
     others: list[Word] = [Publish(None, topic("t")), Result("1"), Unsubscribe(None, "s"), Goodbye()]
     assert [hub.handle("x", word, 1.0) for word in others] == [[], [], [], []]
     assert hub.handle("x", SetVariable(None, "colour", Text("red")), 1.0) == []
@@ -216,16 +216,16 @@ def test_who_says_nothing_at_all_is_sent_away() -> None:
 
 
 def test_where_there_is_another_way_or_none_nobody_is_welcomed_as_nobody() -> None:
-    assert greet(make(identities=KNOWN), traits=LRPM) == away()
-    assert greet(make(identities=(CARLA,)), traits=UMQ) == away()
-    assert greet(make(), traits=UMQ) == away()
+    assert greet(make(identities=KNOWN), traits=LRPM) == away(ANONYMOUS)
+    assert greet(make(identities=(CARLA,)), traits=UMQ) == away(ANONYMOUS)
+    assert greet(make(), traits=UMQ) == away(ANONYMOUS)
 
 
 def test_a_wrong_token_as_a_variable() -> None:
     hub = make(identities=KNOWN)
     greet(hub, traits=UMQ)
     told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
-    assert told == ("x", "v", Reason.DENIED, DENIED)
+    assert told == ("x", "v", Reason.DENIED, UNKNOWN)
     assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == ok("x", "v")
     assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == away()
     assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
@@ -360,6 +360,6 @@ def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[
     hub.gate.turned_away = told.append
     with pytest.raises(Refusal) as refused:
         hub.gate.may_call(Credentials(True, "wrong"), "hub.ping")
-    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, DENIED)
+    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, UNKNOWN)
     assert hub.stats()["refused_logins"] == 1
     assert told == [None]

@@ -304,7 +304,7 @@ def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
     hub.handle("eve", Hello(), 0.0)
     for number in range(MOST_FAILURES):
         refused = only(hub.handle("eve", Call("c", f"look at me {number}"), 1.0), Failure)
-        assert refused.text == "say who you are first"
+        assert refused.text == "authentication required: no token was given"
     hub.arrive("dan", LRPM, Credentials(), 1.0)
     hub.handle("dan", Hello(Value({"token": "sesame"})), 1.0)
     found = told(hub)

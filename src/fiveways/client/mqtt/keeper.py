@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import SystemRandom
 from typing import Protocol
 
+from fiveways.client import first
 from fiveways.client.mqtt.retry import NotSent
 from fiveways.client.mqtt.settings import MqttSettings
 from fiveways.client.settings import NO_TIME
@@ -81,9 +82,9 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Open the first link; Refused or ConnectionLost if that fails."""
+        """Open the first link, tried again for `wait` seconds; Refused or ConnectionLost if that fails."""
         try:
-            ear = await self._opened()
+            ear = await first.connected(self._opened(), self._reopen, self.settings.wait, _log)
         except ConnectionLost as exc:
             self._finish(exc)
             raise

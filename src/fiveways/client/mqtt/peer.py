@@ -253,6 +253,7 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
     schema: Iterable[Path | str] | Mapping[str, Service] = (),
     timeout: float = HUB_TIMEOUT,
     reconnect: bool = True,
+    wait: float = 0.0,
     backoff: tuple[float, float] = (0.1, 1.0),
     keepalive: float = 20.0,
     client_id: str = "",
@@ -268,7 +269,8 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
         timeout: seconds for every call that names none itself; the usual 30 are not told to services, which have their
             own.
         reconnect: open a new link when one is lost, with the same subscriptions. Calls that are open fail.
-        backoff: seconds to wait before that, at most: at first, and at last, after twice as many each time.
+        wait: seconds for which the first link is tried again; 0 tries once.
+        backoff: seconds to wait before a new try, at most: at first, and at last, after twice as many each time.
         keepalive: seconds; a broker that is silent for one and a half of these is lost.
         client_id: as whom the broker knows us; a random one if left out.
         ssl_context: how to check the broker's certificate, and show ours; as the system does if left out.
@@ -286,6 +288,7 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
         service=service,
         schemas=schema if isinstance(schema, Mapping) else load(schema),
         reconnect=reconnect,
+        wait=wait,
         first_wait=first_wait,
         longest_wait=longest_wait,
         keepalive=keepalive,

@@ -19,6 +19,8 @@ class MqttSettings:
     schemas: Mapping[str, Service] = field(default_factory=dict)
     """By full name; what is called by a name of these takes and gives JSON."""
     reconnect: bool = True
+    wait: float = 0.0
+    """For this long the first link is tried again."""
     first_wait: float = 0.1
     longest_wait: float = 1.0
     open_timeout: float = 10.0

@@ -181,7 +181,9 @@ class UmqLink(ABC):
 
     def _on_fatal(self, message: umq.Fatal, _names: Names, _now: float) -> Words:
         self.closed = True
-        return (hub.Goodbye(message.text, denied=message.text.startswith(f"{self.DENIED} ")),)
+        code, _, text = message.text.partition(" ")
+        denied = code == f"{self.DENIED}"
+        return (hub.Goodbye(text if denied else message.text, denied=denied),)
 
     def _send_hello(self, word: hub.Hello) -> None:
         self._say(umq.Hello(self.VERSION, _greeting(word), len(word.attachments)), word.attachments)
