@@ -199,6 +199,14 @@ def test_what_cannot_be_served_is_one_sentence(arguments: list[str], code: int, 
     assert sentence in err
 
 
+def test_journal_path_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        code, out, err = run("serve", "--port", "0", "--journal", str(path))
+        assert (code, out) == (1, "")
+        assert err == f"fiveways serve: journal.path is {path}, a file or below one; it must be a directory\n"
+
+
 def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret, token_file = str(config.parent / "bob.secret"), str(config.parent / "ann.token")
     with serving("--config", str(config)) as hub:

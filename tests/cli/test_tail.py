@@ -166,7 +166,9 @@ def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nowhere"], "fiveways tail: nowhere cannot be read"),
+        (["nowhere"], "fiveways tail: there is no directory nowhere"),
+        (["."], "fiveways tail: there is no journal in .: it holds no segments"),
+        (["file"], "fiveways tail: file is a file, not the directory of a journal"),
         (["--method", "a..b"], "fiveways tail: "),
         (["--op", "1 2"], "fiveways tail: '1 2' is no operation"),
     ],
@@ -175,7 +177,8 @@ def test_trouble_is_one_sentence(
     arguments: list[str], sentence: str, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said("tail", *arguments, code=1 if arguments == ["nowhere"] else 2)
+    (tmp_path / "file").touch()
+    said("tail", *arguments, code=2 if arguments[0].startswith("-") else 1)
     assert said.err.startswith(sentence)
     assert said.err.count("\n") == 1
 
@@ -190,3 +193,11 @@ def test_a_reader_who_has_enough_ends_it(journal: str) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminal_that_cannot_show_arrows_gets_ascii(journal: str, encoding: str) -> None:
+    code, out, err = hubs.run("tail", journal, PYTHONIOENCODING=encoding)
+    assert (code, err) == (0, "")
+    assert " > " in out
+    assert out.isascii()

@@ -16,8 +16,7 @@ from fiveways.cli.endings import Code, UsageError, printable
 from fiveways.cli.frames import json_line
 from fiveways.cli.spark import Span
 from fiveways.client.urls import BadUrl
-from fiveways.journal.errors import JournalError
-from fiveways.journal.places import segments
+from fiveways.journal.places import existing_segments
 from fiveways.journal.rows import count, in_order
 from fiveways.replay.judging import VERDICTS, Difference
 from fiveways.replay.places import Places
@@ -94,9 +93,8 @@ def _speed(text: str) -> float:
 
 
 async def _play(wish: Wish, options: Options) -> Player:
-    span, found = wish.span.bounds(), segments(wish.directory)
-    if not found:
-        raise JournalError(f"there is no journal in {wish.directory}")
+    span, found = wish.span.bounds(), existing_segments(wish.directory)
+    await options.places.check()
     with _progress(count(found)) as told:
         player = Player(options, told)
         await player.play(in_order(found, span))

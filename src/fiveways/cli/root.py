@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fiveways.cli import demo, journals, options, pipeline, report, traffic, work
+from fiveways.cli.encoding import tolerate_any_terminal
 from fiveways.cli.endings import Code, NobodyReads, end, end_usage
 from fiveways.cli.plain import Verb, Verbs
 
@@ -55,6 +56,7 @@ _NEGATIVE = re.compile(r"-\d")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Whatever happens is told in one sentence."""
+    tolerate_any_terminal()
     # -1 is a number and no option; blanks around JSON do not count.
     given = [
         f" {each}" if _NEGATIVE.match(each) else each for each in (sys.argv[1:] if arguments is None else arguments)

@@ -17,6 +17,7 @@ from fiveways.cli.endings import NobodyReads, UsageError
 from fiveways.cli.frames import Line, Reader, json_line, line_text, row_of
 from fiveways.journal.finding import has_op
 from fiveways.journal.following import Follower
+from fiveways.journal.places import existing_segments
 from fiveways.journal.rows import by_time, records
 from fiveways.model import names
 from fiveways.wire.packet import NO_OP
@@ -91,6 +92,8 @@ def tail(wish: Wish) -> None:
     if NO_OP in wish.op.split() or " " in wish.op:
         raise UsageError(f"{wish.op!r} is no operation")
     choice, printer = Choice(wish), Printer(json=wish.json, raw=wish.raw)
+    if not wish.follow:
+        existing_segments(wish.directory)
     follower = Follower(wish.directory)
     try:
         for line in _last(wish, choice, follower):

@@ -82,6 +82,8 @@ class Feed:
             with tempfile.TemporaryFile(dir=directory):
                 pass
             self._scribe = _Scribe(self._orders)
+        except (FileExistsError, NotADirectoryError):
+            raise JournalError(f"journal.path is {directory}, a file or below one; it must be a directory") from None
         except OSError as exc:
             raise JournalError(f"the journal cannot be written to {directory}: {exc}") from exc
         self._tape.turn = self.pass_on

@@ -5,7 +5,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import compute
 
-from fiveways.journal.places import segments
+from fiveways.journal.places import existing_segments
 from fiveways.journal.reader import read_batches
 from fiveways.journal.rows import Record, records
 
@@ -25,7 +25,7 @@ class Found:
         self._op = op
         self._last: dict[str, int] = {}
         self._paths: dict[str, list[str]] = {}
-        for segment in segments(directory):
+        for segment in existing_segments(directory):
             if run and segment.run not in {"", run}:
                 continue
             for batch in read_batches(segment.path, _LOOKED_AT):

@@ -54,10 +54,22 @@ def segments(directory: str) -> list[Segment]:
     return sorted(found.values())
 
 
+def existing_segments(directory: str) -> list[Segment]:
+    """Return the segments of a journal; JournalError if there are none."""
+    found = segments(directory)
+    if not found:
+        raise JournalError(f"there is no journal in {directory}: it holds no segments")
+    return found
+
+
 def _listed(directory: str) -> Iterator[Segment]:
     system, root = place(directory)
     try:
         infos = system.get_file_info(fs.FileSelector(root))
+    except FileNotFoundError:
+        raise JournalError(f"there is no directory {directory}") from None
+    except NotADirectoryError:
+        raise JournalError(f"{directory} is a file, not the directory of a journal") from None
     except OSError as exc:
         raise JournalError(f"{directory} cannot be read: {exc}") from exc
     for info in infos:

@@ -1,10 +1,13 @@
 """Where a recorded session is sent to: the same protocol, at the hub that a URL names."""
 
+import asyncio
 import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from fiveways.client.urls import Address, BadUrl, is_mqtt, parse
+from fiveways.client.urls import DEFAULT_PORT, Address, BadUrl, is_mqtt, parse
+from fiveways.errors import ConnectionLost
+from fiveways.transports.address import unreachable
 
 _SECURE: Final = frozenset({"wss", "https"})
 _PLAIN: Final = frozenset({"ws", "http"})
@@ -43,6 +46,7 @@ class Places:
         if not parts.hostname:
             raise BadUrl(f"{url!r} names no host")
         self._place = parts.netloc
+        self._host, self._port = parts.hostname, parts.port or (443 if scheme in _SECURE else DEFAULT_PORT)
         self._ending = "s" if scheme in _SECURE else ""
         self._zmq = zmq
         if zmq and not parse(zmq).is_zmq:
@@ -50,6 +54,14 @@ class Places:
         hosts = [parts.hostname, *([urlsplit(zmq).hostname or ""] if zmq else [])]
         self.remote = next((host for host in hosts if not _is_loopback(host)), "")
         """Another machine that one of them leads to, if so."""
+
+    async def check(self) -> None:
+        """Open and close one connection; ConnectionLost if nothing listens there."""
+        try:
+            _, writer = await asyncio.open_connection(self._host, self._port)
+        except OSError as exc:
+            raise ConnectionLost(f"cannot replay: {unreachable(exc, self._host, self._port)}") from exc
+        writer.close()
 
     def address(self, protocol: str, transport: str | None) -> Address | str:
         """Return where a session of that kind goes, or why it goes nowhere."""

@@ -11,7 +11,7 @@ import msgspec
 from fiveways.client import handshake
 from fiveways.client.settings import Settings
 from fiveways.client.urls import Address
-from fiveways.errors import ConnectionLost, FivewaysError
+from fiveways.errors import ConnectionLost, FivewaysError, Refused
 from fiveways.model.messages import Challenge, Goodbye, Welcome
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role, Setup
@@ -134,7 +134,7 @@ class Wire:
                 except ConnectionLost as exc:
                     self._refused(exc)
             case Goodbye():
-                self._refused(handshake.refusal(self._settings, word.text))
+                self._refused(Refused(word.text or "the hub refuses our credentials"))
             case _:
                 pass
 
