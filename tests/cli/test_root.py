@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ VERBS = [
     *("check", "config check", "config show"),
     "traffic",
     *("tail", "trace", "replay"),
+    "proto",
 ]
 
 
@@ -100,3 +102,11 @@ def test_the_shell_completes_commands_and_urls() -> None:
 @pytest.mark.parametrize("verb", ["call", "push", "pull", "queues"])
 def test_completion_is_silent_when_the_hub_is_away(verb: str) -> None:
     assert completions(verb, "lrpm+ws://127.0.0.1:1", "ma") == []
+
+
+def test_proto_prints_a_schema_that_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["proto"]) == 0
+    (tmp_path / "rpc.proto").write_text(capsys.readouterr().out)
+    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={tmp_path}", f"--python_out={tmp_path}"]
+    subprocess.run([*compiler, "rpc.proto"], check=True)  # noqa: S603  our own schema
+    assert b"TimeoutUnit" in (tmp_path / "rpc_pb2.py").read_bytes()

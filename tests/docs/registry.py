@@ -64,8 +64,8 @@ NOT_RUN = [
 PROGRAMS = ("curl", "openssl")
 """What pages call that comes neither with the tests' packages nor with every system."""
 
-SIGNAL = re.compile(r"pkill -(9|HUP|TERM|STOP|CONT) -f 'fiveways serve'")
-"""A reader has one hub; this machine may have others. So the page's own hub gets the signal, and nobody else does."""
+SIGNAL = re.compile(r"kill -(9|HUP|TERM|STOP|CONT) PID")
+"""A reader types the pid that the hub printed; here the page's own hub gets the signal."""
 
 LASTING = re.compile(
     r"fiveways serve\b|fiveways tail\b.* (-f|--follow)\b|fiveways pull\b.* --follow\b"

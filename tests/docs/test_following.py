@@ -58,7 +58,7 @@ BAD = [
     ("'''proto\nsyntax = \"proto3\";\n'''", "without a file's name"),
     ("'''rust\nfn main() {}\n'''", "nobody knows what to do with 'rust'"),
     ("    fiveways pipeline run --journal j --out t", "needs Spark"),
-    ("    pkill -9 -f 'fiveways serve'", "there is no hub"),
+    ("    kill -9 PID", "there is no hub"),
     ("    fiveways tail none -f", "should show"),
     ("'''console\n$ exit 1 &\nnever shown\n'''", "should show"),
 ]

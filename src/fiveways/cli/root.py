@@ -325,6 +325,22 @@ def check(  # noqa: PLR0913
     raise typer.Exit(verb.check(wish))
 
 
+@app.command(cls=Verb)
+def proto() -> None:
+    """Print rpc.proto, the protobuf schema of RPC over MQTT.
+
+    Generate code from it for devices and services that speak to a broker.
+
+    [bold]Examples[/bold]
+
+      fiveways proto > rpc.proto
+      protoc --python_out=. rpc.proto
+    """
+    from importlib.resources import files  # noqa: PLC0415  help does without it
+
+    print(files("fiveways.protocols.mqtt_rpc").joinpath("rpc.proto").read_text(encoding="utf-8"), end="")  # noqa: T201
+
+
 @config_app.command("check", cls=Verb)
 def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file of settings.")]) -> None:
     """Say whether a file is a good configuration.

@@ -86,7 +86,7 @@ async def _serve(settings: Settings, app: App | None) -> None:
 def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool) -> None:
     """Say where the hub is, what to try first, and who cannot reach it."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print("[bold]Fiveways is running.[/bold] It answers:")
+    console.print(f"[bold]Fiveways is running[/bold] with pid {os.getpid()}. It answers:")
     for what, url in urls:
         console.print(f"  {what:8} {url}")
     first = _first_url(urls)
