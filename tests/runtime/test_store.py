@@ -5,6 +5,9 @@ from pathlib import Path
 
 import fiveways
 from chaos.hubs import DyingHub
+from fiveways.settings.sections import ServerSettings, Settings, StoreSettings
+from fiveways.wire import cbor
+from tests.runtime import wire
 
 
 def test_work_and_retained_values_outlive_a_hub_that_is_killed(tmp_path: Path) -> None:
@@ -48,3 +51,32 @@ def test_a_second_hub_is_refused_the_store_of_the_first(tmp_path: Path) -> None:
         return ""
 
     assert asyncio.run(run()) == "the hub did not start"
+
+
+def test_publishing_a_cbor_value_without_a_json_form_as_retained_is_an_error_and_ends_no_session(
+    tmp_path: Path,
+) -> None:
+    given = Settings(server=ServerSettings(port=0), store=StoreSettings(path=str(tmp_path / "store.db")))
+
+    def request(kind: int, number: int, name: str, body: bytes, meta: object) -> bytes:
+        return b"\x85" + cbor.write(kind) + cbor.write(number) + cbor.write(name) + body + cbor.write(meta)
+
+    async def run() -> None:
+        async with wire.hub(given) as place:
+            peer = await place.peer("/lrpm")
+            peer.binary(cbor.write([2, None, {}]))
+            await peer.data()
+            duplicate = b"\xa2\x01\x01\x611\x02"  # {1: 1, "1": 2}
+            peer.binary(request(61, 256, "t", duplicate, {"retain": True}))
+            answer = cbor.parse(await peer.data())
+            assert isinstance(answer, list)
+            assert answer[:4] == [20, 61, 256, "hub.err.bad_arguments"]
+            work = b"\xa2" + cbor.write("queue") + cbor.write("q") + cbor.write("data") + duplicate
+            peer.binary(request(40, 257, "hub.push", work, {}))
+            answer = cbor.parse(await peer.data())
+            assert isinstance(answer, list)
+            assert answer[:4] == [20, 40, 257, "hub.err.bad_arguments"]
+            stats = place.server.exchange.hub.stats()
+            assert (stats["retained"], stats["queues"]) == (0, {})
+
+    asyncio.run(run())

@@ -1,5 +1,6 @@
 """Publications on their way to all who subscribed."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -126,11 +127,13 @@ class Publishing:
             return DropRetained(_written(word.topic)) if self._keeps else None
         try:
             size = size_of(word.body) + sum(map(len, word.topic))
+            # Encode the record before the value is retained: CBOR has values without a JSON form.
+            record = PutRetained(_written(word.topic), word.body.nq(), self._last + 1) if self._keeps else None
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
         value = Retained(word.topic, word.body, self._last + 1, size)
         self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
-        return PutRetained(_written(word.topic), word.body.nq(), value.publication) if self._keeps else None
+        return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
         """Have again the values that an earlier hub kept."""
@@ -138,7 +141,8 @@ class Publishing:
             topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
             size = len(kept.word) + sum(map(len, topic))
             value = Retained(topic, Json(kept.word), kept.publication, size)
-            self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
+            # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
+            self._retained.put(value, sys.maxsize, sys.maxsize)
             self._last = max(self._last, kept.publication)
 
     def kept(self, topic: Topic) -> tuple[Payload, int] | None:

@@ -1,16 +1,19 @@
 """Work and retained values that a store keeps, and work that nobody finishes."""
 
+from dataclasses import replace
 from random import Random
+
+import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Keep
 from fiveways.hub.settings import HubSettings
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, CloseTopic, Failure, Publish, Result
-from fiveways.model.records import BuryItem, DropItem, DropRetained, PutItem, PutRetained
+from fiveways.model.records import BuryItem, DropItem, DropRetained, PutAnswer, PutItem, PutRetained
 from fiveways.wire.limits import Limits
-from fiveways.wire.payload import Json, Value
-from tests.unit.hub.hubtalk import join, ok, opened, topic
+from fiveways.wire.payload import Binary, Cbor, Json, Payload, Value
+from tests.unit.hub.hubtalk import NQ, join, offer, ok, opened, pattern, refusal, subscribe, topic
 
 
 def keeping(**settings: int) -> Hub:
@@ -93,3 +96,75 @@ def test_retained_values_are_kept_and_dropped() -> None:
     assert hub.stats()["retained"] == 1
     (last,) = hub.handle("ann", Publish("v", topic("x"), Value(1)), 0.0)
     assert last == Delivery("ann", Result("v", Value(301)), "p301")
+
+
+NO_JSON_FORM = [
+    pytest.param(Cbor(b"\xa2\x01\x01\x611\x02"), id="two keys that are equal in JSON"),
+    pytest.param(Cbor(b"\xf0"), id="unassigned simple value"),
+    pytest.param(Cbor(b"\xc1\x61x"), id="time that is no number"),
+    pytest.param(Json(b'{"$base64":1}'), id="marker without a string"),
+    pytest.param(Value({1: 2}), id="key that is no text"),
+]
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM[:3])
+def test_value_without_a_json_form_is_refused_and_not_retained(body: Payload) -> None:
+    hub = keeping()
+    subscribe(hub, "bob", pattern("t"))
+    told = refusal(hub.handle("ann", Publish("v", topic("t"), body, retain=True), 0.0))
+    assert told[:3] == ("ann", "v", Reason.BAD_ARGUMENTS)
+    assert (hub.stats()["retained"], hub.last_publication()) == (0, 255)
+    # Without `retain` nothing is stored, and a subscriber with the same encoding can read it.
+    hub.handle("ann", Publish("w", topic("t"), body), 0.0)
+    assert hub.last_publication() == 256
+
+
+def test_refused_value_leaves_the_retained_one_as_it_was() -> None:
+    hub = keeping()
+    hub.handle("ann", Publish("v", topic("t"), Value(1), retain=True), 0.0)
+    hub.handle("ann", Publish("w", topic("t"), Cbor(b"\xf0"), retain=True), 0.0)
+    assert hub.retained(topic("t")) == (Value(1), 256)
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM)
+def test_work_without_a_json_form_is_refused(body: Payload) -> None:
+    hub = keeping()
+    (answer, *_) = hub.handle("ann", Call("p", "hub.push", body), 0.0)
+    assert isinstance(answer, Delivery)
+    assert isinstance(answer.word, Failure)
+    assert answer.word.reason is Reason.BAD_ARGUMENTS
+    told = refusal(hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": {1: 2}})), 0.0))
+    assert told[2] is Reason.BAD_ARGUMENTS
+    assert hub.stats()["queues"] == {}
+
+
+def test_retained_bytes_are_stored_in_their_json_form() -> None:
+    (kept,) = keeping().handle("ann", Publish("v", topic("t"), Binary(b"Hello"), retain=True), 0.0)
+    assert isinstance(kept, Keep)
+    assert kept.record == PutRetained('["t"]', b'{"$base91":"q0R+Cq!"}', 256)
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM[:3])
+def test_answer_without_a_json_form_fails_a_durable_request(body: Payload) -> None:
+    hub = keeping()
+    join(hub, "cleo", replace(NQ, reliable=True))
+    offer(hub, "bob", "m")
+    deliveries = hub.handle("cleo", Call("c", "m", Json(b"1")), 0.0)
+    (given,) = [each for keep in deliveries if isinstance(keep, Keep) for each in hub.kept(keep, 0.0)][-1:]
+    assert isinstance(given, Delivery)
+    assert isinstance(given.word, Call)
+    (kept,) = hub.handle("bob", Result(given.word.id, body), 1.0)
+    assert isinstance(kept, Keep)
+    assert isinstance(kept.record, PutAnswer)
+    (told,) = kept.then
+    assert isinstance(told.word, Failure)
+    assert told.word.reason is Reason.RAISED
+    assert hub.stats()["owed"] == 0
+
+
+def test_retained_values_beyond_the_bounds_are_restored() -> None:
+    hub = keeping(max_retained=1, max_retained_bytes=10)
+    hub.restore([], [], [PutRetained('["a"]', b'"0123456789"', 300), PutRetained('["b"]', b"1", 301)])
+    assert hub.stats()["retained"] == 2
+    told = refusal(hub.handle("ann", Publish("v", topic("c"), Value(1), retain=True), 0.0))
+    assert told[2] is Reason.BUSY
