@@ -11,7 +11,7 @@ from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls
 from fiveways.hub.counters import Counters
-from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.delivery import Announce, Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import ANONYMOUS, NO_ACCESS, Gate
 from fiveways.hub.handlers import handlers
@@ -41,6 +41,9 @@ from fiveways.wire.payload import Payload
 
 class Hub:
     """Everybody who is connected, and all that is going on between them."""
+
+    announces = False
+    """Whether a transport must listen for a new registration before it is answered."""
 
     def __init__(
         self,
@@ -341,7 +344,8 @@ class Hub:
         self.offers.add(session, word, self._settings.max_offers)
         asked = self._discovery.look_below(session, word.method, now) if word.route else []
         owed = self._owing.offered(word.method, is_route=word.route, now=now)
-        return [Delivery(session.peer, words.Result(word.id)), *asked, *owed]
+        done = Delivery(session.peer, words.Result(word.id))
+        return [Announce(word.method, word.route, done) if self.announces else done, *asked, *owed]
 
     def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
         self.offers.remove(session, word)

@@ -67,4 +67,12 @@ class Keep(msgspec.Struct, frozen=True, gc=False):
     """The request that fails if it cannot be written, by its caller's id."""
 
 
-Deliveries: TypeAlias = list[Delivery | Fanout | Keep]
+class Announce(msgspec.Struct, frozen=True, gc=False):
+    """Have a new registration served by every transport that listens for it; `then` is said when that is so."""
+
+    method: str
+    is_route: bool
+    then: Delivery
+
+
+Deliveries: TypeAlias = list[Delivery | Fanout | Keep | Announce]

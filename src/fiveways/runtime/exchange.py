@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
+from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.session import public_name
 from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
@@ -37,6 +38,8 @@ class Exchange:
         self._alarm = hub.alarm
         self.keeping = Keeping(hub, self.perform)
         """What must outlive this process."""
+        self.announce: Callable[[Announce, float], None] = self._answer_at_once
+        """Serves a new registration before it is answered; set together with `hub.announces`."""
         self.parties: dict[str, Party] = {}
         self.tape: Tape | None = None
         """Where every frame is noted down, if it is."""
@@ -79,6 +82,11 @@ class Exchange:
                 self._fan_out(delivery, now)
             elif type(delivery) is Keep:
                 self.keeping.keep(delivery, now)
+            elif type(delivery) is Announce:
+                self.announce(delivery, now)
+
+    def _answer_at_once(self, announce: Announce, now: float) -> None:
+        self.perform([announce.then], now)
 
     def _say_one_of_many(self, party: Party, delivery: Delivery, now: float) -> None:
         """Say a word, and have it written if there is much already; who is too slow for events misses some."""

@@ -125,7 +125,7 @@ class Server:
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
             self._watching.mqtt = self._mqtt
-            self.urls.append(await self._mqtt.start())
+            await self._mqtt.start(self.urls.append)
         if self._tracing is not None:
             self._tracing.start()
             self.exchange.hub.trace(self._tracing.spans)

@@ -103,8 +103,9 @@ class Watching:
 
 
 def _of_broker(mqtt: MqttSide) -> Finding:
-    if mqtt.is_linked:
+    if mqtt.is_answering:
         return Finding("broker", Health.WELL, "")
-    if mqtt.was_linked:
-        return Finding("broker", Health.WORSE, "the broker is away")
-    return Finding("broker", Health.BAD, "the broker was not reached yet")
+    health = Health.WORSE if mqtt.has_answered else Health.BAD
+    if mqtt.is_linked:
+        return Finding("broker", health, "the hub does not answer at the broker yet")
+    return Finding("broker", health, "the broker is away" if mqtt.has_answered else "the broker was not reached yet")

@@ -12,7 +12,7 @@ import pytest
 
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep
+from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
@@ -94,6 +94,8 @@ class Walk:
                     self.tell(each.peer, delivery.event)
             elif isinstance(delivery, Keep):
                 self.perform([*delivery.then])
+            elif isinstance(delivery, Announce):
+                self.perform([delivery.then])
             elif self.chance.random() < 0.03 and not isinstance(delivery.word, Attachment | Welcome | Goodbye):
                 self.lose(delivery)
             else:

@@ -1,7 +1,6 @@
 """Everybody behind a broker: one who takes part in their place, as long as there is a link to it."""
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from random import Random
 from typing import Final
 
 from fiveways.errors import FivewaysError, LocalProtocolError
-from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.delivery import Announce, Delivery, Subscriber
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
@@ -51,8 +50,6 @@ _WAITS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
 """Seconds before the broker is tried again."""
 _SHORT_LIFE: Final = 5.0
 """Seconds after which a link was not lost for what we said on it first."""
-_SETTLE: Final = 0.3
-"""Seconds for others to say what is theirs."""
 
 
 class BrokerPeer(Party, Sleeper):
@@ -88,9 +85,6 @@ class BrokerPeer(Party, Sleeper):
         self._talk: MqttConversation | None = None
         self._territory: Territory | None = None
         self._recorder: BrokerRecorder | None = None
-        self._is_lost = asyncio.Event()
-        self.is_ready = asyncio.Event()
-        """The hub has been at the broker, and answered there what was its to answer."""
         self._own: dict[str, str] = {}
         """What we asked the hub for ourselves, for people, by id."""
         self._ids = count(1)
@@ -105,19 +99,31 @@ class BrokerPeer(Party, Sleeper):
         self._why = ""
         self._tally = exchange.hub.traffic.tally(self.family)
 
-    @property
     def is_linked(self) -> bool:
-        """Whether there is a link to the broker now."""
+        """Say whether there is a link to the broker now."""
         return self._link is not None
 
-    def start(self) -> None:
-        """Reach for the broker, now and whenever the link to it is lost."""
+    def is_answering(self) -> bool:
+        """Say whether requests that come by way of the broker are answered now."""
+        return self._territory is not None and self._territory.is_ready
+
+    def start(self, is_ready: Callable[[], None]) -> None:
+        """Reach for the broker, now and whenever the link to it is lost; call `is_ready` when the hub answers there."""
         self._exchange.hub.offers.changed = self._look_again
-        self._task = asyncio.create_task(self._keep_linked(), name="keep the link to the broker")
+        self._exchange.hub.announces, self._exchange.announce = True, self._announce
+        self._task = asyncio.create_task(self._keep_linked(is_ready), name="keep the link to the broker")
 
     def _look_again(self) -> None:
         if self._territory is not None:
             self._territory.look_again()
+
+    def _announce(self, announce: Announce, now: float) -> None:
+        """Answer a registration when those behind the broker can call it; at once while there is no link to it."""
+        exchange, then = self._exchange, announce.then
+        if self._territory is None or then.to == self.peer:
+            exchange.perform([then], now)
+        else:
+            self._territory.listen_for(announce, lambda: exchange.perform([then], exchange.now()))
 
     def withdraw(self) -> None:
         """Answer nothing new: another hub may."""
@@ -136,16 +142,15 @@ class BrokerPeer(Party, Sleeper):
 
     # The link.
 
-    async def _keep_linked(self) -> None:
+    async def _keep_linked(self, is_ready: Callable[[], None]) -> None:
         turn, told = 0, ""
         while True:
-            self._is_lost.clear()
             since = self._exchange.now()
             try:
                 territory = await self._begin()
                 _log.info("linked to the broker at %s", self._broker)
                 told = ""
-                await territory.keep(self.is_ready.set)
+                await territory.keep(is_ready)
                 _log.warning("the link to the broker was lost%s", self._why)
             except FivewaysError as exc:
                 if str(exc) != told:
@@ -181,19 +186,13 @@ class BrokerPeer(Party, Sleeper):
             self._recorder = BrokerRecorder(exchange.tape, session, territory.hears)
         self._plan.bridge.begin(exchange.hub.retained, self._left_at, exchange.now)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
-        territory.announce()
-        await self._settled()
+        await territory.announce()
         self.offer()
         for written, pattern in self._plan.bridge.outward.items():
             word = Subscribe(self._asked(f"subscribe to {written}"), pattern, written)
             exchange.handle(self.peer, word, exchange.now())
         exchange.schedule()
         return territory
-
-    async def _settled(self) -> None:
-        """Wait until the other hubs have said what is theirs, and the broker what it retains."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_lost.wait(), _SETTLE)
 
     def offer(self) -> None:
         """Offer the services behind the broker, for the first time or anew."""
@@ -209,7 +208,10 @@ class BrokerPeer(Party, Sleeper):
 
     def _end(self) -> None:
         """Leave the hub: what was given to somebody behind the broker is lost."""
-        link, self._link, self._talk, self._territory = self._link, None, None, None
+        link, self._link, self._talk = self._link, None, None
+        if self._territory is not None:
+            self._territory.lost()
+            self._territory = None
         self._sleep_on()
         if self._recorder is not None:
             self._recorder.end(self._why.removeprefix(": "))
@@ -267,7 +269,6 @@ class BrokerPeer(Party, Sleeper):
     def lost(self, reason: str) -> None:
         """Begin anew."""
         self._why = f": {reason}" if reason else ""
-        self._is_lost.set()
         if self._territory is not None:
             self._territory.lost()
 

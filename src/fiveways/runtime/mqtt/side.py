@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,11 @@ from fiveways.runtime.mqtt.plan import BadPlan, Plan
 from fiveways.settings.sections import Settings
 from fiveways.transports.mqtt_link import Broker
 
-_READY_WITHIN: Final = 2.0
-"""Seconds for which the hub's start waits for its broker."""
+_log = logging.getLogger("fiveways.mqtt")
+_LINKED_WITHIN: Final = 2.0
+"""Seconds for which the hub's start waits for its broker; later the broker is tried in the background."""
+_READY_WITHIN: Final = 10.0
+"""Seconds for which the hub's start then waits until it answers there."""
 
 
 class MqttSide:
@@ -29,9 +33,15 @@ class MqttSide:
         self._new_peer = new_peer
         self._own: EmbeddedBroker | None = None
         self._peer: BrokerPeer | None = None
+        self._is_ready = asyncio.Event()
+        """The hub has been at the broker, and answered there what was its to answer."""
 
-    async def start(self) -> tuple[str, str]:
-        """Begin; return what is served where. NoBroker, BadPlan, SchemaError or BadFilters if that is impossible."""
+    async def start(self, serves: Callable[[tuple[str, str]], None]) -> None:
+        """Begin; call `serves` with what is served where as soon as requests are answered there.
+
+        Raises:
+            NoBroker, BadPlan, SchemaError, BadFilters: that is impossible.
+        """
         settings, given = self._settings.mqtt, self._settings
         path = given.origin.path if given.origin is not None else None
         plan = Plan(settings, path.parent if path is not None else Path())
@@ -44,6 +54,7 @@ class MqttSide:
         broker = _broker(settings.url or (self._own.url if self._own is not None else ""))
         if settings.user:
             broker = replace(broker, user=settings.user, password=settings.password.reveal())
+        url = f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
         self._peer = BrokerPeer(
             broker,
             plan,
@@ -54,20 +65,37 @@ class MqttSide:
             self._new_peer,
             is_wary=self._own is not None,
         )
-        self._peer.start()
-        with contextlib.suppress(TimeoutError):  # it goes on trying, and says so
-            await asyncio.wait_for(self._peer.is_ready.wait(), _READY_WITHIN)
-        return "mqtt-rpc", f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
+
+        def is_ready() -> None:
+            if not self._is_ready.is_set():
+                self._is_ready.set()
+                serves(("mqtt-rpc", url))
+
+        self._peer.start(is_ready)
+        await self._until_ready(_LINKED_WITHIN)
+        if self.is_linked:
+            await self._until_ready(_READY_WITHIN)
+        if not self._is_ready.is_set():
+            _log.warning("the hub does not answer at %s yet", url)
+
+    async def _until_ready(self, patience: float) -> None:
+        with contextlib.suppress(TimeoutError):  # it goes on trying
+            await asyncio.wait_for(self._is_ready.wait(), patience)
 
     @property
     def is_linked(self) -> bool:
         """Whether there is a link to the broker."""
-        return self._peer is not None and self._peer.is_linked
+        return self._peer is not None and self._peer.is_linked()
 
     @property
-    def was_linked(self) -> bool:
-        """Whether there has been one, and the hub has answered there."""
-        return self._peer is not None and self._peer.is_ready.is_set()
+    def is_answering(self) -> bool:
+        """Whether requests that come by way of the broker are answered."""
+        return self._peer is not None and self._peer.is_answering()
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether they ever were."""
+        return self._is_ready.is_set()
 
     def renew(self) -> None:
         """Offer anew what the rights may have taken away, and allow again."""

@@ -1,11 +1,13 @@
 """On which topics of a broker the hub answers: those of its methods, as far as no other hub was there before."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from fiveways.errors import ConnectionLost
+from fiveways.hub.delivery import Announce
 from fiveways.hub.offers import Offers
 from fiveways.model import names
 from fiveways.model.names import BadName
@@ -19,7 +21,25 @@ _MOST_TOPICS: Final = 900
 """Topics on which the hub answers: nats-server has room for 1,023 subscriptions of one client."""
 _PAUSE: Final = 0.02
 """Seconds between two messages to other hubs, whatever they do."""
+_SETTLE: Final = 0.3
+"""Seconds for others to say what is theirs: without their numbers, our claims could be lower, and take theirs away."""
 _TOLD: Final = 5
+_ANNOUNCED_WITHIN: Final = 2.0
+"""Seconds for the broker to let us listen on the topic of a new registration, before that is answered anyway."""
+
+
+class _Announced:
+    """A registration whose answer waits for the broker; `end` gives it, once."""
+
+    def __init__(self, answer: Callable[[], None], ended: Callable[["_Announced"], None]) -> None:
+        self._answer = answer
+        self._ended = ended
+        self._timer = asyncio.get_running_loop().call_later(_ANNOUNCED_WITHIN, self.end)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self._ended(self)
+        self._answer()
 
 
 class Territory:
@@ -35,13 +55,18 @@ class Territory:
         self._offers = offers
         self._link = link
         self._is_stale = asyncio.Event()
-        self._is_lost = False
+        self._is_lost = asyncio.Event()
         self._is_left = False
         self._rivals: frozenset[str] = frozenset()
+        self._announced: dict[_Announced, None] = {}
+        self.is_ready = False
+        """Whether we have listened, on this link, on every topic that was ours to answer; not once it is lost."""
 
-    def announce(self) -> None:
-        """Say that we are here, so that others say what is theirs."""
+    async def announce(self) -> None:
+        """Say that we are here, and wait until the others have said what is theirs, and the broker what it retains."""
         self._link.publish(self.claims.place, HERE)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_lost.wait(), _SETTLE)
 
     def heard(self, topic: str, payload: bytes) -> None:
         """Take what a hub says."""
@@ -51,6 +76,19 @@ class Territory:
     def look_again(self) -> None:
         """Know that methods have come or gone."""
         self._is_stale.set()
+
+    def listen_for(self, announce: Announce, answer: Callable[[], None]) -> None:
+        """Call `answer` when we listen on the topic of a new registration, or another hub has that topic.
+
+        It is called after `_ANNOUNCED_WITHIN` seconds in any case, and when the link is lost: the registration holds,
+        and is served when the broker is back.
+        """
+        topic = _topic_of(announce.method, is_route=announce.is_route)
+        if self._is_lost.is_set() or self._is_left or (topic in self.listened and topic in self.claims.held):
+            answer()
+        else:
+            self._announced[_Announced(answer, self._announced.pop)] = None
+            self._is_stale.set()
 
     def withdraw(self) -> None:
         """Answer nothing new: another hub may."""
@@ -63,8 +101,10 @@ class Territory:
 
     def lost(self) -> None:
         """Know that the link is gone."""
-        self._is_lost = True
+        self._is_lost.set()
+        self.is_ready = False
         self._is_stale.set()
+        self._answer([*self._announced])
 
     def hears(self, topic: str) -> bool:
         """Say whether what is published there comes to us."""
@@ -86,16 +126,20 @@ class Territory:
         while True:
             await self._is_stale.wait()
             self._is_stale.clear()
-            if self._is_lost:
+            if self._is_lost.is_set():
                 return
+            announced = [*self._announced]
             try:
                 await self._adjust()
             except ConnectionLost:
                 return
-            if self.claims.is_told:
+            if self.claims.is_told and self.listened == self.claims.held:
+                self.is_ready = True
                 is_ready()
                 self._tell_rivals()
-            await asyncio.sleep(_PAUSE)
+                self._answer(announced)
+            if not self._announced:
+                await asyncio.sleep(_PAUSE)
 
     async def _adjust(self) -> None:
         link = self._link
@@ -113,6 +157,11 @@ class Territory:
                 _log.warning("%s", exc)
             self.listened |= new
 
+    def _answer(self, announced: Iterable[_Announced]) -> None:
+        for each in announced:
+            if each in self._announced:
+                each.end()
+
     def _tell_rivals(self) -> None:
         rivals = self.claims.rivals()
         if rivals - self._rivals:
@@ -128,7 +177,7 @@ class Territory:
         for method in self._offers:
             if all(offer.session.peer == self._peer for offer in method.offers):
                 continue
-            wanted.add(f"/{method.name}" if method.is_route else names.spell_mqtt(method.name)[0])
+            wanted.add(_topic_of(method.name, is_route=method.is_route))
         wanted.update(self._plan.served)
         wanted = {topic for topic in wanted if topic not in self._plan.services and can_listen(topic)}
         if len(wanted) > _MOST_TOPICS:
@@ -137,3 +186,7 @@ class Territory:
             ranked = sorted(wanted, key=lambda topic: (topic not in _HUB_TOPICS, topic not in self.listened, topic))
             wanted = set(ranked[:_MOST_TOPICS])
         return frozenset(wanted)
+
+
+def _topic_of(name: str, *, is_route: bool) -> str:
+    return f"/{name}" if is_route else names.spell_mqtt(name)[0]
