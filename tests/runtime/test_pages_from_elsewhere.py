@@ -95,7 +95,7 @@ async def test_a_page_from_a_foreign_place_may_neither_ask_nor_read() -> None:
 async def test_only_what_is_posted_to_answers_such_a_question() -> None:
     async with hub() as place:
         head = await head_of(place.port, asks(PAGE).replace("/nq", "/lrpm"))
-        assert head.startswith("HTTP/1.1 426 ")
+        assert head.startswith("HTTP/1.1 405 ")
         assert "Access-Control" not in head
 
 

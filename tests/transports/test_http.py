@@ -84,7 +84,7 @@ async def test_a_connection_is_kept_and_pipelined_requests_are_answered_in_order
 
     count = 200
     async with running(some_slow, limits=HttpLimits(max_pipelined=3)) as port:
-        client = await port.client(b"".join(f"GET /{n} HTTP/1.1\r\n\r\n".encode() for n in range(count)))
+        client = await port.client(b"".join(f"GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for n in range(count)))
         for n in range(count):
             assert await client.answer() == (200, f"GET /{n}  ".encode())
         client.send(POST * 2)
@@ -101,8 +101,8 @@ async def test_one_who_pipelines_without_end_lets_others_have_their_turn() -> No
 
     many = 2000
     async with running(note, limits=HttpLimits(max_pipelined=5)) as port:
-        greedy = await port.client(b"GET /greedy HTTP/1.1\r\n\r\n" * many)
-        modest = await port.client(b"GET /modest HTTP/1.1\r\n\r\n")
+        greedy = await port.client(b"GET /greedy HTTP/1.1\r\nHost: a\r\n\r\n" * many)
+        modest = await port.client(b"GET /modest HTTP/1.1\r\nHost: a\r\n\r\n")
         await modest.answer()
         assert turns.count("/greedy") < many
         for _ in range(many):
@@ -121,7 +121,7 @@ async def test_reading_stops_while_an_answer_is_being_made() -> None:
     async with running(wait) as port:
         client = await port.client(GET)
         await asked.wait()
-        flood = b"GET / HTTP/1.1\r\nX: " + b"x" * 1000 + b"\r\n\r\n"
+        flood = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 1000 + b"\r\n\r\n"
         for _ in range(100_000):
             client.send(flood)
             if client.writer.transport.get_write_buffer_size() > 1 << 20:
@@ -149,7 +149,7 @@ async def test_nothing_is_answered_to_one_who_does_not_read() -> None:
     async with running(large) as port:
         client = await port.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        client.send(b"GET / HTTP/1.1\r\n\r\n" * 1000)
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
         for _ in range(3):
             await port.client()
         before = -1
@@ -200,7 +200,7 @@ async def test_a_large_answer_and_one_that_takes_time_do_not_disturb_each_other(
         return Response(200, bytes(size)) if request.path == "/large" else later(request)
 
     async with running(large_or_late) as port:
-        client = await port.client(b"GET /late HTTP/1.1\r\n\r\nGET /large HTTP/1.1\r\n\r\n" * 2)
+        client = await port.client(b"GET /late HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
         ready.set()
         for _ in range(2):
             assert await client.answer() == (200, b"GET /late  ")
@@ -210,9 +210,9 @@ async def test_a_large_answer_and_one_that_takes_time_do_not_disturb_each_other(
 @pytest.mark.parametrize(
     ("request_line", "headers", "kept"),
     [
-        (b"GET / HTTP/1.1", b"", True),
-        (b"GET / HTTP/1.1", b"Connection: close\r\n", False),
-        (b"GET / HTTP/1.1", b"Connection: Foo, Close\r\n", False),
+        (b"GET / HTTP/1.1", b"Host: a\r\n", True),
+        (b"GET / HTTP/1.1", b"Host: a\r\nConnection: close\r\n", False),
+        (b"GET / HTTP/1.1", b"Host: a\r\nConnection: Foo, Close\r\n", False),
         (b"GET / HTTP/1.0", b"", False),
         (b"GET / HTTP/1.0", b"Connection: keep-alive\r\n", True),
     ],
@@ -236,14 +236,14 @@ async def test_a_connection_is_kept_if_the_client_wants_it(request_line: bytes, 
 @on_both_loops
 async def test_head_is_get_without_a_body() -> None:
     async with running() as port:
-        client = await port.client(b"HEAD / HTTP/1.1\r\n\r\n" + GET)
+        client = await port.client(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + GET)
         assert b"Content-Length: 8\r\n" in await client.head()
         assert await client.answer() == (200, b"GET /  ")
 
 
 @on_both_loops
 async def test_a_client_that_waits_for_a_word_gets_it() -> None:
-    head = b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     async with running() as port:
         client = await port.client(GET + head)
         assert await client.answer() == (200, b"GET /  ")
@@ -304,47 +304,59 @@ async def test_a_client_that_leaves_ends_what_it_asked_for() -> None:
 
 BAD = {
     "tls": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
-    "no method": (400, b"HELLO / HTTP/1.1\r\n\r\n"),
-    "lower case": (400, b"get / HTTP/1.1\r\n\r\n"),
+    "no method": (400, b"HELLO / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "lower case": (400, b"get / HTTP/1.1\r\nHost: a\r\n\r\n"),
     "bare line feeds": (400, b"GET / HTTP/1.1\nHost: x\n\n"),
     "one bare line feed": (400, b"GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n"),
     "bare carriage return": (400, b"GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n"),
-    "folded header": (400, b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n"),
+    "folded header": (400, b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n"),
     "blank before colon": (400, b"GET / HTTP/1.1\r\nHost : x\r\n\r\n"),
     "no colon": (400, b"GET / HTTP/1.1\r\nHost\r\n\r\n"),
-    "zero byte": (400, b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n"),
-    "bytes in the path": (400, b"GET /\xff HTTP/1.1\r\n\r\n"),
-    "no path": (400, b"GET foo HTTP/1.1\r\n\r\n"),
-    "no host in url": (400, b"GET http:///x HTTP/1.1\r\n\r\n"),
+    "zero byte": (400, b"GET / HTTP/1.1\r\nHost: a\r\nA: b\0c\r\n\r\n"),
+    "bytes in the path": (400, b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "no path": (400, b"GET foo HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "no host in url": (400, b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n"),
     "http 2": (505, b"GET / HTTP/2.0\r\n\r\n"),
     "http 2 preface": (400, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     "http 0.9": (505, b"GET /\r\n\r\n"),
-    "http 0.9 twice": (400, b"GET /\r\nGET / HTTP/1.1\r\n\r\n"),
-    "proxy": (501, b"CONNECT example.com:443 HTTP/1.1\r\n\r\n"),
+    "http 0.9 twice": (400, b"GET /\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "proxy": (501, b"CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n"),
     "two hosts": (400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
-    "two tokens": (400, b"GET / HTTP/1.1\r\nAuthorization: a\r\nauthorization: b\r\n\r\n"),
-    "two lengths": (400, b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
-    "empty length": (400, b"POST / HTTP/1.1\r\nContent-Length:\r\n\r\n"),
-    "signed length": (400, b"POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\na"),
-    "huge length": (400, b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999999\r\n\r\n"),
-    "large length": (413, b"POST / HTTP/1.1\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n"),
-    "length and chunks": (400, b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-    "gzip": (501, b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+    "two tokens": (400, b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\nauthorization: b\r\n\r\n"),
+    "two lengths": (400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+    "empty length": (400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n"),
+    "signed length": (400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na"),
+    "huge length": (400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999999\r\n\r\n"),
+    "large length": (413, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n"),
+    "length and chunks": (
+        400,
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    "gzip": (501, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
     "chunks in 1.0": (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    "expects more": (417, b"GET / HTTP/1.1\r\nExpect: miracles\r\n\r\n"),
-    "long head": (431, b"GET / HTTP/1.1\r\nA: " + b"a" * 2048 + b"\r\n\r\n"),
+    "expects more": (417, b"GET / HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\n\r\n"),
+    "long head": (431, b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"a" * 2048 + b"\r\n\r\n"),
     "long path": (431, b"GET /" + b"a" * 2048),
-    "many headers": (431, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 512),
-    "no size": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\r\n"),
-    "negative size": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"),
-    "prefixed size": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\n"),
-    "bare line feed after size": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n"),
-    "huge size": (413, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"),
-    "too many chunks": (413, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1025),
-    "long chunk": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n"),
-    "long extension": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * 2000),
-    "odd trailer": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nGET / HTTP/1.1\r\n\r\n"),
-    "many trailers": (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 2000),
+    "many headers": (431, b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 512),
+    "no size": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\r\n"),
+    "negative size": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"),
+    "prefixed size": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\n"),
+    "bare line feed after size": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n"),
+    "huge size": (413, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"),
+    "too many chunks": (
+        413,
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1025,
+    ),
+    "long chunk": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n"),
+    "long extension": (400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * 2000),
+    "odd trailer": (
+        400,
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nGET / HTTP/1.1\r\n\r\n",
+    ),
+    "many trailers": (
+        400,
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 2000,
+    ),
 }
 
 
@@ -369,10 +381,12 @@ async def test_what_cannot_be_answered_gets_a_sentence_and_the_end(status: int, 
 
 
 EDGES = {
-    "head": b"GET / HTTP/1.1\r\nA: " + b"a" * (1024 - 23) + b"\r\n\r\n",
-    "body": b"POST / HTTP/1.1\r\nContent-Length: 1024\r\n\r\n" + bytes(1024),
-    "chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + bytes(1024) + b"\r\n0\r\n\r\n",
-    "blank lines": b"\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+    "head": b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"a" * (1024 - 32) + b"\r\n\r\n",
+    "body": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + bytes(1024),
+    "chunks": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n"
+    + bytes(1024)
+    + b"\r\n0\r\n\r\n",
+    "blank lines": b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
 }
 
 
@@ -389,7 +403,7 @@ async def test_what_is_just_small_enough_is_answered(data: bytes) -> None:
 @on_both_loops
 async def test_a_refusal_is_read_though_the_client_is_still_sending() -> None:
     async with running() as port:
-        client = await port.client(b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n")
+        client = await port.client(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n")
         for _ in range(20):
             client.send(bytes(1 << 20))
             await settled()
@@ -438,7 +452,7 @@ async def test_a_handler_that_fails_gives_500_and_a_line_in_the_log(caplog: pyte
         client = await port.client()
         for path in ("/", "/later", "/header", "/nothing", "/cancelled"):
             with caplog.at_level(logging.ERROR, "fiveways.http"):
-                client.send(f"GET {path}?token=secret HTTP/1.1\r\nAuthorization: secret\r\n\r\n".encode())
+                client.send(f"GET {path}?token=secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\n\r\n".encode())
                 status, body = await client.answer()
             assert (status, body.endswith(b"\n")) == (500, True)
             assert [path in record.getMessage() for record in caplog.records] == [True] * (path != "/cancelled")
@@ -453,24 +467,24 @@ async def test_a_host_in_the_request_line_is_the_one_that_counts() -> None:
     async with running(lambda request: Response(200, f"{request.path} {request.headers}".encode())) as port:
         request = b"GET http://Other:80/x/y?z HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert await port.ask(request) == (200, b"/x/y {'host': 'Other:80'}")
-        assert await port.ask(b"GET http://other?z HTTP/1.1\r\n\r\n") == (200, b"/ {'host': 'other'}")
-        assert await port.ask(b"OPTIONS * HTTP/1.1\r\n\r\n") == (200, b"* {}")
+        assert await port.ask(b"GET http://other?z HTTP/1.1\r\nHost: a\r\n\r\n") == (200, b"/ {'host': 'other'}")
+        assert await port.ask(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n") == (200, b"* {'host': 'a'}")
 
 
 @on_both_loops
 async def test_headers_that_come_twice_are_one() -> None:
     async with running(lambda request: Response(200, str(request.headers).encode())) as port:
-        request = b"GET / HTTP/1.1\r\nAccept: a\r\nACCEPT:b \r\nCookie: c\r\nCookie: d\r\n\r\n"
-        assert await port.ask(request) == (200, b"{'accept': 'a, b', 'cookie': 'c; d'}")
+        request = b"GET / HTTP/1.1\r\nHost: a\r\nAccept: a\r\nACCEPT:b \r\nCookie: c\r\nCookie: d\r\n\r\n"
+        assert await port.ask(request) == (200, b"{'host': 'a', 'accept': 'a, b', 'cookie': 'c; d'}")
 
 
 @on_both_loops
 async def test_who_comes_through_a_proxy_is_not_local() -> None:
     async with running(lambda request: Response(200, f"{request.is_loopback} {request.remote}".encode())) as port:
-        client = await port.client(b"GET / HTTP/1.1\r\n\r\n")
+        client = await port.client(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         own = "{}:{}".format(*client.writer.get_extra_info("sockname"))
         assert await client.answer() == (200, f"True {own}".encode())
-        client.send(b"GET / HTTP/1.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
         assert await client.answer() == (200, f"False {own}".encode())
 
 
@@ -505,7 +519,7 @@ async def test_a_head_that_trickles_in_gets_no_more_time() -> None:
         answer = asyncio.ensure_future(ends(client))
         sent = 0
         while not answer.done():
-            client.send(b"GET / HTTP/1.1\r\nA: a"[sent : sent + 1] or b"a")
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\nA: a"[sent : sent + 1] or b"a")
             sent += 1
             await asyncio.sleep(0.01)
         assert (await answer).startswith(b"HTTP/1.1 408 ")
@@ -597,3 +611,29 @@ async def test_a_client_that_is_gone_before_its_answer_is_begun_leaves_nothing_b
         assert await client.rest() == b""
         await until(lambda: not port.port.connections())
         assert inspect.getcoroutinestate(asked[0]) == inspect.CORO_CLOSED
+
+
+@on_both_loops
+async def test_http_1_1_request_without_a_host_is_refused() -> None:
+    async with running() as there:
+        for target in (b"/", b"http://localhost/"):
+            status, text = await there.ask(b"GET " + target + b" HTTP/1.1\r\n\r\n")
+            assert (status, text) == (400, b"a request in HTTP/1.1 has the header Host\n")
+        assert (await there.ask(HANDSHAKE.replace(b"Host: localhost\r\n", b"")))[0] == 400
+        # HTTP/1.0 has no such header, and an empty one names no host.
+        for request in (b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"):
+            assert (await there.ask(request))[0] == 200
+
+
+@on_both_loops
+async def test_content_encoding_is_refused() -> None:
+    async with running() as there:
+        for name in (b"gzip", b"GZIP", b"br", b"identity, gzip"):
+            encoded = POST.replace(b"Content-Length", b"Content-Encoding: " + name + b"\r\nContent-Length")
+            client = await there.client(encoded)
+            head = await client.head()
+            assert head.startswith(b"HTTP/1.1 415 ")
+            assert b"\r\nAccept-Encoding: identity\r\n" in head
+            assert await client.rest() == b"no content encoding is understood here\n"
+        plain = POST.replace(b"Content-Length", b"Content-Encoding: Identity\r\nContent-Length")
+        assert (await there.ask(plain))[0] == 200

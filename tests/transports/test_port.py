@@ -333,7 +333,7 @@ async def test_closing_ends_what_is_idle_and_lets_the_rest_finish() -> None:
         half = await port.client(GET[:-3])
         websocket = await port.client(HANDSHAKE)
         await websocket.head()
-        busy = await port.client(b"GET /wait HTTP/1.1\r\n\r\n" + GET)
+        busy = await port.client(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + GET)
         await asked.wait()
         await port.port.close()
         assert [await silent.rest(), await idle.rest()] == [b"", b""]

@@ -25,9 +25,14 @@ def no_such_path(path: str) -> Response:
     return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
 
 
-def upgrade_required(endpoint: Endpoint) -> Response:
-    """Say who is answered under the path of a protocol."""
+def no_websocket(endpoint: Endpoint, method: str) -> Response:
+    """Say who is answered under the path of a protocol, by which methods."""
     path = endpoint.path
+    allowed = "GET, HEAD, OPTIONS, POST" if endpoint.posts else "GET, HEAD"
+    if method == "OPTIONS" and endpoint.posts:
+        return Response(204, b"", headers={"Allow": allowed})
+    if method not in {"GET", "HEAD"}:
+        return Response(405, f"{path} is not for {method}\n".encode(), headers={"Allow": allowed})
     text = f"{path} is for WebSocket clients: connect to it as {path[1:]}+ws://HOST:PORT{path}\n"
     if endpoint.posts:
         text = f"{path} is for WebSocket clients ({path[1:]}+ws://HOST:PORT{path}), or for POST with messages in JSON\n"

@@ -37,8 +37,15 @@ from fiveways.settings.hub import hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.base import Link
-from fiveways.transports.http import HttpLimits, Request, Response, bearer_of
-from fiveways.transports.origin import check_origin, preflight
+from fiveways.transports.http import (
+    HttpLimits,
+    Request,
+    Response,
+    bearer_of,
+    shows_other_credentials,
+    unauthorized,
+)
+from fiveways.transports.origin import check_origin, preflight, shared
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink, server_protocol
@@ -244,14 +251,19 @@ class Server:
     def _refusal(self, request: Request) -> Response | None:
         server = self._settings.server
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
+        answer = Response(403, f"{sentence}\n".encode())
         if sentence is None:
-            return None
+            if not shows_other_credentials(request.headers):
+                return None
+            # Who shows something wants to be somebody: to be let in as anybody would hide that it was not understood.
+            sentence = "only Authorization: Bearer TOKEN is understood here"
+            answer = unauthorized(sentence, shared(request.headers))
         path = request.path[:_LONGEST_PATH]
         about = {"path": path, "from": request.remote}
         self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, **about)
         if self._journaling is not None:
             self._journaling.refuse(path, sentence)
-        return Response(403, f"{sentence}\n".encode())
+        return answer
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a plain HTTP request."""
@@ -263,7 +275,7 @@ class Server:
             if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
                 return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
             if not endpoint.posts or request.method != "POST":
-                return answers.upgrade_required(endpoint)
+                return answers.no_websocket(endpoint, request.method)
             if self._draining:
                 return answers.CLOSING
             shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)

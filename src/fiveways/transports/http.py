@@ -97,6 +97,12 @@ def bearer_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
+def shows_other_credentials(headers: Mapping[str, str]) -> bool:
+    """Say whether a request shows credentials in another form than a bearer token: nobody is identified by them."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return bool(scheme) and not (scheme.lower() == "bearer" and token.strip())
+
+
 def unauthorized(text: str, headers: Mapping[str, str] = NO_HEADERS) -> Response:
     """Return the answer to somebody who has not shown who it is, with how that is done."""
     return Response(401, f"{text}\n".encode(), headers={"WWW-Authenticate": "Bearer", **headers})

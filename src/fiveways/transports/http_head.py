@@ -25,10 +25,11 @@ _ONCE: Final = {
 class BadRequest(Exception):
     """What a client sent cannot be answered but with `status` and a sentence. The connection ends with it."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(status, text)
         self.status = status
         self.text = text
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -100,6 +101,10 @@ class HeadReader:
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
         headers = _headers(self._lines.headers)
+        if "host" not in headers and not is_old:  # RFC 9112, 3.2
+            raise BadRequest(400, "a request in HTTP/1.1 has the header Host")
+        if headers.get("content-encoding", "").lower() not in {"", "identity"}:  # RFC 9110, 15.5.16
+            raise BadRequest(415, "no content encoding is understood here", Accept_Encoding="identity")
         path, query = _target(method, self._lines.target, headers)
         length = _length(headers, is_old=is_old)
         expected = headers.get("expect", "").lower()

@@ -170,7 +170,7 @@ class HttpProtocol(asyncio.Protocol):
                 if self._out_size > _CORK:
                     self._flush()
         except BadRequest as exc:
-            self._refuse(Response(exc.status, f"{exc.text}\n".encode()))
+            self._refuse(Response(exc.status, f"{exc.text}\n".encode(), headers=exc.headers))
         if reader.wants_continue:
             reader.wants_continue = False
             self._write(CONTINUE)
