@@ -196,6 +196,11 @@ class Hub:
             return True
         return not (session.asked or session.serving or self.offers.of(peer) or self._subscriptions.of(peer))
 
+    def farewell_of(self, peer: str) -> words.Goodbye | None:
+        """Return with what a peer was sent away; None if it was not, or is gone."""
+        session = self._sessions.get(peer)
+        return None if session is None else session.farewell
+
     def identity_of(self, peer: str) -> str:
         """Return as whom a peer was let in."""
         session = self._sessions.get(peer)

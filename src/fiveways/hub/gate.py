@@ -260,7 +260,7 @@ class Gate:
 
     def _part(self, session: Session, farewell: Goodbye) -> Deliveries:
         self.leave(session)
-        session.access = NO_ACCESS
+        session.access, session.farewell = NO_ACCESS, farewell
         self._enter(session, Stage.OVER)
         return [Delivery(session.peer, farewell)]
 

@@ -12,7 +12,7 @@ from fiveways.hub.policy import Access
 from fiveways.hub.settings import NOTHING
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
-from fiveways.model.messages import Word
+from fiveways.model.messages import Goodbye, Word
 from fiveways.wire.payload import Payload
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Session:
         "cells",
         "collecting",
         "credentials",
+        "farewell",
         "handlers",
         "identity",
         "is_here",
@@ -82,6 +83,8 @@ class Session:
         self.shown = b""
         """A digest of the token or secret that it came in by."""
         self.access = access
+        self.farewell: Goodbye | None = None
+        """Why it was sent away, if it was."""
         # core.py
         self.is_here = True
         self.op = ""

@@ -2,13 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
-from fiveways.model.messages import Event
+from fiveways.model.messages import Event, Goodbye
 from fiveways.runtime.outbox import Queue, Shared
 
 # ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
+
+_NORMAL: Final = 1000
+_REFUSED: Final = 1008
 
 
 class Ride(Protocol):
@@ -85,3 +88,10 @@ class Party(ABC):
     @abstractmethod
     def close(self, why: str) -> None:
         """End it, with a word where there is still room for one."""
+
+
+def close_code(farewell: Goodbye | None) -> tuple[int, str]:
+    """Return the code and the reason with which a WebSocket is closed behind a farewell: 1008 for a refused login."""
+    if farewell is None:
+        return _NORMAL, ""
+    return (_REFUSED if farewell.denied else _NORMAL), farewell.text

@@ -12,7 +12,7 @@ from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import CORK, Outbox, Shared
-from fiveways.runtime.party import Party
+from fiveways.runtime.party import Party, close_code
 from fiveways.runtime.recorder import Recorder, operation_of
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
@@ -20,7 +20,9 @@ from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet, size_of
 
-_NORMAL, _PROTOCOL_ERROR = 1000, 1002
+_PROTOCOL_ERROR = 1002
+_NOTHING = Packet(b"")
+"""What a peer is taken to have said that said nothing: it is told so in the first dialect of its path."""
 MOST_WORDS = 24
 """So many are handed to the link at once, before the pass is over; 8, 16 or all of them let fewer calls through."""
 _LINGER = 2.0
@@ -38,6 +40,7 @@ class Pump(Party, Sleeper):
     """
 
     outbox: Outbox
+    _farewell: Goodbye | None = None
 
     def __init__(
         self,
@@ -306,14 +309,12 @@ class Pump(Party, Sleeper):
             self.progressed()
             self.link.resume_reading()
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, *, denied: bool = False) -> None:
         """End the session, with a word where there is still room for one."""
-        if self._ended:
-            return
-        if self._talk is None:
-            self.link.abort()
-        elif not self._talk.closed:
-            self.say(Delivery(self.peer, Goodbye(why)), self._exchange.now())
+        now = self._exchange.now()
+        if not (self._ended or (self._talk or self._begin(_NOTHING, now)).closed):
+            self._farewell = Goodbye(why, denied)
+            self.say(Delivery(self.peer, self._farewell), now)
 
     # Out.
 
@@ -369,9 +370,10 @@ class Pump(Party, Sleeper):
 
     def _part(self, talk: Conversation) -> None:
         """Close the link behind the last word; who does not read it in time will never see it."""
+        farewell = self._farewell = self._farewell or self._exchange.hub.farewell_of(self.peer)
         self._exchange.leave(self)
         if not self.outbox.waiting:
-            self.link.close(_PROTOCOL_ERROR if talk.error is not None else _NORMAL, str(talk.error or ""))
+            self.link.close(*close_code(farewell) if talk.error is None else (_PROTOCOL_ERROR, str(talk.error)))
         elif not self._is_parting:
             self._is_parting = True
             self._timer_at = 0.0  # nothing is worth waking for any more

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fiveways.app import App
 from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
+from fiveways.hub.gate import LATE
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime import answers
@@ -320,7 +321,7 @@ def _journaling(settings: Settings, random: Random) -> "Journaling | None":
 def _expect_a_word(pump: Pump) -> None:
     """Let a peer go that has said nothing at all."""
     if not pump.has_begun:
-        pump.cut_off()
+        pump.close(LATE, denied=True)
 
 
 def _allow_many_connections() -> None:

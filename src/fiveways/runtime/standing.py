@@ -15,7 +15,7 @@ from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.lines import known
 from fiveways.runtime.outbox import CORK, Outbox, Queue
-from fiveways.runtime.party import Party
+from fiveways.runtime.party import Party, close_code
 from fiveways.runtime.recorder import note_drop, note_mark, operation_of
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
@@ -241,7 +241,7 @@ class Standing(Party, Sleeper):
             while leg.has_room and self._collect():
                 leg.write(self._due.popleft())
             if talk.closed and not self._due:
-                leg.link.close(_NORMAL)
+                leg.link.close(*close_code(self._exchange.hub.farewell_of(self.peer)))
         elif self._asking is not None and not self._asking.done() and self._collect():
             self._asking.set_result(None)
         deadline = talk.deadline()

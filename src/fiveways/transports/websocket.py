@@ -36,6 +36,7 @@ _LINGER: Final = 2.0
 """Seconds for the peer to answer a close, and to read what was said before it."""
 _LONGEST_REASON: Final = 120
 _PROTOCOL_ERROR: Final = 1002
+_NOT_UTF8: Final = 1007
 _READ_BUFFER: Final = 1 << 14
 """What is read at once. A quarter of it would do for an idle peer, but costs a busy one four passes for one."""
 
@@ -91,15 +92,21 @@ class WebSocketLink(WSListener):
         """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
         self.is_alive = True
         try:
-            if frame.fin and self._incoming is None and not self._closing:
+            is_reserved = frame.rsv1 or frame.rsv2 or frame.rsv3  # picows leaves them to extensions
+            if frame.fin and self._incoming is None and not (self._closing or is_reserved):
                 kind = frame.msg_type
                 if kind is _TEXT:
-                    self._receiver.received(Packet(frame.get_payload_as_bytes()))
-                    return
-                if kind is _BINARY:
+                    payload = frame.get_payload_as_bytes()
+                    if payload.isascii() or _is_utf8(payload):
+                        self._receiver.received(Packet(payload))
+                        return
+                elif kind is _BINARY:
                     self._receiver.received(Packet(frame.get_payload_as_bytes(), is_text=False))
                     return
-            self._on_other(frame)
+            if is_reserved:
+                self.close(_PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
+            else:
+                self._on_other(frame)
         except Exception:
             _log.exception("a message of %s could not be dealt with", self.remote)
             raise
@@ -138,7 +145,12 @@ class WebSocketLink(WSListener):
             self._receiver.progressed()
         if frame.fin:
             self._incoming = None
-            self._receiver.received(incoming.finish())
+            packet = incoming.finish()
+            # A text that is too long was cut off, perhaps within a character: the receiver refuses it as too long.
+            if packet.is_text and len(packet.payload) <= self._limits.max_text and not _is_utf8(packet.payload):
+                self.close(_NOT_UTF8, "a text is not UTF-8")
+            else:
+                self._receiver.received(packet)
 
     def on_ws_disconnected(self, _transport: WSTransport) -> None:
         """End, whoever ended it."""
@@ -254,6 +266,14 @@ class _Incoming:
         if self._spool is not None:
             return Packet(b"", is_text=False, blob=self._spool.finish())
         return Packet(b"".join(self._pieces), self._is_text)
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotocol: str = "") -> asyncio.BaseProtocol:
