@@ -12,6 +12,9 @@ import fiveways
 from fiveways.app import App, Fail
 from fiveways.client.connect import connect
 from fiveways.protocols.mqtt_rpc import rpc_pb2
+from fiveways.protocols.mqtt_rpc.messages import Response
+from fiveways.runtime.mqtt.plan import BadPlan, Plan
+from fiveways.settings.sections import MqttSettings
 from tests.brokers.running import RunningBroker
 from tests.mqtt.hubs import at, bounded, linked_to, until
 from tests.mqtt.kit import bare
@@ -227,3 +230,45 @@ async def test_a_service_that_gives_no_stream_need_not_say_where_its_answer_ends
             device.say(content + b"\x12%c%s" % (len(body), body))
             assert (await call)["text"] == "Hello Bob"
             assert [part async for part in parts] == []
+
+
+@bounded
+async def test_method_without_a_schema_behind_the_broker_takes_and_gives_bytes(broker: RunningBroker) -> None:
+    services = {"/Meter/Read": "bytes", "/a/b/Do": "bytes"}
+    async with bare(broker, "/Meter") as meter, bare(broker, "/a/b") as other, at(broker, services=services) as place:
+
+        async def serve(device: Any, kind: str) -> None:
+            while True:
+                request = await device.request()
+                if request.type_url == kind:
+                    value = b"\xff" + (request.value or b"")
+                    device.say(Response(device.topic, request.correlation_id, value=value, eos=True))
+
+        serving = [asyncio.ensure_future(serve(device, kind)) for device, kind in ((meter, "Read"), (other, "Do"))]
+        asks = {
+            "/lrpm": ("[2,null,{}]", '[40,256,"meter.read",{"$base64":"AAE="},{}]', '[41,256,{"$base64":"/wAB"},{}]'),
+            "/umq": ("H1.0.0\n", 'M1\nMeter:Read\n{"$base64":"AAE="}', 'R1\n{"$base64":"/wAB"}'),
+            "/umq36": ("H1:", 'C1:["Meter.Read",{"$base64":"AAE="}]', 'R1:{"$base64":"/wAB"}'),
+        }
+        for path, (hello, call, answer) in asks.items():
+            peer = await place.peer(path)
+            peer.text(hello)
+            await peer.heard()
+            peer.text(call)
+            assert await peer.heard() == answer
+        for scheme, query in (*((each, "") for each in CALLERS), ("lrpm+ws", "?encoding=cbor")):
+            async with connect(f"{scheme}://127.0.0.1:{place.port}{query}", timeout=PATIENCE) as caller:
+                assert await caller.call("meter.read", b"\0") == b"\xff\0"
+                assert await caller.call("meter.read") == b"\xff"
+                assert await caller.call("a.b.do", b"1") == b"\xff1"
+                with pytest.raises(fiveways.NotExecuted) as refused:
+                    await caller.call("meter.read", {"a": 1})
+                assert refused.value.reason is fiveways.Reason.BAD_ARGUMENTS
+        for each in serving:
+            each.cancel()
+
+
+@pytest.mark.parametrize("written", ["Read", "/Read", "/Meter/", "/Meter/+", "/+/Read", "", "/Greeter/SayHello"])
+def test_method_without_a_schema_needs_a_topic_of_its_own_and_a_type(written: str) -> None:
+    with pytest.raises(BadPlan, match="^mqtt[.]services"):
+        Plan(MqttSettings(schemas=(str(greeter().path),), services={written: "bytes"}))

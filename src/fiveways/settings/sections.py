@@ -280,7 +280,9 @@ class MqttSettings:
     services: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     """Services on the broker that the hub offers to all: a topic and, for its schema, the service's full name.
 
-    `"/Greeter" = "demo.Greeter"` makes `greeter.say_hello` of its `SayHello`.
+    `"/Greeter" = "demo.Greeter"` makes `greeter.say_hello` of its `SayHello`. Without a schema,
+    `"/Meter/Read" = "bytes"` makes `meter.read` of the type `Read` on `/Meter`: it takes bytes or nothing, and gives
+    bytes.
     """
     attachments: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     """Where attachments go: a message of a schema, and its field of `bytes`: `"demo.Photo" = "files"`."""

@@ -20,6 +20,10 @@ _NOT_IN_TOPICS: Final = frozenset("+# ")
 """Wildcards, and the blank, at which nats-server ends the link."""
 
 
+BYTES: Final = "bytes"
+"""What `mqtt.services` says of a method without a schema."""
+
+
 class BadPlan(FivewaysError):
     """Settings of [mqtt] that contradict the schemas, or each other."""
 
@@ -40,11 +44,15 @@ class Plan:
     def __init__(self, settings: MqttSettings, folder: Path = Path()) -> None:
         """Read it; BadPlan, SchemaError or BadFilters say what is wrong. Files lie in `folder`, if not elsewhere."""
         known = load([folder / each for each in settings.schemas])
-        self.services = {topic: _service(topic, name, known) for topic, name in settings.services.items()}
-        """Those that are behind the broker, by topic."""
+        described = {topic: name for topic, name in settings.services.items() if name != BYTES}
+        self._services = {topic: _service(topic, name, known) for topic, name in described.items()}
+        schemas = {**_usual_topics(known), **self._services}
+        self._plain = [_plain(written, schemas) for written, name in settings.services.items() if name == BYTES]
+        self.services = frozenset({*self._services, *(topic for topic, _ in self._plain)})
+        """The topics of those that are behind the broker."""
         self.served = tuple(_checked(each) for each in settings.serve)
         """Topics on which the hub answers besides those that it finds itself."""
-        self.codec, self.attached = _codec({**_usual_topics(known), **self.services}, settings.attachments)
+        self.codec, self.attached = _codec(schemas, settings.attachments)
         """How bodies are written, and which of their fields hold attachments, if any does."""
         self.bridge = Bridge(settings.topics, settings.max_payload)
         self.max_payload, self.retry_after = settings.max_payload, settings.retry_after
@@ -57,14 +65,19 @@ class Plan:
         """Methods that give one."""
 
     def _offers(self) -> Iterator[Offer]:
-        for topic, service in self.services.items():
+        for topic, service in self._services.items():
             for method in service.methods.values():
-                spelling = f"{topic}/{method.name}"
-                try:
-                    folded = names.fold_mqtt(topic, method.name)
-                except BadName as exc:
-                    raise BadPlan(f"mqtt.services: {spelling}: {exc}") from exc
-                yield Offer(folded, spelling, method.kind, method.doc)
+                yield _offer(topic, method.name, method.kind, method.doc)
+        for topic, kind in self._plain:
+            yield _offer(topic, kind)
+
+
+def _offer(topic: str, name: str, kind: str = "unary", doc: str = "") -> Offer:
+    spelling = f"{topic}/{name}"
+    try:
+        return Offer(names.fold_mqtt(topic, name), spelling, kind, doc)
+    except BadName as exc:
+        raise BadPlan(f"mqtt.services: {spelling[:80]}: {exc}") from exc
 
 
 def _checked(topic: str) -> str:
@@ -85,6 +98,16 @@ def _service(topic: str, name: str, known: Mapping[str, Service]) -> Service:
     if not can_listen(topic):
         raise BadPlan(f"mqtt.services: {topic[:80]!r} is no topic")
     return known[name]
+
+
+def _plain(written: str, schemas: Mapping[str, Service]) -> tuple[str, str]:
+    """Return topic and type of a method without a schema."""
+    topic, _, kind = written.rpartition("/")
+    if not (topic and kind and can_listen(written)):
+        raise BadPlan(f"mqtt.services: {written[:80]!r} is no topic and the type of a method, such as /Meter/Read")
+    if topic in schemas:
+        raise BadPlan(f"mqtt.services: {written} is to be {BYTES}, but {topic} is {schemas[topic].full_name}")
+    return topic, kind
 
 
 def _codec(topics: Mapping[str, Service], attachments: Mapping[str, str]) -> tuple[Codec, Attached | None]:
