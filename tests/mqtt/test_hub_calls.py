@@ -270,5 +270,5 @@ async def test_method_without_a_schema_behind_the_broker_takes_and_gives_bytes(b
 
 @pytest.mark.parametrize("written", ["Read", "/Read", "/Meter/", "/Meter/+", "/+/Read", "", "/Greeter/SayHello"])
 def test_method_without_a_schema_needs_a_topic_of_its_own_and_a_type(written: str) -> None:
-    with pytest.raises(BadPlan, match="^mqtt[.]services"):
+    with pytest.raises(BadPlan, match=r"^mqtt\.services"):
         Plan(MqttSettings(schemas=(str(greeter().path),), services={written: "bytes"}))

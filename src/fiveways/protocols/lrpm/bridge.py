@@ -192,15 +192,14 @@ def with_attachments(meta: Meta, attachments: Sequence[hub.Attachment], encoding
 
 # Calls and results.
 
-_CALL_OPTIONS: Final[dict[str, Any]] = {"timeout": 0, "stream": False, "progress": False, "traceparent": ""}
+_CALL_OPTIONS: Final = dict[str, Any](timeout=0, stream=False, progress=False, traceparent="", redelivered=False)
 
 
 def read_call(hub_id: str, message: lrpm.Call, aim: Target, attached: tuple[str, ...]) -> hub.Call:
     """Return the call that the peer makes; Refused for what its meta says wrongly."""
-    wait, stream, progress, trace = call_options(message.meta)
+    wait, *rest = call_options(message.meta)
     timeout = wait / _MILLI if wait else None
-    name, body = message.procedure, message.body
-    return hub.Call(hub_id, aim.method, body, name, attached, aim.callback, timeout, False, stream, progress, trace)
+    return hub.Call(hub_id, aim.method, message.body, message.procedure, attached, aim.callback, timeout, False, *rest)
 
 
 def call_options(meta: Meta) -> Iterable[Any]:
@@ -215,7 +214,8 @@ def call_options(meta: Meta) -> Iterable[Any]:
 def call_meta(word: hub.Call) -> Meta:
     """Return what a call of ours has to say beside its body."""
     wait = 0 if word.timeout is None else wait_of(word.timeout)
-    return {**frames.call_meta(wait, word.stream, word.progress), **_given(traceparent=word.traceparent)}
+    rest = _given(traceparent=word.traceparent, redelivered=word.redelivered)
+    return {**frames.call_meta(wait, word.stream, word.progress), **rest}
 
 
 @lru_cache(1024)

@@ -76,7 +76,7 @@ class LrpmConversation(Incoming):
         if hub_id in self._asking_by_hub_id or len(self._asking) >= self._limits.max_pending or number > LAST_ID:
             self._new_id(hub_id)  # which says what is wrong
         uri = bridge.procedure(word.method, word.spelling, word.callback)
-        if word.attachments or word.traceparent:
+        if word.attachments or word.traceparent or word.redelivered:
             meta = bridge.call_meta(word)
             self._ask(lrpm.Call(number, uri, word.body, meta), Asking(hub_id, CALL, hub.Call, meta), word.attachments)
             return
