@@ -5,6 +5,7 @@ import datetime as dt
 import logging
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted
@@ -241,6 +242,25 @@ async def test_dates_and_dataclasses_are_sent_as_plain_values(protocol: str) -> 
             await peer.call("hub.echo", object())
         assert caught.value.reason is Reason.BAD_ARGUMENTS
         assert await peer.call("hub.echo", 1) == 1
+
+
+@dataclass
+class Job:
+    truck: str
+    to: str = "depot"
+
+
+@every_protocol
+@waiting
+async def test_decoded_dataclass_is_sent_with_its_defaults(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = echoing
+    async with hub.client() as (peer, _):
+        jobs = msgspec.convert([{"truck": "t1"}, {"truck": "t2", "to": "yard"}], list[Job])
+        assert await peer.call("hub.echo", {"jobs": jobs, "first": jobs[0]}) == {
+            "jobs": [{"truck": "t1", "to": "depot"}, {"truck": "t2", "to": "yard"}],
+            "first": {"truck": "t1", "to": "depot"},
+        }
 
 
 @waiting

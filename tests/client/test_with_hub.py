@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,31 @@ async def test_failures_streams_and_attachments_cross(one: str, other: str) -> N
         await callee.register("photo.turn", turn)
         reply = await caller.call_reply("photo.turn", [2], attachments=[b"abc", b""])
         assert (reply.value, list(reply.attachments)) == (2, [b"cba", b""])
+
+
+@dataclass
+class Job:
+    truck: str
+    to: str = "depot"
+
+
+async def plan(job: Job) -> Job:
+    return job
+
+
+async def plans(jobs: list[Job]) -> AsyncIterator[Job]:
+    for job in jobs:
+        yield job
+
+
+@pairs
+@waiting
+async def test_dataclass_arguments_come_back_with_their_defaults(one: str, other: str) -> None:
+    async with hub() as place, at(place, one) as caller, at(place, other) as callee:
+        await callee.register("plan", plan)
+        assert await caller.call("plan", {"job": {"truck": "t1"}}) == {"truck": "t1", "to": "depot"}
+        await callee.register("plans", plans)
+        assert await caller.call("plans", [[{"truck": "t1"}]]) == [{"truck": "t1", "to": "depot"}]
 
 
 @pairs

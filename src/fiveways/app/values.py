@@ -1,5 +1,7 @@
 """What a method gives back, as a body."""
 
+from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType
 from typing import Final
 
@@ -42,9 +44,41 @@ def to_body(value: object) -> Payload:
     if isinstance(value, bytearray | memoryview):
         return Value(bytes(value))
     try:
+        _set_defaults(value)
         return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True))
     except Exception as exc:
         raise Unsendable(f"a {kind.__name__} cannot be sent: {exc}") from exc
+
+
+def _set_defaults(value: object) -> None:
+    """Copy the defaults of dataclasses from class to instance, at any depth; no attribute reads differently afterwards.
+
+    msgspec leaves them on the class when it decodes a dataclass, and encodes only the fields that the instance holds.
+    """
+    items: Iterable[object]
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = value
+    elif is_dataclass(value):
+        own = getattr(value, "__dict__", {})
+        kind = type(value)
+        for field in fields(value):
+            default = field.default
+            # In a class with slots the attribute is the slot.
+            if field.name not in own and default is not MISSING and getattr(kind, field.name, MISSING) is default:
+                own[field.name] = default
+        items = _attributes(value, (field.name for field in fields(value)))
+    elif isinstance(value, msgspec.Struct):
+        items = _attributes(value, value.__struct_fields__)
+    else:
+        items = _attributes(value, (each.name for each in getattr(value, "__attrs_attrs__", ())))
+    for item in items:
+        _set_defaults(item)
+
+
+def _attributes(value: object, names: Iterable[str]) -> Iterable[object]:
+    return (getattr(value, name, None) for name in names)
 
 
 def cost(body: Payload) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from fiveways.app import tracing
 from fiveways.app.attached import Attachments
+from fiveways.app.values import Unsendable, to_body
 from fiveways.client import handshake
 from fiveways.client.attachments import Arrivals, Attachable, content
 from fiveways.client.line import Line
@@ -248,9 +249,8 @@ class Session(Line):
         body = getattr(word, "body", None)
         if isinstance(error, Unrepresentable) and isinstance(body, Value):
             try:
-                plain = Value(msgspec.to_builtins(body.native, builtin_types=(bytes,), str_keys=True))
-                self._talk.send(msgspec.structs.replace(word, body=plain), self._loop.time())
-            except (TypeError, ValueError, LocalProtocolError, RecursionError):
+                self._talk.send(msgspec.structs.replace(word, body=to_body(body.native)), self._loop.time())
+            except (Unsendable, LocalProtocolError):
                 pass
             else:
                 return

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 
@@ -50,6 +50,62 @@ class Struct(msgspec.Struct):
 )
 def test_a_value_that_can_be_sent(value: object, plain: object) -> None:
     assert to_body(value).value() == plain
+
+
+@dataclass
+class Job:
+    truck: str
+    to: str = "depot"
+
+
+@dataclass
+class Sealed:
+    number: int
+    version: int = field(init=False, default=3)
+
+
+@dataclass
+class Trip(Job):
+    stops: list[Job] = field(default_factory=list)
+    urgent: bool = False
+
+
+@dataclass(slots=True)
+class Slotted:
+    job: Job
+    to: str = "depot"
+
+
+class Brief(msgspec.Struct, omit_defaults=True):
+    job: Job
+    note: str = ""
+
+
+SENT = {"truck": "t1"}
+WHOLE = {"truck": "t1", "to": "depot"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "received", "sent"),
+    [
+        (Job, SENT, WHOLE),
+        (list[Job], [SENT, SENT], [WHOLE, WHOLE]),
+        (dict[str, Job], {"a": SENT}, {"a": WHOLE}),
+        (tuple[Job, int], [SENT, 1], [WHOLE, 1]),
+        (Slotted, {"job": SENT}, {"job": WHOLE, "to": "depot"}),
+        (Struct, {}, {"pair": None}),
+        (Brief, {"job": SENT}, {"job": WHOLE}),
+        (Trip, {**SENT, "stops": [SENT]}, {**WHOLE, "stops": [WHOLE], "urgent": False}),
+    ],
+)
+def test_decoded_dataclass_is_sent_with_its_defaults(kind: type, received: object, sent: object) -> None:
+    """A method that returns its own argument: msgspec leaves the defaults of a dataclass it decodes on the class."""
+    body = to_body(msgspec.convert(received, kind))
+    assert msgspec.json.decode(body.json()) == sent
+
+
+def test_dataclass_is_sent_with_defaults_that_its_constructor_does_not_set() -> None:
+    assert to_body([Sealed(1)]).value() == [{"number": 1, "version": 3}]
 
 
 def test_a_value_that_changes_later_was_copied() -> None:
