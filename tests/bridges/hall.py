@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
+from fiveways.client.connect import Connecting, connect
 from fiveways.runtime.server import Server
 from fiveways.settings.sections import CallSettings, LimitSettings, MqttSettings, ServerSettings, Settings
 from tests.bridges.mqtt_speaker import Mqtt, mqtt_speaker
 from tests.bridges.nq_speaker import Nq, nq_speaker
 from tests.bridges.speakers import speaker
 from tests.bridges.voices import NO_META, PATIENCE, Heard, Meta, Voice
+from tests.client.scripted import URLS
 from tests.mqtt.hubs import is_linked, until
 from tests.runtime.wire import Place
 from tests.unit.schemas.kit import crossing
@@ -44,6 +46,10 @@ class Hall:
                 return await mqtt_speaker(self.broker_port)
             case _:
                 return await speaker(self.place, protocol)
+
+    def client(self, protocol: str) -> Connecting:
+        """A client of ours comes in."""
+        return connect(URLS[protocol].replace("hub", f"127.0.0.1:{self.place.port}"))
 
     def is_asking(self, protocol: str) -> bool:
         """Say whether somebody of this protocol is to answer a call."""

@@ -156,8 +156,9 @@ class Mqtt(Voice):
     def fail(self, call: Heard, text: str) -> None:
         self._error(call, (1, 500), (3, text.encode()))
 
-    def decline(self, call: Heard, text: str) -> None:
-        self._error(call, (1, 403), (2, b"hub.denied"), (3, text.encode()))
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        tag = next(tag for tag, named in REASONS.items() if named == reason)
+        self._error(call, (1, 403 if reason == "refused" else 400), (2, tag.encode()), (3, text.encode()))
 
     def fail_fully(self, call: Heard, told: Told) -> Told:
         data = json.dumps(told.data).encode()

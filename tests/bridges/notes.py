@@ -26,11 +26,6 @@ NOTES: Final[dict[str, Note]] = {
         "NQ has no place for a code nor for `retry_after`. `err`, text and data arrive.",
         "NQ-08",
     ),
-    "not-run-lrpm": Note(
-        "The uris that say so are the hub's own. A callee that answers with one of them may just pass on how a "
-        "call of its own ended, so that it is not believed: the call counts as run, its text arrives.",
-        "LRPM-a14",
-    ),
     "cancel-umq36": Note(
         "UMQ36 has no message that takes a call back; a caller that is gone has cancelled its calls.",
         "UMQ36-03",

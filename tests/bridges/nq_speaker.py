@@ -93,8 +93,8 @@ class Nq(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return "-".join(escaped(each, string.ascii_letters + string.digits) for each in segments)
 
-    def decline(self, call: Heard, text: str) -> None:
-        self.refuse(call, "denied", text)
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        self.refuse(call, next(code for code, named in REASONS.items() if named == reason), text)
 
     def fail_fully(self, call: Heard, told: Told) -> Told:
         error = {"type": "app", "fatal": True, "err": told.name, "text": told.text}

@@ -130,8 +130,9 @@ class UmqFamily(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
 
-    def decline(self, call: Heard, text: str) -> None:
-        self.refuse(call, f"12 {text}")
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        # UMQ36-a09: a hub never says `!` in UMQ36, but reads it from callees, as in UMQ.
+        self.refuse(call, f"{next(row[self.column][1:] for row in TABLE if row[0] == reason)} {text}")
 
     def fail_fully(self, call: Heard, told: Told) -> Told:
         self.fail(call, told.text)
@@ -303,9 +304,10 @@ class Lrpm(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)
 
-    def decline(self, call: Heard, text: str) -> None:
-        # LRPM-a14: the uris that say so are a hub's own. It is said all the same, to see what comes of it.
-        self.error(call, "hub.err.denied", text)
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        # LRPM-a14: the hub's own uris mean nothing from a callee, which has others that say the same.
+        uri = next(row[4] for row in TABLE if row[0] == reason)
+        self.error(call, uri.replace("hub.", "callee."), text)
 
     def fail_fully(self, call: Heard, told: Told) -> Told:
         self.error(call, told.name, told.data, {"text": told.text, "retry_after": int(told.retry_after * 1000)})

@@ -353,7 +353,30 @@ async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: 
             call_id, heard = await begun(caller, callee)
             callee.fail(heard, text)
             ran, reason, told = failed(await caller.answered(call_id))
-            assert (ran, reason, told) == ("yes", "raised", text or ("raised" if one in UMQ else None))
+            # In UMQ 6 is the code of an unhandled exception, no part of its text.
+            said = text.removeprefix("6 ") if other in UMQ else text
+            assert (ran, reason, told) == ("yes", "raised", said or ("raised" if one in UMQ else None))
+
+
+@crossing(callers=UMQ, callees=UMQ)
+@waiting
+async def test_code_of_an_unhandled_exception_stands_once_before_its_text(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        callee.fail(heard, "6 Error: thrown")
+        assert isinstance(caller, UmqFamily)
+        assert (await caller.answered(call_id)).raw == f"E{call_id}{caller.between}6 Error: thrown"
+
+
+@crossing(callees=LRPM)
+@waiting
+async def test_uri_of_the_hub_from_a_callee_is_an_error_of_its_own(one: str, other: str) -> None:
+    """It may pass on how a call of its own ended, after it ran."""
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        assert isinstance(callee, Lrpm)
+        callee.error(heard, "hub.err.bad_arguments", TEXT)
+        assert failed(await caller.answered(call_id)) == ("yes", "raised", TEXT)
 
 
 @crossing(callees=LRPM)

@@ -87,7 +87,9 @@ async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: 
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "a {1} b", "{", "hub.err.denied"):
             call_id = caller.call(NAMES[one])
             callee.fail(await callee.hear(), text)
-            assert failed(await caller.answered(call_id)) == ("yes", "raised", text)
+            # In UMQ 6 is the code of an unhandled exception, no part of its text.
+            said = text.removeprefix("6 ") if other in UMQ else text
+            assert failed(await caller.answered(call_id)) == ("yes", "raised", said)
 
 
 @crossing

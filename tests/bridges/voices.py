@@ -166,8 +166,8 @@ class Voice(ABC):
         """Be gone, without a word."""
 
     @abstractmethod
-    def decline(self, call: Heard, text: str) -> None:
-        """Say that a call is refused, and was not run."""
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        """Say that a call was not run for this reason, which is `refused` or `bad arguments`."""
 
     @abstractmethod
     def fail_fully(self, call: Heard, told: Told) -> Told:

@@ -121,9 +121,7 @@ def test_methods_of_the_browser_and_between_two() -> None:
                 assert await buyer.heard() == answer.format(number)
             buyer.text("M5\nShop:buy\n")
             await replay(shop, "< M5\nShop:buy\n", "> E5\n6 Error: out of stock")
-            thrown = await buyer.heard()
-            assert thrown.startswith("E5\n6 ")
-            assert thrown.endswith("Error: out of stock")
+            assert await buyer.heard() == "E5\n6 Error: out of stock"
             # Attachments are beyond this client: it breaks off, and nobody waits for it.
             buyer.text("A1\nM6\nShop:buy\n")
             await replay(shop, "< A1\nM6\nShop:buy\n", "> E\n3 Unknown message type")

@@ -1,11 +1,14 @@
 """What a page offers is there for the Python client in every protocol, and the other way round."""
 
+import asyncio
+import json
 from itertools import count
 
 import pytest
 
 import fiveways
 from tests.cli.hubs import Hub
+from tests.runtime.wire import connected
 from tests.web.engines import Engine, Story, run
 
 SCHEMES = ["umq+ws", "lrpm+ws", "nq+ws", "nq+http"]
@@ -40,6 +43,29 @@ def test_a_page_serves_python(engine: Engine, hub: Hub, scheme: str, other: str)
         peer.publish(f"{name}.news.Rain", {"mm": 3})
         with peer.subscribe(f"{name}.seen") as events:
             assert next(iter(events)).data == [f"{name}.news.Rain", {"mm": 3}]
+    story.tell("done")
+    story.end()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_page_did_not_run_a_method_whose_arguments_it_cannot_read(engine: Engine, hub: Hub, scheme: str) -> None:
+    name = new_name(engine)
+    story = Story(engine, "offering", {"url": hub.url(scheme), "name": name})
+    story.said("ready")
+
+    async def ask() -> str:
+        peer = await connected(hub.url("umq").removeprefix("umq+"))
+        peer.text("H1.0.0\n")
+        await peer.heard()
+        # Well-formed, so the hub passes it on; but no bytes are written so.
+        peer.text(f'M1\n{name}:echo\n{{"$base64":"?"}}')
+        answer = await peer.heard()
+        peer.text("M2\nhub:publish\n" + json.dumps({"topic": f"{name}.news.over", "data": None}))
+        await peer.heard()
+        peer.leave()
+        return answer
+
+    assert asyncio.run(ask()).startswith("!1\n13 ")
     story.tell("done")
     story.end()
 

@@ -602,7 +602,10 @@ const LRPM_REASONS = new Map(Object.entries({
   ".err.cancelled": "cancelled",
   "app.err.failed": "raised",
 }));
-const LRPM_URIS = new Map(Array.from(LRPM_REASONS, ([uri, reason]) => [reason, uri]));
+// A method of ours that did not run says so by `callee.err.*`: of a callee, the hub takes `hub.err.*` for an exception.
+const LRPM_URIS = new Map(Array.from(LRPM_REASONS, ([uri, reason]) => {
+  return [reason, RAN.get(reason) === "no" ? uri.replace(/^hub\./, "callee.") : uri];
+}));
 const URI = /^[a-z0-9_]+(?:\.[a-z0-9_]+)*$/;
 
 class Lrpm extends Talk {
@@ -686,8 +689,8 @@ class Lrpm extends Talk {
   }
 
   fail(id, { reason, text = "", name = "", data = null, retryAfter = null }) {
-    // Only the hub says hub.err: a method that ran must not pass for one that did not.
-    const isOwn = reason === "raised" && URI.test(name) && !name.startsWith("hub.");
+    // A method that ran must not pass for one that did not.
+    const isOwn = reason === "raised" && URI.test(name) && !/^(?:hub|callee\.err)\./.test(name);
     const meta = retryAfter === null ? {} : { retry_after: millis(retryAfter) };
     if (data !== null) meta.text = text;
     const body = data ?? (text || null);

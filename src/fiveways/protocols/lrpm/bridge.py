@@ -10,7 +10,7 @@ import msgspec
 from fiveways.errors import Fault, FivewaysError, LocalProtocolError, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
+from fiveways.model.failures import Ran, Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtins
@@ -26,6 +26,7 @@ CANCELLED: Final = ".err.cancelled"
 NORMAL: Final = ".bye.normal"
 RAISED: Final = "app.err.failed"
 HUB_ERRORS: Final = "hub.err."
+CALLEE_ERRORS: Final = "callee.err."  # by which a callee says that it did not run a method
 
 URIS: Final = {
     Reason.NO_METHOD: "hub.err.no_such_procedure",
@@ -41,6 +42,8 @@ URIS: Final = {
     Reason.RAISED: RAISED,
 }
 REASONS: Final = {uri: reason for reason, uri in URIS.items()}
+_NOT_RUN: Final = {why: uri.replace(HUB_ERRORS, CALLEE_ERRORS) for why, uri in URIS.items() if why.ran is Ran.NO}
+_CALLEE_REASONS: Final = {CANCELLED: Reason.CANCELLED, **{uri: reason for reason, uri in _NOT_RUN.items()}}
 
 _LONGEST_SHOWN: Final = 64
 _CACHED: Final = 4096
@@ -321,23 +324,24 @@ def cleaned(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def errors_of(kind: int, request_id: int, failure: hub.Failure) -> Iterator[lrpm.Error]:
+def errors_of(kind: int, request_id: int, failure: hub.Failure, *, to_hub: bool = False) -> Iterator[lrpm.Error]:
     """Give the ERROR that says why, and if that cannot be written, those that say ever less: a failure must arrive."""
-    error = _error_of(kind, request_id, failure)
+    uri = _NOT_RUN[failure.reason] if to_hub and failure.reason in _NOT_RUN else URIS[failure.reason]
+    error = _error_of(kind, request_id, failure, uri)
     yield error
     wait = {key: value for key, value in error.meta.items() if key != "text"}
     if failure.data is not None:
         text = cleaned(failure.text)
         yield lrpm.Error(kind, request_id, error.error, Value(text) if text else NULL, wait)
-    yield lrpm.Error(kind, request_id, URIS[failure.reason], NULL)
+    yield lrpm.Error(kind, request_id, uri, NULL)
 
 
-def _error_of(kind: int, request_id: int, failure: hub.Failure) -> lrpm.Error:
+def _error_of(kind: int, request_id: int, failure: hub.Failure, uri: str) -> lrpm.Error:
     """What the method itself gave as data is the body, else the text is."""
-    uri = URIS[failure.reason]
-    # Only the hub says hub.err: a method that ran must not pass for one that did not.
-    if failure.reason is Reason.RAISED and _URI.fullmatch(failure.name) and not failure.name.startswith("hub."):
-        uri = failure.name
+    # A method that ran must not pass for one that did not.
+    own = failure.name if failure.reason is Reason.RAISED else ""
+    if _URI.fullmatch(own) and not own.startswith(("hub.", CALLEE_ERRORS)):
+        uri = own
     text = cleaned(failure.text)
     wait = {} if failure.retry_after is None else {"retry_after": _millis(failure.retry_after)}
     if failure.data is not None:
@@ -350,12 +354,11 @@ def _error_of(kind: int, request_id: int, failure: hub.Failure) -> lrpm.Error:
 def read_error(hub_id: str, message: lrpm.Error, *, from_hub: bool) -> hub.Failure:
     """Return why a request of ours failed.
 
-    Only a hub knows that a method was not run. A callee that says `hub.err.unavailable` may just pass on how a call of
-    its own ended, after it ran; so from a callee every uri but `.err.cancelled` is an exception of its own.
+    A callee that says `hub.err.unavailable` may just pass on how a call of its own ended, after it ran. So every uri of
+    a callee is an exception of its own, but `.err.cancelled` and `callee.err.*`, which no hub says.
     """
-    uri, meta = message.error, message.meta
-    reason = REASONS.get(uri) if from_hub or uri == CANCELLED else None
-    text, data, value = option(meta, "text", ""), None, _value(message.body)
+    uri, meta, data, value = message.error, message.meta, None, _value(message.body)
+    reason, text = (REASONS if from_hub else _CALLEE_REASONS).get(uri), option(meta, "text", "")
     if isinstance(value, str) and not isinstance(meta.get("text"), str):
         text = value
     elif value is not None:

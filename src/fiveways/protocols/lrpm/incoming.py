@@ -15,7 +15,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtins
-from fiveways.protocols.base import Setup
+from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.bridge import Refused
@@ -114,7 +114,7 @@ class Incoming(LrpmLink):
         return (word, *attachments) if attachments and getattr(word, "attachments", ()) else (word,)
 
     def _refuse(self, kind: int, number: int, failure: hub.Failure) -> None:
-        self._say_any(bridge.errors_of(kind, number, failure), self._say)
+        self._say_any(bridge.errors_of(kind, number, failure, to_hub=self.role is Role.CLIENT), self._say)
 
     def _say_any(self, errors: Iterable[lrpm.Error], say: Callable[[lrpm.Error], None]) -> None:
         """Say the first that can be written; the last of them always can."""
@@ -284,7 +284,7 @@ class Incoming(LrpmLink):
 
     def _send_failure(self, word: hub.Failure) -> None:
         asked = self._open_request(word.id)
-        errors = bridge.errors_of(asked.kind, asked.request_id, word)
+        errors = bridge.errors_of(asked.kind, asked.request_id, word, to_hub=self.role is Role.CLIENT)
         self._say_any(errors, partial(self._answer, word.id, asked))
         if asked.word is hub.Subscribe:
             self._unserve(asked.subscription)

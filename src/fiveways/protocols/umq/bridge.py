@@ -8,7 +8,7 @@ from fiveways.model.failures import Ran, Reason
 from fiveways.model.messages import Description, Failure
 from fiveways.protocols.builtins import BadArguments, Styles
 from fiveways.protocols.umq.messages import one_line
-from fiveways.protocols.umq_family.failures import own_text, reason_of, text_of
+from fiveways.protocols.umq_family.failures import is_bare, own_text, reason_of, text_of
 from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.plain import ordinary_names
 from fiveways.wire.packet import Packet
@@ -60,7 +60,7 @@ def write_plain_call(identifier: str, method: str, body: Payload) -> Packet:
 def failure_text(failure: Failure) -> str:
     """The payload of `E` or `!`: a method's own text as it is, unless a reader of `E` would take it for the hub's."""
     text = own_text(failure)
-    if failure.reason is Reason.RAISED and text and reason_of(f"{text} ", MAYBE_RUN)[0] is None:
+    if is_bare(failure, text, CODES) and reason_of(f"{text} ", MAYBE_RUN)[0] is None:
         return text
     return text_of(failure, CODES)
 

@@ -12,7 +12,7 @@ from fiveways.protocols.umq import bridge
 from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable
 from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.failures import failure_of, raised, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Sender, Words
 from fiveways.protocols.umq_family.plain import PlainUmq
 from fiveways.protocols.umq_family.requests import Asked, Asking
@@ -93,17 +93,15 @@ class Umq1Conversation(PlainUmq):
         kind = umq.NotRun if failure.reason.ran is Ran.NO else umq.Error
         return kind(wire_id, bridge.failure_text(failure))
 
-    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]:
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> hub.Failure:
         if isinstance(answer, umq.NotRun):
-            reason, text = reason_of(answer.text, bridge.NOT_RUN)
-            return (reason, text) if reason else (Reason.UNAVAILABLE, answer.text)
+            return failure_of(asking.hub_id, answer.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
         # UMQ1-a08: `?` runs nothing, so its E may carry any code.
         listing = asking.word is hub.Discover
-        reason, text = reason_of(answer.text, bridge.CODES if listing else bridge.MAYBE_RUN)
         # Otherwise only a hub's codes mean something: a callee may raise any text it likes.
-        if reason is None or (self.role is Role.SERVER and not listing):
-            return Reason.RAISED, answer.text
-        return reason, text
+        if self.role is Role.SERVER and not listing:
+            return raised(asking.hub_id, answer.text, bridge.CODES)
+        return failure_of(asking.hub_id, answer.text, bridge.CODES if listing else bridge.MAYBE_RUN, Reason.RAISED)
 
     # Discovery has a message of its own, in both directions.
 

@@ -130,6 +130,15 @@ def token_from_hub(token: str) -> str:
         raise LocalProtocolError(f"callback {token!r}: {exc}") from exc
 
 
+def names_session(welcome: str) -> bool:
+    """Whether a welcome names the session, as a hub of ours does; the document leaves its payload free (UMQ36-08)."""
+    try:
+        value = jsontext.parse_text(welcome)
+    except Malformed:
+        return False
+    return isinstance(value, dict) and "session" in value
+
+
 def topic_id(given: object, _written: str) -> str:
     """The subscriber must choose it: the updates carry nothing else."""
     if not isinstance(given, str):

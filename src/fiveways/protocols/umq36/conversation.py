@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
+from fiveways.model.failures import Ran, Reason
 from fiveways.model.names import spell
 from fiveways.protocols import builtins
 from fiveways.protocols.base import Role, Setup
@@ -13,7 +13,7 @@ from fiveways.protocols.umq36 import bridge
 from fiveways.protocols.umq36.messages import Call, decode, encode
 from fiveways.protocols.umq36.states import OWN_TRANSITIONS, TRANSITIONS
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.failures import reason_of, text_of
+from fiveways.protocols.umq_family.failures import failure_of, raised, text_of
 from fiveways.protocols.umq_family.link import Names, Receiver, Words
 from fiveways.protocols.umq_family.plain import PlainUmq
 from fiveways.protocols.umq_family.requests import Asked, Asking
@@ -49,6 +49,9 @@ class Umq36Conversation(PlainUmq):
         super().__init__(setup)
         default = (setup.options or {}).get("default_method")
         self._default_method = default if isinstance(default, str) else None
+        # The hub takes a callee's E for an exception. Only `!` says that a method was not run, and existing servers do
+        # not understand it (UMQ36-a09): a client says it to a hub of ours alone, which its welcome tells.
+        self._hub_reads_not_run = False
 
     def _hear_call(self, payload: bytes) -> Words | None:
         if not payload.isascii():
@@ -108,19 +111,22 @@ class Umq36Conversation(PlainUmq):
     def _token(self, written: str) -> str:
         return bridge.token_to_hub(written)
 
-    def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error:
-        return umq.Error(wire_id, text_of(failure, bridge.CODES))
+    def _on_welcome(self, message: umq.Welcome, names: Names, now: float) -> Words:
+        self._hub_reads_not_run = bridge.names_session(message.payload)
+        return super()._on_welcome(message, names, now)
 
-    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]:
+    def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun:
+        kind = umq.NotRun if self._hub_reads_not_run and failure.reason.ran is Ran.NO else umq.Error
+        return kind(wire_id, text_of(failure, bridge.CODES))
+
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> hub.Failure:
         if isinstance(answer, umq.NotRun):
             # It did not run, whatever the code: existing peers say `6 Not RPC server` (UMQ36-a09).
-            reason, text = reason_of(answer.text, bridge.NOT_RUN)
-            return (reason, text) if reason else (Reason.UNAVAILABLE, answer.text)
-        reason, text = reason_of(answer.text, bridge.CODES)
+            return failure_of(asking.hub_id, answer.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
         # Only a hub's codes mean something; a callee's own E is always an exception of its own.
-        if self.role is Role.SERVER or reason is None:
-            return Reason.RAISED, answer.text
-        return reason, text
+        if self.role is Role.SERVER:
+            return raised(asking.hub_id, answer.text, bridge.CODES)
+        return failure_of(asking.hub_id, answer.text, bridge.CODES, Reason.RAISED)
 
     def _discover(self, wire_id: str, word: hub.Discover) -> Call:
         method, body = builtins.write(word, self.STYLES)
@@ -134,4 +140,8 @@ class Umq36Conversation(PlainUmq):
         # Existing publishers forget it, but the document is clear: U on a live topic is answered by D (UMQ36-a12).
         self._say(umq.TopicClose(topic))
 
-    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {**PlainUmq.RECEIVERS, Call: _on_call}
+    RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
+        **PlainUmq.RECEIVERS,
+        umq.Welcome: _on_welcome,
+        Call: _on_call,
+    }

@@ -109,10 +109,6 @@ def _write_unset(message: UnsetVariable) -> Packet:
     return serialize_frame("X", "", message.name, message.count)
 
 
-def _write_not_run(_message: NotRun) -> Packet:
-    raise LocalProtocolError("existing peers do not understand '!' (UMQ36-a09): say E")
-
-
 # Unused identifiers as the document prints them: zero behind F, nothing behind -, S and X (UMQ36-a02).
 _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
     Data: write_binary,
@@ -120,7 +116,7 @@ _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
     Result: lambda message: serialize_frame("R", message.id, message.payload, message.count),
     Callback: lambda message: serialize_frame("B", message.id, f"{message.callback}:{message.payload}", message.count),
     Error: lambda message: serialize_frame("E", message.id, message.text, message.count),
-    NotRun: _write_not_run,
+    NotRun: lambda message: serialize_frame("!", message.id, message.text, message.count),
     TopicUpdate: lambda message: serialize_frame("T", message.id, message.payload, message.count),
     TopicClose: lambda message: serialize_frame("D", message.id, "", message.count),
     Unsubscribe: lambda message: serialize_frame("U", message.id, "", message.count),

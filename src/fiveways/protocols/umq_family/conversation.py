@@ -66,7 +66,7 @@ class UmqConversation(UmqLink):
     def _failure(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun: ...
 
     @abstractmethod
-    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> tuple[Reason, str]: ...
+    def _read_failure(self, asking: Asking, answer: umq.Error | umq.NotRun) -> hub.Failure: ...
 
     @abstractmethod
     def _discover(self, wire_id: str, word: hub.Discover) -> UmqMessage: ...
@@ -282,7 +282,7 @@ class UmqConversation(UmqLink):
             return NOTHING
         if asking.topic is not None:
             self._followed.remove(asking.topic)
-        return (hub.Failure(asking.hub_id, *self._read_failure(asking, message)),)
+        return (self._read_failure(asking, message),)
 
     # Topics.
 

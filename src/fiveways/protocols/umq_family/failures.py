@@ -34,9 +34,31 @@ def text_of(failure: Failure, codes: Mapping[Reason, int]) -> str:
     """
     text = own_text(failure)
     # With the blank, a number alone looks like a code as well: not every reader waits for a message behind it.
-    if failure.reason is Reason.RAISED and text and not _CODED.fullmatch(f"{text} "):
+    if is_bare(failure, text, codes) and not _CODED.fullmatch(f"{text} "):
         return text
     return f"{codes[failure.reason]} {text or failure.reason.value}"
+
+
+def is_bare(failure: Failure, text: str, codes: Mapping[Reason, int]) -> bool:
+    """Whether a method said this text without the code of an unhandled exception."""
+    return failure.reason is Reason.RAISED and bool(text) and failure.code != codes[Reason.RAISED]
+
+
+def failure_of(call_id: str, text: str, codes: Mapping[Reason, int], otherwise: Reason) -> Failure:
+    """What `<code> <message>` means; a text with none of these codes is left as it is, and means `otherwise`."""
+    reason, rest = reason_of(text, codes)
+    return Failure(call_id, otherwise, text) if reason is None else Failure(call_id, reason, rest)
+
+
+def raised(call_id: str, text: str, codes: Mapping[Reason, int]) -> Failure:
+    """What a callee's own `E` means, which may say any text.
+
+    The code of an unhandled exception (UMQ1-a07) is kept apart from the text, and so stands before it once, not twice,
+    when the failure goes to another peer of UMQ.
+    """
+    unhandled = codes[Reason.RAISED]
+    reason, rest = reason_of(text, {Reason.RAISED: unhandled})
+    return Failure(call_id, Reason.RAISED, text) if reason is None else Failure(call_id, reason, rest, code=unhandled)
 
 
 def reason_of(text: str, codes: Mapping[Reason, int]) -> tuple[Reason | None, str]:

@@ -84,7 +84,8 @@ def test_what_was_not_run_never_reads_as_run(code: int) -> None:
 def test_a_callee_cannot_pretend_that_it_was_not_run(code: int) -> None:
     talk = open_talk(Role.SERVER)
     talk.send(hub.Call("c", "m"), 0.0)
-    assert talk.receive(Packet(b"E1:%d x" % code), 0.0) == (hub.Failure("c", Reason.RAISED, f"{code} x"),)
+    raised = hub.Failure("c", Reason.RAISED, "x", code=6) if code == 6 else hub.Failure("c", Reason.RAISED, f"{code} x")
+    assert talk.receive(Packet(b"E1:%d x" % code), 0.0) == (raised,)
 
 
 @given(texts, values)
@@ -133,14 +134,33 @@ def test_own_identifiers_stay_within_32_bits() -> None:
     assert [talk._wire_id(number) for number in (1, 2**32 - 1, 2**32, 2**33)] == ["1", "1Z141Z3", "1", "2"]
 
 
-def test_only_what_existing_peers_understand_is_written() -> None:
-    with pytest.raises(LocalProtocolError, match="UMQ36-a09"):
-        encode(umq.NotRun("1", "7 x"))
+def test_what_is_written_reads_back() -> None:
     for kind in MESSAGES.values():
-        if kind is not umq.NotRun:
-            fields = ["1"] * sum(field.name != "count" for field in msgspec.structs.fields(kind))
-            data = [b"1"] if kind is umq.Data else fields
-            assert SPEC.decode(encode(kind(*data)), Limits()) == (kind(*data),)
+        fields = ["1"] * sum(field.name != "count" for field in msgspec.structs.fields(kind))
+        data = [b"1"] if kind is umq.Data else fields
+        assert SPEC.decode(encode(kind(*data)), Limits()) == (kind(*data),)
+
+
+def answer_of_a_client(welcome: bytes, reason: Reason) -> bytes:
+    talk = Umq36Conversation(Setup("peer", Role.CLIENT, Random(7)))
+    talk.send(hub.Hello(), 0.0)
+    talk.receive(Packet(welcome), 0.0)
+    talk.receive(Packet(b'C1:["m"]'), 0.0)
+    talk.outgoing()
+    talk.send(hub.Failure("1", reason, "x"), 0.0)
+    (packet,) = talk.outgoing()
+    return packet.payload
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_client_tells_a_hub_of_ours_what_it_did_not_run(reason: Reason) -> None:
+    command = b"!" if reason.ran is Ran.NO else b"E"
+    assert answer_of_a_client(b'W1:{"session":"s1","version":"1"}', reason)[:1] == command
+
+
+@pytest.mark.parametrize("welcome", [b"W1:", b"W1:hello", b"W1:[1]", b'W1:"session"', b'W1:{"name":"x"}'])
+def test_client_never_says_to_others_what_they_do_not_understand(welcome: bytes) -> None:
+    assert answer_of_a_client(welcome, Reason.BAD_ARGUMENTS) == b"E1:13 x"
 
 
 def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
