@@ -269,7 +269,10 @@ async def test_discovery_lists_and_explains_in_the_spelling_of_who_asks(one: str
         is_same = one == other or {one, other} == set(LRPM)
         listed = await caller.discover()
         assert listed["methods"] == [BALANCE[other] if is_same else usual]
-        assert listed["routes"] == ["hub:" if one == "umq" else "hub."]
+        namespace, _, own = listed["methods"][0].rpartition(":" if one == "umq" else ".")
+        assert listed["routes"] == (["hub:", f"{namespace}:"] if one == "umq" else ["hub."])
+        below = await caller.discover(f"{namespace}:" if one in UMQ else f"{namespace}.")
+        assert below == {"methods": [own], "routes": []}
         assert await caller.discover(BALANCE[one]) == {"doc": f"What is left.\n{TEXT}"}
 
 

@@ -154,11 +154,43 @@ async def test_discovery_lists_what_there_is(protocol: str) -> None:
         await peer.register("math.add", add)
         listing = await peer.discover()
         assert [re.sub("[:-]", ".", name.lower()) for name in listing.methods] == ["math.add"]
-        assert [route[:-1] for route in listing.routes] == ["hub"]
+        # UMQ lists namespaces as routes (UMQ1-x09).
+        assert [route[:-1] for route in listing.routes] == ["hub", *(["math"] if protocol == "umq" else [])]
         assert (await peer.discover("Math:add")).doc == "Add two numbers."
         assert "ping" in str(await peer.discover("hub."))
         with pytest.raises((NotExecuted, CallFailed)):
             await peer.discover("math.sub")
+
+
+account = App()
+
+
+@account.method("Account:getBalance")
+async def get_balance() -> int:
+    """Tell the balance."""
+    return 7
+
+
+@every_protocol
+@waiting
+async def test_namespace_of_an_application_is_discovered(protocol: str) -> None:
+    async with hub(app=account) as place, at(place, protocol) as peer:
+        below = await peer.discover("Account:" if protocol.startswith("umq") else "account.")
+        named = "getBalance" if protocol.startswith("umq") else "get_balance"
+        assert (below.methods, below.routes, below.doc) == ((named,), (), None)
+        whole = {"umq": "Account:getBalance", "umq36": "Account.getBalance"}.get(protocol, "")
+        listed = await peer.discover()
+        assert not whole or whole in listed.methods
+        assert protocol != "umq" or listed.routes == ("hub:", "Account:")
+
+
+@every_protocol
+@waiting
+async def test_served_application_is_listed_to_umq_peers_in_its_own_spelling(protocol: str) -> None:
+    async with hub() as place, at(place, "umq") as peer, at(place, protocol) as server:
+        await server.serve(account)
+        narrow = protocol not in {"umq", "umq36"}
+        assert (await peer.discover()).routes == ("hub:", "account:" if narrow or protocol == "umq36" else "Account:")
 
 
 @every_protocol

@@ -69,7 +69,8 @@ def test_discovery() -> None:
     async def run() -> None:
         async with hub(app=app) as place:
             peer = await browser(place)
-            await replay(peer, "> ?0\n", "< R0\nMmath:add\nMdemo:countdown\nRhub:\n")
+            await replay(peer, "> ?0\n", "< R0\nMmath:add\nMdemo:countdown\nRhub:\nRmath:\nRdemo:\n")
+            await replay(peer, "> ?4\ndemo:", "< R4\nMcountdown\n")
             await replay(peer, "> ?1\nmath:add", "< R1\nDAdd two numbers.")
             await replay(peer, "> ?2\nno:such", "< E2\n7 there is no method no.such", "> ?3\nhub:")
             assert (await peer.heard()).startswith("R3\nMping\nMecho\n")

@@ -31,6 +31,8 @@ class Method(msgspec.Struct, frozen=True):
     arguments: Arguments
     doc: str = ""
     share: str = ""
+    spelling: str = ""
+    """As it was written: `Account:getBalance`."""
 
     @property
     def kind(self) -> str:
@@ -103,7 +105,7 @@ class App:
             if style is Style.PLAIN and arguments.wants_stream:
                 raise TypeError(f"{written}: only an async function can read a stream")
             self._check_free(folded)
-            self.methods[folded] = Method(folded, function, style, arguments, told or "", share)
+            self.methods[folded] = Method(folded, function, style, arguments, told or "", share, written)
             return function
 
         return offer if name is None or isinstance(name, str) else offer(name)
@@ -154,7 +156,11 @@ class App:
         """
         above = names.fold_prefix(prefix, names.UMQ)[0] + "." if prefix else ""
         offered = [
-            msgspec.structs.replace(method, name=names.fold_offer(above + method.name, names.UMQ)[0])
+            msgspec.structs.replace(
+                method,
+                name=names.fold_offer(above + method.name, names.UMQ)[0],
+                spelling=f"{prefix.rstrip(':.')}:{method.spelling}" if prefix else method.spelling,
+            )
             for method in other.methods.values()
         ]
         for method in offered:

@@ -89,7 +89,7 @@ class Dispatcher:
     def offers(self) -> list[words.Register]:
         """Return the words that offer all methods; a failure of one may be given to `received`, which logs it."""
         return [
-            words.Register(_OFFER + each.name, each.name, doc=each.doc, kind=each.kind, share=each.share)
+            words.Register(_OFFER + each.name, each.name, each.spelling, doc=each.doc, kind=each.kind, share=each.share)
             for each in self._methods.values()
         ]
 

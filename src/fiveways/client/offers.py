@@ -178,7 +178,7 @@ class Offers:
         feeds: list[Feed] = []
         try:
             for method in list(app.methods.values()):
-                await self._offer(served, method, method.name)
+                await self._offer(served, method, method.spelling)
             for handler, asked in zip(app.handlers, served.home.subscriptions(), strict=True):
                 feeds.append(_Handled(self._feeds.new_name(), handler, served, asked.subscription))
                 await self._feeds.open(feeds[-1])

@@ -10,14 +10,14 @@ from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.errands import Listing, Query
-from fiveways.hub.names import below, respelled, spelled, spelled_below, spelled_route
+from fiveways.hub.names import below, cut, respelled, spelled, spelled_below, spelled_route
 from fiveways.hub.offers import Method, Offers
 from fiveways.hub.policy import AllowList
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session, hub_itself
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Description, Discover
-from fiveways.model.names import BadName, NameStyle, fold_prefix
+from fiveways.model.names import UMQ, BadName, NameStyle, fold_prefix
 from fiveways.wire.limits import Limits
 
 HUB: Final = "hub"
@@ -76,10 +76,14 @@ class Discovery:
         method = None if is_route else self._offers.find(name)
         route = self._offers.route(name)
         allowed = session.access.call
-        if allowed is not None and not (allowed.reaches(f"{name}.") if is_route or route else allowed.allows(name)):
+        members = [each for each in self._offers if each.name.startswith(f"{name}.")] if not (method or route) else []
+        is_prefix = is_route or route or members
+        if allowed is not None and not (allowed.reaches(f"{name}.") if is_prefix else allowed.allows(name)):
             raise Refusal(Reason.DENIED, f"you may not call {name}")
         if method is not None:
             return [Delivery(session.peer, Description(word.id, doc=method.offers[0].doc))]
+        if members:
+            return [Delivery(session.peer, replace(self._below(session, name, members), id=word.id))]
         if (route := route or self._offers.route_of(name)) is None:
             raise self._offers.missing(name)
         return self._ask(session, word, route, name, is_route, now)
@@ -150,20 +154,51 @@ class Discovery:
             self._lists[style] = self._list(style, None)
         return self._lists[style]
 
+    def _below(self, session: Session, prefix: str, members: Iterable[Method]) -> Description:
+        """List a namespace without its prefix: its own methods, and routes to namespaces within it (UMQ1-20)."""
+        style, allowed = session.traits.names, session.access.call
+        methods: list[str] = []
+        routes: dict[str, str] = {}
+        for method in members:
+            name = method.name
+            if allowed is not None and not (allowed.reaches(f"{name}.") if method.is_route else allowed.allows(name)):
+                continue
+            rest = below(prefix, name)
+            own = method.spelling_in(style).rstrip(style.separators)
+            written = cut(own, prefix, name, style) or spelled_below(rest, style)
+            first, is_deeper, _ = rest.partition(".")
+            if is_deeper or method.is_route:
+                routes.setdefault(first, _head(written, style))
+            else:
+                methods.append(written)
+        return _bounded("", methods, routes.values(), self._max_list)
+
     def _list(self, style: NameStyle, allowed: AllowList | None) -> Description:
         """List all there is; what was offered first is left out last, so that nobody who comes hides what is there."""
         methods: list[str] = []
         routes: list[str] = []
+        namespaces: dict[str, str] = {}
         for method in self._offers:
             name = method.name
             if method.is_route:
                 if allowed is None or allowed.reaches(f"{name}."):
                     routes.append(_route_spelling(method, style))
             elif allowed is None or allowed.allows(name):
-                methods.append(method.spelling_in(style) or spelled(name, style))
+                written = method.spelling_in(style) or spelled(name, style)
+                methods.append(written)
+                first, is_deeper, _ = name.partition(".")
+                if style is UMQ and is_deeper and first not in namespaces and self._offers.route(first) is None:
+                    namespaces[first] = _head(written, style)
         own = spelled_route(HUB, style)
         found = _bounded("", methods, routes, self._max_list - len(own) - _AROUND)
-        return replace(found, routes=(*found.routes, own))
+        led_to = _fitting(namespaces.values(), self._max_list // 2)[0]
+        return replace(found, routes=(*found.routes, own), namespaces=led_to)
+
+
+def _head(written: str, style: NameStyle) -> str:
+    """Return the first segment of a written name, with the separator that makes it a route."""
+    ends = [index for index, character in enumerate(written) if index and character in style.separators]
+    return written[: ends[0] + 1] if ends else written and written + style.writes
 
 
 def _bounded(call_id: str, methods: Iterable[str], routes: Iterable[str], room: int, more: int = 0) -> Description:

@@ -12,7 +12,7 @@ from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Register, Unregister
-from fiveways.model.names import RESERVED, NameStyle
+from fiveways.model.names import LOCAL, RESERVED, UMQ, UMQ36, NameStyle
 
 ROUND_ROBIN: Final = "round_robin"
 SHARES: Final = ("", ROUND_ROBIN, "random", "first")
@@ -20,6 +20,7 @@ KINDS: Final = ("unary", "server", "client", "both")
 _ARRAYS: Final = frozenset({"server", "both"})
 MAX_DOC: Final = 16 << 10
 """Bytes of what a peer tells about one offer."""
+_LIKE_LOCAL: Final = (UMQ, UMQ36)
 _MOST_MISSED: Final = 10_000
 """Names that are remembered after their last callee has gone."""
 _MOST_LISTED: Final = 100_000
@@ -58,8 +59,15 @@ class Method:
         """Who is next, where they take turns."""
 
     def spelling_in(self, style: NameStyle) -> str:
-        """Return how those who offer it write it in this style; empty if none of them does."""
-        return next((offer.spelling for offer in self.offers if offer.session.traits.names is style), "")
+        """Return how those who offer it write it in this style; empty if none of them does.
+
+        An application in the hub's process writes names as UMQ does.
+        """
+        own = next((offer.spelling for offer in self.offers if offer.session.traits.names is style), "")
+        if own or style not in _LIKE_LOCAL:
+            return own
+        local = next((offer.spelling for offer in self.offers if offer.session.traits.names is LOCAL), "")
+        return local.replace(".", style.writes).replace(":", style.writes)
 
 
 class Offers:

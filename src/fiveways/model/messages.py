@@ -256,6 +256,8 @@ class Description(Word, frozen=True):
     doc: str | None = None
     more: int = 0
     """So many names were left out, as all of them are too much for one message."""
+    namespaces: tuple[str, ...] = ()
+    """Routes that nobody registered, but that lead to the methods of the list; UMQ lists them (UMQ1-x09)."""
 
 
 # Variables of a session, and attachments.

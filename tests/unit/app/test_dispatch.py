@@ -57,7 +57,8 @@ async def test_methods_are_offered_with_kind_share_and_documentation() -> None:
         """How much?"""
 
     offers = Stage(app).dispatcher.offers()
-    assert offers == [Register("offer account.get_balance", "account.get_balance", doc="How much?", share="random")]
+    name, spelling = "account.get_balance", "Account:getBalance"
+    assert offers == [Register(f"offer {name}", name, spelling, doc="How much?", share="random")]
 
 
 @in_loop

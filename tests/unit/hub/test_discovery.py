@@ -46,7 +46,75 @@ def test_everything_in_the_spelling_of_the_asker() -> None:
         "mia": (("/account/get_balance", "/fiveways/log_in"), ("/stock/", "/hub/")),
     }
     for peer, (methods, routes) in lists.items():
-        assert ask(hub, peer=peer) == [Delivery(peer, Description("d", methods, routes))]
+        namespaces = ("Account:",) if peer == "eve" else ()
+        assert ask(hub, peer=peer) == [Delivery(peer, Description("d", methods, routes, namespaces=namespaces))]
+
+
+# Namespaces: routes that nobody registered.
+
+
+def with_namespaces() -> Hub:
+    hub = filled()
+    join(hub, "mia", MQTT)
+    join(hub, "una", UMQ36)
+    offer(hub, "bob", "account.history.list_all", "Account:History:listAll")
+    offer(hub, "bob", "account.close", "Account:close")
+    offer(hub, "eve", "account.cards", "Account:Cards:", route=True)
+    return hub
+
+
+@pytest.mark.parametrize(
+    ("peer", "name", "methods", "routes"),
+    [
+        ("eve", "Account:", ("getBalance", "close"), ("History:", "Cards:")),
+        ("eve", "account", ("getBalance", "close"), ("History:", "Cards:")),
+        ("eve", "Account:History:", ("listAll",), ()),
+        ("una", "Account.", ("get_balance", "close"), ("history.", "cards.")),
+        ("ann", "account.", ("get_balance", "close"), ("history.", "cards.")),
+        ("ann", "account.history.", ("list_all",), ()),
+        ("cleo", "account-", ("get_balance", "close"), ("history-", "cards-")),
+        ("mia", "/account/", ("get_balance", "close"), ("history/", "cards.")),
+    ],
+)
+def test_namespace_is_listed_without_its_prefix(
+    peer: str, name: str, methods: tuple[str, ...], routes: tuple[str, ...]
+) -> None:
+    assert ask(with_namespaces(), name, peer) == [Delivery(peer, Description("d", methods, routes))]
+
+
+def test_namespace_of_several_peers_is_one_route() -> None:
+    hub = with_namespaces()
+    offer(hub, "dan", "account.open", "account:open")
+    assert only(ask(hub, peer="eve"), Description).namespaces == ("Account:",)
+    assert "open" in only(ask(hub, "Account:", "eve"), Description).methods
+
+
+def test_registered_route_is_listed_once_and_asked_itself() -> None:
+    hub = filled()
+    offer(hub, "bob", "stock.total", "Stock:total")
+    told = only(ask(hub, peer="eve"), Description)
+    assert (told.routes, told.namespaces) == (("Stock:", "hub:"), ("Account:",))
+    assert isinstance(only(ask(hub, "stock."), Discover), Discover)
+
+
+def test_namespace_ends_with_its_last_method() -> None:
+    hub = opened()
+    offer(hub, "bob", "account.close", "Account:close")
+    hub.leave("bob", 0.0)
+    assert only(ask(hub, peer="eve"), Description).namespaces == ()
+    assert refusal(ask(hub, "Account:", "eve"))[2] is Reason.NO_METHOD
+
+
+def test_application_is_listed_to_umq_peers_in_its_own_spelling() -> None:
+    hub = opened()
+    join(hub, "app", Traits("local", names.LOCAL, topics.UMQ))
+    join(hub, "una", UMQ36)
+    offer(hub, "app", "account.get_balance", "Account:getBalance")
+    lists = {"eve": "Account:getBalance", "una": "Account.getBalance", "ann": "account.get_balance"}
+    for peer, written in lists.items():
+        assert only(ask(hub, peer=peer), Description).methods == (written,)
+    assert only(ask(hub, peer="eve"), Description).namespaces == ("Account:",)
+    assert only(ask(hub, "Account:", "eve"), Description).methods == ("getBalance",)
 
 
 def test_a_list_is_up_to_date() -> None:
@@ -147,7 +215,7 @@ def test_documentation() -> None:
     assert ask(hub, "log_in") == [Delivery("ann", Description("d", doc=""))]
 
 
-@pytest.mark.parametrize("name", ["nothing", "account", "account.", "log_in.", "a..b", "*", "x" * 300])
+@pytest.mark.parametrize("name", ["nothing", "account.no", "account.no.", "log_in.", "a..b", "*", "x" * 300])
 def test_what_is_unknown(name: str) -> None:
     assert refusal(ask(filled(), name))[:3] == ("ann", "d", Reason.NO_METHOD)
 

@@ -73,7 +73,8 @@ def write_listing(word: Description) -> str:
     """The answer to `?`: documentation, or one method or route a line."""
     if word.doc is not None:
         return f"D{word.doc}"
-    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route(name)}\n" for name in word.routes)])
+    routes = (*word.routes, *word.namespaces)
+    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route(name)}\n" for name in routes)])
 
 
 def _route(name: str) -> str:
