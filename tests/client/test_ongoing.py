@@ -164,7 +164,7 @@ async def test_it_ends_as_any_call_does() -> None:
 
     async with hub() as place, at(place, "lrpm-json") as peer:
         await peer.register("fail", fail)
-        with pytest.raises(CallFailed, match="broken"):
+        with pytest.raises(CallFailed, match="the method failed"):
             await peer.begin("fail")
         with pytest.raises(NotExecuted):
             await peer.begin("no.such.method")

@@ -136,7 +136,7 @@ def test_an_application_can_be_served(place: Place) -> None:
 
 
 def test_a_plain_function_may_use_the_peer_that_serves_it(place: Place) -> None:
-    with at(place) as peer:
+    with at(place, show_errors=True) as peer:
 
         def twice(x: int) -> object:
             return peer.call("hub.echo", 2 * x)

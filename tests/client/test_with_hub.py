@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from fiveways.client.states import State
 from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted, Refused
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.model.failures import Reason
+from fiveways.settings.operations import AppSettings
 from fiveways.settings.sections import ServerSettings
 from tests.client.scripted import EVERY, LASTING, URLS, until, waiting
 from tests.runtime.wire import Place, hub, settings
@@ -47,6 +48,11 @@ async def fail() -> None:
     raise RuntimeError("broken")
 
 
+async def stop() -> AsyncIterator[int]:
+    yield 1
+    raise RuntimeError("broken")
+
+
 @pairs
 @waiting
 async def test_calls_cross(one: str, other: str) -> None:
@@ -72,8 +78,11 @@ async def test_calls_cross(one: str, other: str) -> None:
 async def test_failures_streams_and_attachments_cross(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("fail", fail)
-        with pytest.raises(CallFailed, match="broken"):
+        with pytest.raises(CallFailed, match=r"^the method failed \(reference [0-9a-f]{12}\)$"):
             await caller.call("fail")
+        await callee.register("stop", stop)
+        with pytest.raises(CallFailed, match=r"^the method failed \(reference [0-9a-f]{12}\)$"):
+            [part async for part in caller.stream("stop")]
         await callee.register("count", count)
         assert [part async for part in caller.stream("count", [3])] == [0, 1, 2]
         assert await caller.call("count", [1]) == [0]
@@ -81,6 +90,29 @@ async def test_failures_streams_and_attachments_cross(one: str, other: str) -> N
         await callee.register("photo.turn", turn)
         reply = await caller.call_reply("photo.turn", [2], attachments=[b"abc", b""])
         assert (reply.value, list(reply.attachments)) == (2, [b"cba", b""])
+
+
+@every_protocol
+@waiting
+async def test_client_that_shows_errors_tells_what_its_functions_raise(protocol: str) -> None:
+    async with hub() as place, at(place, protocol, show_errors=True) as peer:
+        await peer.register("fail", fail)
+        with pytest.raises(CallFailed, match=r"^RuntimeError: broken$"):
+            await peer.call("fail")
+
+
+@pytest.mark.parametrize("show_errors", [False, True])
+@waiting
+async def test_hub_shows_errors_of_its_application_by_its_settings(show_errors: bool) -> None:
+    app = App()
+    app.method("fail")(fail)
+    shown = replace(settings(), app=AppSettings(show_errors))
+    async with hub(shown, app=app) as place, at(place, "umq") as peer:
+        with pytest.raises(CallFailed, match=r"^RuntimeError: broken$" if show_errors else "^the method failed"):
+            await peer.call("fail")
+        place.server.reload(replace(settings(), app=AppSettings(not show_errors)))
+        with pytest.raises(CallFailed, match="^the method failed" if show_errors else "^RuntimeError: broken$"):
+            await peer.call("fail")
 
 
 @dataclass

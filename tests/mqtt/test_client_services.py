@@ -44,7 +44,7 @@ class Odd:
 @pytest.mark.parametrize(
     ("name", "match", "code"),
     [
-        ("secret", "^the method failed$", 500),
+        ("secret", r"^the method failed \(reference [0-9a-f]{12}\)$", 500),
         ("odd", "a str, where the schema has demo.HelloReply", 500),
         ("large", "the method ran, but its answer cannot be written", 500),
         ("data", "with a message", 499),

@@ -1,6 +1,10 @@
 """What a method may say at the end of its call, and the words that say it."""
 
+import asyncio
+import logging
+import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -13,9 +17,13 @@ from fiveways.model.messages import Attachment, Failure, Result, Word
 MAX_SENTENCE: Final = 1000
 """Characters of an error's text that are told to the caller."""
 
+_log = logging.getLogger("fiveways.app")
+
 
 class Fail(FivewaysError):
     """Raised by a method: its call fails with this text, and no traceback is logged.
+
+    The text of any other exception stays in the log, unless `show_errors` is set.
 
     `name` (a uri such as `app.err.no_funds`), `code` and `data` are the method's own, and arrive where the caller's
     protocol has room for them. After `retry_after` seconds another try is worth it.
@@ -71,8 +79,27 @@ def _whole(attachments: Sequence[bytes]) -> Iterator[bytes]:
         yield bytes(data)
 
 
+def logged(call_id: str, method: str, error: BaseException, *, show_errors: bool) -> Failure:
+    """Return why a method has no result, and log it, unless the method chose its words itself.
+
+    An exception may hold what no caller may know: paths, queries, other people's data. So the caller gets a reference
+    under which the log has the traceback.
+    """
+    if isinstance(error, Fail):
+        return failure(call_id, error)
+    reference = secrets.token_hex(6)
+    # Python 3.11 may raise SystemError while it writes a traceback; it must not cost the next call its worker.
+    with suppress(Exception):
+        fields = {"fields": {"method": method, "reference": reference}}
+        _log.error("%s failed (reference %s)", method, reference, exc_info=error, extra=fields)
+    if show_errors or isinstance(error, asyncio.CancelledError):
+        return failure(call_id, error)
+    what = "the method ran, but its answer cannot be sent" if isinstance(error, Unsendable) else "the method failed"
+    return Failure(call_id, Reason.RAISED, f"{what} (reference {reference})")
+
+
 def failure(call_id: str, error: BaseException) -> Failure:
-    """Return why a method has no result."""
+    """Return why a method has no result, with all that its exception says."""
     if not isinstance(error, Fail):
         return Failure(call_id, Reason.RAISED, _described(error))
     try:

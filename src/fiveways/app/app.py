@@ -65,9 +65,13 @@ class App:
 
     Async functions run as tasks, plain ones in threads, and async generators answer in parts. A docstring is what
     others read when they ask what there is. Arguments are checked against the annotations; `arguments.py` says how.
+
+    A caller is told the text of a `Fail`. Of any other exception it is told a reference, under which the log has the
+    traceback. For development, `show_errors` tells it the exception's class and text instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, show_errors: bool = False) -> None:
+        self.show_errors = show_errors
         self.methods: dict[str, Method] = {}
         """By folded name."""
         self.handlers: list[Handler] = []

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
+from fiveways.app.answers import logged
 from fiveways.app.app import App, Hook, Method
 from fiveways.app.arguments import BadArguments, Given
 from fiveways.app.attached import Incoming
@@ -65,7 +66,7 @@ class Dispatcher:
         self._threads = Threads(workers)
         self._budget = Budget()
         self._incoming = Incoming(self._budget)
-        self._runs = Runs(say, self._ended, self._threads, limits, in_parts=in_parts)
+        self._runs = Runs(app, say, self._ended, self._threads, limits, in_parts=in_parts)
         self._live = self._runs.live
         self._open: dict[str, Running] = {}
         """Calls that an answer is wanted for, by their ids."""
@@ -185,8 +186,7 @@ class Dispatcher:
         except BadArguments as exc:
             self._refuse(call, Reason.BAD_ARGUMENTS, str(exc))
         except Exception as exc:  # noqa: BLE001  # whatever it is, it costs this call only
-            _log.exception("%s could not be called", call.method)
-            self._refuse(call, Reason.RAISED, f"the call could not be started: {type(exc).__name__}")
+            self._runs.tell(Running(call), [logged(call.id, call.method, exc, show_errors=self._app.show_errors)])
 
     def _turn_away(self, call: words.Call, method: Method | None) -> None:
         if call.callback:

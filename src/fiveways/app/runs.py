@@ -4,19 +4,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeAlias, cast
 
 from fiveways.app import tracing
-from fiveways.app.answers import Answers, Fail, Reply, failure
-from fiveways.app.app import Method
+from fiveways.app.answers import Answers, Fail, Reply, logged
+from fiveways.app.app import App, Method
 from fiveways.app.arguments import Given
 from fiveways.app.context import Running
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
-from fiveways.app.values import Unsendable, cost
+from fiveways.app.values import cost
 from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Failure, Result, Word
@@ -39,6 +39,7 @@ class Runs:
 
     def __init__(
         self,
+        app: App,
         say: Callable[[Word], None],
         ended: Callable[[Running], None],
         threads: Threads,
@@ -46,6 +47,7 @@ class Runs:
         *,
         in_parts: bool,
     ) -> None:
+        self._app = app
         self._say = say
         self._ended = ended
         self._threads = threads
@@ -214,13 +216,8 @@ class Runs:
         if running.over:
             return
         running.over = True
-        self.tell(running, [failure(running.call.id, error)])
-        # Python 3.11 may raise SystemError while it writes a traceback; it must not cost the next call its worker.
-        with suppress(Exception):
-            if isinstance(error, Unsendable):
-                _log.warning("%s: %s", running.call.method, error)
-            elif not isinstance(error, Fail):
-                _log.error("%s failed", running.call.method, exc_info=error)
+        call = running.call
+        self.tell(running, [logged(call.id, call.method, error, show_errors=self._app.show_errors)])
 
     def _end(self, running: Running) -> None:
         running.stop = None  # its task may be at another call by now

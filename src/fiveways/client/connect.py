@@ -66,6 +66,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     app: App | None = None,
     schema: Iterable[Path | str] = (),
     limits: Limits = Limits(),
+    show_errors: bool = False,
 ) -> Connecting:
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
 
@@ -89,6 +90,8 @@ def connect(  # noqa: PLR0913  all but the first have a default
         app: an application to serve from the start; not by way of a broker.
         schema: descriptor set files of the services behind a broker.
         limits: what this side bears.
+        show_errors: tell callers of registered functions the class and text of what these raise. Otherwise they get the
+            text of a `Fail` only, and of all else a reference, under which our log has the traceback.
 
     Raises:
         BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well, and
@@ -99,15 +102,10 @@ def connect(  # noqa: PLR0913  all but the first have a default
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None:
             raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app` or `idle_close`")
-        usual: dict[str, Any] = {
-            "timeout": timeout,
-            "reconnect": reconnect,
-            "keepalive": keepalive,
-            "limits": limits,
-            "wait": wait,
-        }
-        return _to_broker(url, identity, secret, schema, {**usual, "limits": limits})
+        usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "wait": wait, "keepalive": keepalive}
+        return _to_broker(url, identity, secret, schema, {**usual, "limits": limits, "show_errors": show_errors})
     more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "wait": wait, "idle_close": idle_close}
+    more["show_errors"] = show_errors
     settings = Settings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
     handshake.check(settings, registry.load(settings.address.protocol))
     _check_idle(settings)

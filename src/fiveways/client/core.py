@@ -61,7 +61,7 @@ class Core:
         self.keeper = Keeper(settings, self, open_link)
         self.feeds = Feeds(self)
         self.callbacks = Callbacks(settings.limits.max_pending)
-        self.offers = Offers(self, self.feeds, reach, settings.limits)
+        self.offers = Offers(self, self.feeds, reach, settings.limits, show_errors=settings.show_errors)
         self._reach = reach
         self.variables = Variables(self)
 

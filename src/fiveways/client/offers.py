@@ -113,13 +113,13 @@ class _Once:
 class Offers:
     """All that one client offers."""
 
-    def __init__(self, asker: Asker, feeds: Feeds, reach: Reach, limits: Limits) -> None:
+    def __init__(self, asker: Asker, feeds: Feeds, reach: Reach, limits: Limits, *, show_errors: bool) -> None:
         self._asker = asker
         self._feeds = feeds
         self._workers = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="fiveways-client")
         self._serve = partial(Served, reach=reach, workers=self._workers, limits=limits)
-        self._own = self._serve(App())
-        self._once = self._serve(App())
+        self._own = self._serve(App(show_errors=show_errors))
+        self._once = self._serve(App(show_errors=show_errors))
         self._served = [self._own, self._once]
         self._by_method: dict[str, Served] = {}
         """Who serves what, from before the hub knows of it."""

@@ -32,3 +32,5 @@ class Settings:
     """For this long the first connection is tried again."""
     idle_close: float | None = None
     """A link on which nothing was said, or is expected, for so long is closed until it is needed."""
+    show_errors: bool = False
+    """Whether callers of registered functions are told what these raise."""

@@ -261,6 +261,7 @@ def connect_sync(  # noqa: PLR0913  as `connect`
     idle_close: float | None = None,
     app: App | None = None,
     limits: Limits = Limits(),
+    show_errors: bool = False,
 ) -> SyncPeer:
     """Open a connection for code that does not `await`: `with fiveways.connect_sync(url) as peer:`.
 
@@ -281,5 +282,6 @@ def connect_sync(  # noqa: PLR0913  as `connect`
         idle_close=idle_close,
         app=app,
         limits=limits,
+        show_errors=show_errors,
     )
     return SyncPeer(lambda: connecting)

@@ -60,7 +60,7 @@ _PARTING: Final = 5.0
 """Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
 _LONGEST_PATH: Final = 200
 """Of a refused request, so much is noted down."""
-_TAKEN_OVER: Final = frozenset({"auth", "calls", "dashboard", "metrics", "topics"})
+_TAKEN_OVER: Final = frozenset({"app", "auth", "calls", "dashboard", "metrics", "topics"})
 """Sections whose new settings hold at once."""
 _AT_ONCE: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
@@ -74,6 +74,7 @@ class Server:
         self._limits = settings.limits
         self._random = SystemRandom()
         self._app = app
+        self._shows_errors = app is not None and app.show_errors
         self._spools = DiskSpools(
             self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
         )
@@ -128,6 +129,7 @@ class Server:
         self._results.look_into(self._settings.dashboard.tables)
         self.urls += await self._zmq.start()
         if self._app is not None:
+            self._show_errors()
             self._local = LocalPeer(self._app, self.exchange, self._new_peer())
             await self._local.start()
         if self._settings.mqtt.enabled:
@@ -157,6 +159,11 @@ class Server:
             self.standings.restore(loaded, self._epoch)
             _log.info("%d requests and %d answers are owed", len(loaded.requests), len(loaded.answers))
 
+    def _show_errors(self) -> None:
+        """Let callers be told what methods raise, if the settings or the application's own code want that."""
+        if self._app is not None:
+            self._app.show_errors = self._shows_errors or self._settings.app.show_errors
+
     def reload(self, settings: Settings) -> None:
         """Take new settings; most sections need a new start, and are named."""
         for section in (each.name for each in dataclasses.fields(settings) if each.compare):
@@ -164,6 +171,7 @@ class Server:
             if changed and section not in _TAKEN_OVER:
                 _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
+        self._show_errors()
         self._pages.configure(settings)
         self._results.look_into(settings.dashboard.tables)
         self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())

@@ -47,3 +47,12 @@ class TracingSettings:
     """Seconds between two messages to the collector."""
     max_waiting: Annotated[int, Meta(ge=1)] = 10_000
     """Spans that may wait for it; more of them are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """The application in the hub's process (`fiveways serve --app`)."""
+
+    show_errors: bool = False
+    """Tell callers the class and text of an exception that a method raises, for development. Otherwise they get the
+    text of a `fiveways.Fail` only, and of any other exception a reference under which the log has the traceback."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from fiveways.settings.dashboard import DashboardSettings
-from fiveways.settings.operations import LogSettings, MetricsSettings, TracingSettings
+from fiveways.settings.operations import AppSettings, LogSettings, MetricsSettings, TracingSettings
 from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
@@ -338,6 +338,7 @@ class Settings:
     store: StoreSettings = StoreSettings()
     journal: JournalSettings = JournalSettings()
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
+    app: AppSettings = field(default_factory=AppSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)

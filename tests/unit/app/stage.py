@@ -43,7 +43,9 @@ class Stage:
         workers: Executor | None = None,
         limits: Limits = Limits(),
         in_parts: bool = True,
+        show_errors: bool = True,
     ) -> None:
+        app.show_errors = show_errors
         self.said: list[Word] = []
         self._changed = asyncio.Event()
         self.dispatcher = Dispatcher(

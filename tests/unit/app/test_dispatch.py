@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import re
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -114,8 +116,69 @@ async def test_a_method_that_raises_fails_its_call_and_nothing_else(
     assert failure_of(await stage.call("bad_plain")) == (Reason.RAISED, text)
     assert value_of(await stage.call("good")) == 1
     await stage.dispatcher.close()
-    assert [record.getMessage() for record in caplog.records] == ["bad failed", "bad_plain failed"]
+    told = [record.getMessage().partition(" (")[0] for record in caplog.records]
+    assert told == ["bad failed", "bad_plain failed"]
     assert all(record.exc_info is not None for record in caplog.records)
+
+
+REFERENCE = re.compile(r"the method failed \(reference ([0-9a-f]{12})\)")
+
+
+class Sold(Fail):
+    pass
+
+
+@in_loop
+async def test_exceptions_of_methods_stay_in_the_log_unless_errors_are_shown(caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+    hidden = "SELECT * FROM users"
+
+    @app.method
+    async def bad() -> None:
+        raise ValueError(hidden)
+
+    @app.method
+    def bad_plain() -> None:
+        raise LookupError(hidden)
+
+    @app.method
+    async def bad_stream() -> AsyncIterator[int]:
+        yield 1
+        raise OSError(hidden)
+
+    @app.method
+    async def unsendable() -> object:
+        return Sold
+
+    @app.method
+    async def own() -> None:
+        raise Sold("none are left")
+
+    assert not app.show_errors
+    stage = Stage(app, show_errors=False)
+    references = []
+    for name, kind in {"bad": ValueError, "bad_plain": LookupError, "bad_stream": OSError}.items():
+        caplog.clear()
+        reason, text = failure_of((await stage.call_all(name))[-1])
+        found = REFERENCE.fullmatch(text)
+        assert (reason, found is not None) == (Reason.RAISED, True), text
+        (record,) = caplog.records
+        references += [found and found[1]]
+        assert record.getMessage() == f"{name} failed (reference {references[-1]})"
+        assert record.fields == {"method": name, "reference": references[-1]}  # type: ignore[attr-defined]
+        assert record.exc_info is not None
+        assert record.exc_info[0] is kind
+    assert len(set(references)) == len(references)
+    assert failure_of(await stage.call("own")) == (Reason.RAISED, "none are left")
+    _, text = failure_of(await stage.call("unsendable"))
+    assert re.fullmatch(r"the method ran, but its answer cannot be sent \(reference [0-9a-f]{12}\)", text)
+    assert failure_of(await stage.call("own", "[1]"))[0] is Reason.BAD_ARGUMENTS
+    app.show_errors = True
+    assert failure_of(await stage.call("bad")) == (Reason.RAISED, f"ValueError: {hidden}")
+
+
+def test_application_shows_errors_where_it_says_so() -> None:
+    assert App(show_errors=True).show_errors
 
 
 def test_half_of_a_surrogate_pair_in_an_error_is_replaced() -> None:
@@ -305,8 +368,8 @@ async def test_what_goes_wrong_in_a_conversion_costs_one_call_only(caplog: pytes
 
     stage = Stage(app)
     reason, text = failure_of(await stage.call("take", '[{"x":1}]'))
-    assert (reason, text) == (Reason.RAISED, "the call could not be started: ZeroDivisionError")
-    assert "take could not be called" in caplog.text
+    assert (reason, text) == (Reason.RAISED, "ZeroDivisionError")
+    assert "take failed" in caplog.text
     assert stage.dispatcher.open_calls() == 0
 
 

@@ -109,7 +109,7 @@ class MqttPeer:
         `say_hello`); what it lacks is answered 404. Async functions run as tasks, plain ones in threads; a method that
         answers in parts is an async generator. Each gets the request, or an async iterator of them, and as a second
         argument, if it takes one, a context. What it raises as `fiveways.Fail` the caller gets to know; anything else
-        is logged, and 500 for the caller.
+        is logged, and 500 for the caller, with a reference to the log.
 
         Args:
             service: as with `stub`.
@@ -259,6 +259,7 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
     client_id: str = "",
     ssl_context: ssl.SSLContext | None = None,
     limits: Limits = Limits(),
+    show_errors: bool = False,
 ) -> ConnectingMqtt:
     """Open a connection to a broker; `async with` closes it after use.
 
@@ -275,6 +276,8 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
         client_id: as whom the broker knows us; a random one if left out.
         ssl_context: how to check the broker's certificate, and show ours; as the system does if left out.
         limits: what this side bears.
+        show_errors: tell callers of our services the class and text of what these raise. Otherwise they get the text of
+            a `Fail` only, and of all else a reference, under which our log has the traceback.
 
     Raises:
         ValueError: it is no URL of a broker, or a time is not above 0.
@@ -295,5 +298,6 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
         client_id=client_id,
         ssl_context=ssl_context,
         limits=limits,
+        show_errors=show_errors,
     )
     return ConnectingMqtt(Broker.parse(broker) if isinstance(broker, str) else broker, settings)

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from google.protobuf.message import Message
 
-from fiveways.app.answers import Fail
+from fiveways.app.answers import Fail, logged
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
 from fiveways.client.mqtt.implementation import Handler, Incoming, MqttContext, failure_of, handlers
@@ -336,9 +336,7 @@ class Services:
             text = f"the method ran, but its answer cannot be written: {error}"
             self._tell(run, Failure(run.id, Reason.RAISED, text))
         else:
-            # What went wrong is for who runs the service, not for who calls it.
-            _log.error("%s failed", name, exc_info=error)
-            self._tell(run, Failure(run.id, Reason.RAISED, "the method failed"))
+            self._tell(run, logged(run.id, name, error, show_errors=self._session.settings.show_errors))
         self._end(run)
 
     def abandon(self, run: Run, reason: Reason, text: str) -> None:

@@ -35,3 +35,5 @@ class MqttSettings:
     """Topics that are asked for at once; the one that was used least recently makes room."""
     max_waiting: int = 16 << 20
     """Bytes, about, of one stream, or of one subscription, that nobody has taken yet."""
+    show_errors: bool = False
+    """Whether callers of our services are told what these raise."""
