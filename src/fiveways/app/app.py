@@ -103,13 +103,9 @@ class App:
             folded, is_route = names.fold_offer(written, names.UMQ)
             if is_route:
                 raise names.BadName(f"{written!r} ends in a separator, as no method does")
-            told = inspect.getdoc(function) if doc is None else doc
-            style = style_of(function, written)
-            arguments = Arguments(function, written)
-            if style is Style.PLAIN and arguments.wants_stream:
-                raise TypeError(f"{written}: only an async function can read a stream")
+            method = method_of(function, written, folded, doc, share)
             self._check_free(folded)
-            self.methods[folded] = Method(folded, function, style, arguments, told or "", share, written)
+            self.methods[folded] = method
             return function
 
         return offer if name is None or isinstance(name, str) else offer(name)
@@ -177,6 +173,16 @@ class App:
     def _check_free(self, name: str) -> None:
         if name in self.methods:
             raise ValueError(f"there is a method {name!r} already")
+
+
+def method_of(function: Function, label: str, name: str = "", doc: str | None = None, share: str = "") -> Method:
+    """Return a function as a method; TypeError if no call could be served by it, with the label in its text."""
+    told = inspect.getdoc(function) if doc is None else doc
+    style = style_of(function, label)
+    arguments = Arguments(function, label)
+    if style is Style.PLAIN and arguments.wants_stream:
+        raise TypeError(f"{label}: only an async function can read a stream")
+    return Method(name, function, style, arguments, told or "", share, label if name else "")
 
 
 def _own_name(function: Callable[..., object]) -> str:

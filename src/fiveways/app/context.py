@@ -10,6 +10,7 @@ import msgspec
 
 from fiveways.app.attached import Attachments
 from fiveways.app.elements import Elements, Gathered
+from fiveways.app.jobs import Pulling
 from fiveways.app.values import to_body
 from fiveways.errors import Unrepresentable
 from fiveways.model.messages import Call, Progress, Word
@@ -73,6 +74,12 @@ class Reach(Protocol):
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
     ) -> Awaitable[object]:
         """Give data to all who subscribed to the topic."""
+
+    def callback(self, function: Callable[..., object]) -> Awaitable[str]:
+        """Make a token by which anybody can call the function once."""
+
+    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+        """Wait for a job of a work queue."""
 
 
 class Wait(Protocol):
@@ -195,6 +202,23 @@ class Context:
     ) -> None:
         """Publish at the hub that the application lives in, as the application itself."""
         await self._hub().publish(topic, data, retain=retain, attachments=attachments)
+
+    async def callback(self, function: Callable[..., object]) -> str:
+        """Return a token by which anybody, in any protocol, can call the function once, by `callback.<token>`.
+
+        The function is served as a method is, and may take a `Context` of its own.
+
+        Raises:
+            TypeError: no call could be served by the function.
+        """
+        return await self._hub().callback(function)
+
+    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+        """Wait for a job: `async with context.pull("thumbnails") as job:`, and it is done when the block ends.
+
+        Without a timeout it waits as long as it takes; else CallTimeout when that is over.
+        """
+        return self._hub().pull(queue, timeout=timeout)
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Wait, in a plain function, for what an async one would await: `context.wait(context.call(...))`."""

@@ -6,12 +6,12 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from fiveways.app.jobs import Job
 from fiveways.cli import logs
 from fiveways.cli.access import Access, run
 from fiveways.cli.endings import UsageError, tell
 from fiveways.cli.jsonio import show
 from fiveways.cli.worker import CannotRun, Undone, work
-from fiveways.client.jobs import Job
 from fiveways.errors import CallTimeout, ConnectionLost
 
 _OPENING = 30.0

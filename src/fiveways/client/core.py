@@ -8,9 +8,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from fiveways.app.callbacks import Callbacks
 from fiveways.app.context import Reach
 from fiveways.client.attachments import Attachable
-from fiveways.client.callbacks import Callbacks
 from fiveways.client.keeper import Keeper, OpenLink
 from fiveways.client.offers import Offers
 from fiveways.client.requests import Pending

@@ -10,8 +10,8 @@ from typing import Final, Self
 
 from fiveways.app.context import KINDS
 from fiveways.app.events import Event
+from fiveways.app.jobs import Job
 from fiveways.client.background import Background
-from fiveways.client.jobs import Job
 from fiveways.client.ongoing import Note, Ongoing
 from fiveways.client.peer import Peer
 from fiveways.client.subscriptions import Subscription

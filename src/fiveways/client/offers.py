@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from fiveways.app.app import App, Handler, Method
+from fiveways.app.callbacks import Line
 from fiveways.app.context import Reach
 from fiveways.app.dispatch import Dispatcher
 from fiveways.client import names
@@ -94,7 +95,7 @@ class _Once:
         self._method = method
         self._served = served
 
-    def called(self, _: Session, call: words.Call) -> None:
+    def called(self, _: Line, call: words.Call) -> None:
         """Run it, as a method that is there only now."""
         if self._served.calls is not None:
             self._served.calls.received(msgspec.structs.replace(call, method=self._method, callback=False))

@@ -9,10 +9,10 @@ from typing import Self
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
+from fiveways.app.jobs import Job, Pulling, pull_job
 from fiveways.client import names
 from fiveways.client.attachments import Attachable
 from fiveways.client.core import Core, answered
-from fiveways.client.jobs import Job, Pulled, Pulling
 from fiveways.client.keeper import OpenLink
 from fiveways.client.ongoing import MAX_WAITING, Ongoing, told
 from fiveways.client.requests import Extras, Parts
@@ -20,7 +20,7 @@ from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, Status
 from fiveways.client.subscriptions import Subscription, Wish
 from fiveways.client.variables import Vars
-from fiveways.errors import CallFailed, CallLost, CallTimeout
+from fiveways.errors import CallFailed, CallLost
 from fiveways.model.messages import CloseTopic, Description, Discover, Publish
 from fiveways.model.outcomes import value_of
 from fiveways.transports.websocket import open_websocket
@@ -339,23 +339,7 @@ class Peer:
         return Pulling(partial(self._pull, queue, timeout))
 
     async def _pull(self, queue: str, timeout: float | None) -> Job:
-        callbacks = self._core.callbacks
-        try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    pulled = Pulled()
-                    name = callbacks.add(pulled)
-                    try:
-                        await self.call("hub.pull", {"queue": queue, "callback": name})
-                        given = await pulled.given
-                    except CallLost:
-                        continue  # the callback is lost as well: on a new connection there is a new one
-                    finally:
-                        callbacks.remove(name)
-                    if given is not None:
-                        return given
-        except TimeoutError:
-            raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None
+        return await pull_job(self.call, self._core.callbacks, queue, timeout, again=True)
 
     # The beginning, pauses, and the end.
 

@@ -10,11 +10,11 @@ from typing import Self
 
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
+from fiveways.app.jobs import Job
 from fiveways.client.attachments import Attachable
 from fiveways.client.background import Background
 from fiveways.client.connect import Connecting, connect
 from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars
-from fiveways.client.jobs import Job
 from fiveways.client.ongoing import MAX_WAITING, Ongoing
 from fiveways.client.peer import Listing, Peer
 from fiveways.client.settings import HUB_TIMEOUT

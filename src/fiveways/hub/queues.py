@@ -152,10 +152,13 @@ class Queues:
         self._tidy(queue)
         return self._keep(DropItem(work.queue, work.item.number))
 
-    def give_back(self, work: Work, now: float) -> Deliveries:
+    def give_back(self, work: Work, reason: Reason, now: float) -> Deliveries:
         """Put an item back to its place: whoever had it did not deal with it. One that was tried too often is dead."""
         queue, item = self._queues[work.queue], work.item
         queue.given -= 1
+        if reason is Reason.NO_CALLBACK:
+            # A worker that stopped waiting while the item was on its way never had it: that is no try.
+            item.tries -= 1
         if item.tries >= self._settings.max_tries:
             queue.dead.append(item)
             why = f"it was given out {item.tries} times, and never done"

@@ -1,13 +1,15 @@
 """An application in the same process: one who takes part without a wire."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Final
 
 from fiveways.app import App, tracing
 from fiveways.app.context import Stranger
 from fiveways.app.dispatch import Dispatcher
+from fiveways.app.jobs import Pulling, pull_job
 from fiveways.app.values import to_body
 from fiveways.errors import CallLost, FivewaysError, NotExecuted
 from fiveways.hub.delivery import Delivery, Subscriber
@@ -42,6 +44,8 @@ def _no_subscription(_given: object, _written: str) -> str:
     raise builtins.BadArguments("an application hears of topics by `App.on`, not by calls")
 
 
+_CALLBACK_IDS: Final = {"hub.callback": ("id", 0), "hub.pull": ("callback", 1)}
+"""Where these built-ins are given the id of a callback: under which name, or in which place."""
 _STYLES: Final = builtins.Styles(TRAITS.names, TRAITS.topics, _no_subscription)
 
 
@@ -163,6 +167,32 @@ class LocalPeer(Party):
             await self._free.wait()
         return value_of(await self._ask(word, named))
 
+    async def callback(self, function: Callable[..., object]) -> str:
+        """Return a token by which anybody can call the function once."""
+        name = self._dispatcher.once(function)
+        try:
+            return str(await self.call("hub.callback", {"id": name}))
+        except BaseException:
+            self._dispatcher.callbacks.remove(name)
+            raise
+
+    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+        """Wait for a job of a work queue."""
+        return Pulling(partial(pull_job, self.call, self._dispatcher.callbacks, queue, timeout))
+
+    def _check_callback(self, builtin: str, body: Payload) -> None:
+        """Refuse a callback that nobody here would take: its token would be dead, and its job lost to others."""
+        field, place = _CALLBACK_IDS[builtin]
+        value: object = body.value()
+        if isinstance(value, list | tuple):
+            value = value[place] if len(value) > place else None
+        elif isinstance(value, dict):
+            value = value.get(field)
+        # The hub itself refuses what is no id at all.
+        if isinstance(value, str | int) and not self._dispatcher.takes_callback(str(value)):
+            text = f"the application waits for no callback '{value}': name a method of it, or use context.callback()"
+            raise builtins.BadArguments(text)
+
     def _request(self, method: str, body: Payload, attachments: tuple[str, ...], timeout: float | None) -> Word:
         """Return the word that a call means; NotExecuted if it means nothing."""
         request_id = next(self._ids)
@@ -173,6 +203,8 @@ class LocalPeer(Party):
         try:
             folded = names.fold(method, TRAITS.names)
             word = builtins.read(request_id, folded, body, _STYLES, attachments)
+            if folded in _CALLBACK_IDS:
+                self._check_callback(folded, body)
         except BadName as exc:
             raise NotExecuted(Reason.NO_METHOD, str(exc)) from exc
         except builtins.BadArguments as exc:

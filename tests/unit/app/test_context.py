@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 
@@ -11,6 +11,7 @@ import pytest
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
 from fiveways.app.context import Caller, Context
+from fiveways.app.jobs import Pulling
 from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Cancel, Failure, Progress, Result, Word
@@ -48,6 +49,13 @@ class Hub:
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
     ) -> None:
         self.seen.append((topic, data, retain, attachments))
+
+    async def callback(self, function: Callable[..., object]) -> str:
+        self.seen.append(function)
+        return "token"
+
+    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+        raise NotImplementedError
 
 
 @in_loop

@@ -14,6 +14,7 @@ from fiveways.app.app import App
 from fiveways.errors import LocalProtocolError, NotExecuted, Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Failure, Register, Result, Welcome, Word
+from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value
 from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
 
@@ -77,8 +78,37 @@ async def test_what_cannot_be_run_is_refused() -> None:
         Reason.BAD_ARGUMENTS,
         "argument 'a': expected float, got str",
     )
-    reason, _ = failure_of(await stage.call("add", "[1,2]", callback=True))
+    reason, _ = failure_of(await stage.call("sub", "[1,2]", callback=True))
     assert reason is Reason.NO_CALLBACK
+
+
+@in_loop
+async def test_callback_whose_id_names_a_method_runs_it() -> None:
+    app = App()
+
+    @app.method("math.add_all")
+    async def add_all(a: float, b: float) -> float:
+        return a + b
+
+    stage = Stage(app)
+    assert value_of(await stage.call("Math:addAll", "[1,2]", callback=True)) == 3
+    await stage.dispatcher.close()
+    assert failure_of(await stage.call("Math:addAll", "[1,2]", callback=True))[0] is Reason.UNAVAILABLE
+
+
+@in_loop
+async def test_function_for_one_callback_is_served_once_and_within_bounds() -> None:
+    stage = Stage(App(), limits=Limits(max_pending=1))
+
+    async def then(value: int) -> int:
+        return value + 1
+
+    name = stage.dispatcher.once(then)
+    with pytest.raises(NotExecuted, match="1 callbacks are waited for"):
+        stage.dispatcher.once(then)
+    assert value_of(await stage.call(name, "1", callback=True)) == 2
+    assert failure_of(await stage.call(name, "1", callback=True))[0] is Reason.NO_CALLBACK
+    await stage.dispatcher.close()
 
 
 ERRORS: list[tuple[BaseException, str]] = [

@@ -80,6 +80,20 @@ def test_a_failure_gives_an_item_back_to_its_place() -> None:
     assert pull(hub) == [*PULLED, work("5", 3)]
 
 
+def test_item_refused_as_no_such_callback_counts_no_try() -> None:
+    hub = opened(max_tries=2)
+    push(hub, "one")
+    for op in map(str, range(1, 6)):
+        assert pull(hub) == [*PULLED, work(op, "one")]
+        # Nobody waits for that callback, so the item did not reach a worker.
+        assert hub.handle("bob", Failure(op, Reason.NO_CALLBACK), 0.0) == []
+    assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
+    for op, again in (("6", False), ("7", True)):
+        assert pull(hub) == [*PULLED, work(op, "one", again=again)]
+        assert hub.handle("bob", Failure(op, Reason.RAISED), 0.0) == []
+    assert hub.queues() == {"q": {"waiting": 0, "given": 0, "dead": 1}}
+
+
 def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
     hub = opened()
     push(hub, 1)

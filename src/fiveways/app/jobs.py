@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from fiveways.app.attached import Attachments
-from fiveways.client.session import Session
-from fiveways.errors import CallFailed, ConnectionLost, Unrepresentable
+from fiveways.app.callbacks import Callbacks, Line
+from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result, Word
 from fiveways.wire.payload import Value
@@ -19,12 +19,12 @@ class Job:
     Otherwise (a failure, a lost connection, no answer in time) the hub gives it to the next one who pulls.
     """
 
-    def __init__(self, session: Session, call: Call) -> None:
-        self._session = session
+    def __init__(self, line: Line, call: Call) -> None:
+        self._line = line
         self._call = call
         self._is_over = False
         self.data = call.body.value()
-        self._attachments = session.expect(call.attachments) if call.attachments else Attachments()
+        self._attachments = line.expect(call.attachments) if call.attachments else Attachments()
 
     def attachments(self) -> Attachments:
         """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
@@ -42,9 +42,9 @@ class Job:
         if self._is_over:
             return
         self._is_over = True
-        if self._session.is_over:
+        if self._line.is_over:
             raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
-        self._session.say(word)
+        self._line.say(word)
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class Job:
     ) -> None:
         if kind is None:
             await self.done()
-        elif not self._session.is_over:
+        elif not self._line.is_over:
             await self.fail(f"{kind.__name__}: {error}")
 
 
@@ -62,23 +62,24 @@ class Pulled:
     """A pull that the hub has not answered yet. Fulfils `callbacks.Waiting`."""
 
     def __init__(self) -> None:
-        self.given: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+        self.given: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
 
-    def called(self, session: Session, call: Call) -> None:
+    def called(self, line: Line, call: Call) -> None:
         """Take the work, unless nobody waits any more."""
         if self.given.done():
-            session.say(Failure(call.id, Reason.NO_CALLBACK, "nobody waits any more"))
+            line.say(Failure(call.id, Reason.NO_CALLBACK, "nobody waits any more"))
             return
         try:
-            self.given.set_result(Job(session, call))
+            self.given.set_result(Job(line, call))
         except Unrepresentable as exc:
-            session.say(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
+            line.say(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
             self.given.set_exception(CallFailed(f"the work cannot be read: {exc}"))
 
     def lost(self) -> str:
         """Let it be asked for again; so nothing is lost for the user."""
         if not self.given.done():
-            self.given.set_result(None)
+            self.given.set_exception(CallLost("the connection was lost before a job came"))
+            self.given.exception()  # nobody may be waiting for it yet
         return ""
 
 
@@ -101,3 +102,34 @@ class Pulling:
     ) -> None:
         if self._job is not None:
             await self._job.__aexit__(kind, error, trace)
+
+
+async def pull_job(
+    ask: Callable[[str, object], Awaitable[object]],
+    callbacks: Callbacks,
+    queue: str,
+    timeout: float | None,  # noqa: ASYNC109  the user's own
+    *,
+    again: bool = False,
+) -> Job:
+    """Ask the hub for a job and wait for it; with `again` on the next connection too, if one is lost.
+
+    Raises:
+        CallTimeout: none came in time.
+        CallLost: the connection was lost, and there is no next one.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                pulled = Pulled()
+                name = callbacks.add(pulled)
+                try:
+                    await ask("hub.pull", {"queue": queue, "callback": name})
+                    return await pulled.given
+                except CallLost:
+                    if not again:
+                        raise  # else the callback is lost as well: on a new connection there is a new one
+                finally:
+                    callbacks.remove(name)
+    except TimeoutError:
+        raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None
