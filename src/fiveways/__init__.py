@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fiveways.app import App, AttachmentError, Context, Event, Fail, Reply
+    from fiveways.app import App, AttachmentError, CallingPeer, Context, Event, Fail, Reply
     from fiveways.client.connect import connect
     from fiveways.client.mqtt.peer import MqttPeer, connect_mqtt
     from fiveways.client.mqtt.retry import Retry
@@ -34,6 +34,7 @@ _HOMES = {
     "CallFailed": "errors",
     "CallLost": "errors",
     "CallTimeout": "errors",
+    "CallingPeer": "app",
     "Cancelled": "errors",
     "ConnectionLost": "errors",
     "Context": "app",
@@ -60,6 +61,7 @@ __all__ = [
     "CallFailed",
     "CallLost",
     "CallTimeout",
+    "CallingPeer",
     "Cancelled",
     "ConnectionLost",
     "Context",

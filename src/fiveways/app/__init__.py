@@ -3,7 +3,8 @@
 from fiveways.app.answers import Fail, Reply
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
+from fiveways.app.caller import CallingPeer
 from fiveways.app.context import Context
 from fiveways.app.events import Event
 
-__all__ = ["App", "AttachmentError", "Context", "Event", "Fail", "Reply"]
+__all__ = ["App", "AttachmentError", "CallingPeer", "Context", "Event", "Fail", "Reply"]

@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from fiveways.app.attached import Attachments
+from fiveways.app.caller import CallingPeer
 from fiveways.app.elements import Elements, Gathered
 from fiveways.app.jobs import Pulling
 from fiveways.app.values import to_body
@@ -128,6 +129,16 @@ class Context:
         running.waits = self._waits
         self.peer = peer
         """Who called; its fields are empty where that is not known."""
+
+    @property
+    def caller(self) -> CallingPeer:
+        """The peer that called, to be called back: `await context.caller.callback(token, value)`.
+
+        RuntimeError where it is not known: outside of a hub, in hooks, and for work of a queue.
+        """
+        if isinstance(self.peer, CallingPeer):
+            return self.peer
+        raise RuntimeError("the caller is not known here: only an application in the hub can reach it")
 
     @property
     def session(self) -> str:

@@ -53,6 +53,10 @@ class Callbacks:
             raise Refusal(Reason.NO_CALLBACK, "there is no such callback, or it was called before")
         return callback
 
+    def find(self, token: str) -> Callback | None:
+        """Return the callback of a token, if there is one."""
+        return self._callbacks.get(token)
+
     def use(self, token: str) -> None:
         """Forget a token: it is called now, and good for one call."""
         owner = self._callbacks.pop(token).owner.peer

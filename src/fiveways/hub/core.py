@@ -9,7 +9,7 @@ from fiveways.hub.account import account
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
-from fiveways.hub.calls import Calls
+from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Announce, Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
@@ -17,6 +17,7 @@ from fiveways.hub.gate import ANONYMOUS, NO_ACCESS, Gate
 from fiveways.hub.handlers import handlers
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
+from fiveways.hub.peer_requests import PeerRequests
 from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
 from fiveways.hub.rate import REQUESTS, limit
@@ -96,9 +97,16 @@ class Hub:
             self._owing,
             self._counters,
         )
+        self.peer_requests = PeerRequests(
+            limits, self._sessions, self._calls, self.offers, self._callbacks, self._router, self.gate
+        )
+        """What an application asks of its callers."""
         self._publishing = Publishing(
             settings, self._subscriptions, self._attachments, self._sessions, self._counters, keeps=keeps
         )
+        self._set_handlers()
+
+    def _set_handlers(self) -> None:
         own: dict[type[Word], Handler] = {words.Register: self._register, words.Unregister: self._unregister}
         self._handlers = handlers(
             self.gate, self._variables, self._router, self._publishing, self._discovery, self._attachments, own
@@ -224,6 +232,7 @@ class Hub:
         self._callbacks.leave(session)
         self._variables.leave(session)
         self._queues.leave(session)
+        self.peer_requests.leave(session)
         owed = self._owing.leave(session) if session.traits.reliable else []
         return [*owed, *self._router.leave(session, now), *self._attachments.leave(session)]
 
@@ -239,6 +248,8 @@ class Hub:
             return self._router.undelivered(word.id, error, now, begun=True)
         if isinstance(word, words.Result | words.Description):
             return self._router.unanswered(session, word.id, delivery, now)
+        if isinstance(word, words.SetVariable | words.UnsetVariable) and isinstance(delivery.call, Pending):
+            return self.peer_requests.unsaid(word, delivery.call, error, now)
         return []
 
     def count_undelivered(self) -> None:

@@ -117,11 +117,11 @@ class Gate:
     def hello(self, session: Session, word: Hello, _now: float) -> Deliveries:
         """Let a peer in, ask it for a proof, or send it away."""
         if self.is_closed:
-            return self._part(session, Goodbye(CLOSING))
+            return self.part(session, Goodbye(CLOSING))
         if session.credentials.is_trusted:
             return self._welcome(session, _WHOLE)
         if len(self._sessions) > self._settings.max_sessions:
-            return self._part(session, Goodbye(FULL))
+            return self.part(session, Goodbye(FULL))
         value = _value(word.body)
         if (token := self._token_in(session, word.body, value)) is not None:
             identity = self._known_by(token)
@@ -219,7 +219,7 @@ class Gate:
         deliveries: Deliveries = []
         for peer in self._waiting.due(now):
             self._refused(self._sessions[peer])
-            deliveries += self._part(self._sessions[peer], Goodbye(LATE, denied=True))
+            deliveries += self.part(self._sessions[peer], Goodbye(LATE, denied=True))
         return deliveries
 
     # What becomes of a session.
@@ -256,9 +256,10 @@ class Gate:
     def _deny(self, session: Session, why: str) -> Deliveries:
         self._refused(session)
         session.mark = Mark("deny", why)
-        return self._part(session, Goodbye(why, denied=True))
+        return self.part(session, Goodbye(why, denied=True))
 
-    def _part(self, session: Session, farewell: Goodbye) -> Deliveries:
+    def part(self, session: Session, farewell: Goodbye) -> Deliveries:
+        """Send a peer away."""
         self.leave(session)
         session.access, session.farewell = NO_ACCESS, farewell
         self._enter(session, Stage.OVER)

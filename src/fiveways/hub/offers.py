@@ -95,6 +95,14 @@ class Offers:
         """Return how many a peer has made."""
         return len(self._by_peer.get(peer, ()))
 
+    def own(self, session: Session, name: str) -> tuple[str, bool]:
+        """Return how a peer writes a method that it offers, if it does, and whether that gives arrays."""
+        method = self._by_peer.get(session.peer, {}).get((name, False))
+        for offer in method.offers if method is not None else ():
+            if offer.session is session:
+                return offer.spelling, method is not None and method.gives_array
+        return "", False
+
     def __iter__(self) -> Iterator[Method]:
         yield from self._methods.values()
         yield from self._routes.values()

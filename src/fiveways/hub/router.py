@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError, TooLarge, Unrepresentable
+from fiveways.errors import LocalProtocolError
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns
 from fiveways.hub.callbacks import Callbacks
@@ -22,6 +22,7 @@ from fiveways.hub.session import Mark, Session
 from fiveways.hub.traffic import CALLBACK
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
+from fiveways.model.outcomes import reason_unsaid
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload
 
@@ -67,13 +68,13 @@ class Router:
             caller.access.call.check("call", word.method)
         offers = method.offers
         offer = offers[0] if len(offers) == 1 else self._offers.choose(method)
-        return self._forward(caller, word, offer.session, word.method, offer.spelling, method.gives_array, now)
+        return self.forward(caller, word, offer.session, word.method, offer.spelling, method.gives_array, now)
 
     def _call_other(self, caller: Session, word: Call, now: float) -> Deliveries:
         """Call what is no method on offer: a callback, a method of the hub itself, or a name below a route."""
         if word.callback:
             callback = self._callbacks.get(word.method)
-            deliveries = self._forward(caller, word, callback.owner, callback.id, "", False, now)
+            deliveries = self.forward(caller, word, callback.owner, callback.id, "", False, now)
             self._callbacks.use(word.method)
             return deliveries
         if word.method in self._built_ins:
@@ -87,11 +88,12 @@ class Router:
         name = below(route.name, word.method)
         style, wanted = caller.traits.names, offer.session.traits.names
         spelling = offer.listed.get(name) or respelled(word.spelling, route.name, word.method, style, wanted)
-        return self._forward(caller, word, offer.session, name, spelling, route.gives_array, now)
+        return self.forward(caller, word, offer.session, name, spelling, route.gives_array, now)
 
-    def _forward(
+    def forward(
         self, caller: Session, word: Call, callee: Session, name: str, spelling: str, gives_array: bool, now: float
     ) -> Deliveries:
+        """Pass a call on to this callee, which knows the method as `name`, and as `spelling` where there is one."""
         asked = caller.asked
         if word.id in asked:
             raise bad(f"a call {word.id} is open already")
@@ -341,11 +343,7 @@ class Router:
         if pending is None:
             return []
         text = str(error)
-        if isinstance(error, Unrepresentable):
-            reason = Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
-        else:
-            reason = Reason.BUSY if "too many" in text else Reason.UNAVAILABLE
-        reason = Reason.LOST if begun else reason
+        reason = Reason.LOST if begun else reason_unsaid(error)
         self._calls.close(pending, now, reason, text)
         # Who has heard of a part of it is told: what is done with half a request is not known.
         return [*(self._call_off(pending) if begun else ()), *self._end(pending, reason, text, now)]

@@ -21,6 +21,10 @@ class Traits:
     """It has PROVE and PROOF."""
     reliable: bool = False
     """What it is told is accepted must be answered; its sessions outlive their links."""
+    variables: bool = False
+    """The hub can set variables on a peer."""
+    is_one_peer: bool = False
+    """A session is one program's own, so that it can be closed."""
     lists: bool = False
     """Who offers a route can be asked at once what is below it."""
 

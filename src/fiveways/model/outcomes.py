@@ -55,9 +55,11 @@ def value_of(answer: Result) -> object:
 
 def unsaid(error: LocalProtocolError) -> NotExecuted:
     """Return why a request never left: nothing was sent, so nothing was run."""
-    if isinstance(error, TooLarge):
-        return NotExecuted(Reason.TOO_LARGE, str(error))
+    return NotExecuted(reason_unsaid(error), str(error))
+
+
+def reason_unsaid(error: LocalProtocolError) -> Reason:
+    """Return why a request fails that its receiver's protocol cannot say."""
     if isinstance(error, Unrepresentable):
-        return NotExecuted(Reason.BAD_ARGUMENTS, str(error))
-    busy = "too many" in str(error)
-    return NotExecuted(Reason.BUSY if busy else Reason.UNAVAILABLE, str(error))
+        return Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
+    return Reason.BUSY if "too many" in str(error) else Reason.UNAVAILABLE

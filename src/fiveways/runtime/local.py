@@ -1,18 +1,20 @@
 """An application in the same process: one who takes part without a wire."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
 
+import msgspec
+
 from fiveways.app import App, tracing
-from fiveways.app.context import Stranger
 from fiveways.app.dispatch import Dispatcher
 from fiveways.app.jobs import Pulling, pull_job
 from fiveways.app.values import to_body
 from fiveways.errors import CallLost, FivewaysError, NotExecuted
-from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.delivery import Deliveries, Delivery, Subscriber
+from fiveways.hub.refusal import Refusal
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -26,6 +28,8 @@ from fiveways.model.messages import (
     Hello,
     Publish,
     Result,
+    SetVariable,
+    UnsetVariable,
     Welcome,
     Word,
 )
@@ -33,6 +37,7 @@ from fiveways.model.names import BadName
 from fiveways.model.outcomes import error_of, value_of
 from fiveways.protocols import builtins
 from fiveways.runtime.exchange import Exchange, addressed
+from fiveways.runtime.local_caller import LocalCaller
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.wire.payload import Payload
@@ -60,7 +65,7 @@ class LocalPeer(Party):
         self._exchange = exchange
         self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self)
         self._answers: dict[str, asyncio.Future[Word]] = {}
-        self._ids = map(str, count(1))
+        self.ids = count(1)
         self._attachment_names = map(str, count(1))
         self._holds = 0
         self._free = asyncio.Event()
@@ -84,11 +89,9 @@ class LocalPeer(Party):
             if not answer.done():
                 answer.set_exception(CallLost("the hub is closing"))
 
-    def _caller(self, call_id: str) -> Stranger | None:
+    def _caller(self, call_id: str) -> LocalCaller | None:
         caller = self._exchange.hub.caller(call_id)
-        if caller is None:
-            return None
-        return Stranger(caller.peer, caller.protocol, caller.identity, Values(caller.variables))
+        return None if caller is None else LocalCaller(caller, self)
 
     # What the exchange tells.
 
@@ -129,12 +132,42 @@ class LocalPeer(Party):
         exchange.handle(self.peer, word, exchange.now())
         exchange.schedule()
 
-    async def _ask(self, word: Word, attachments: Mapping[str, bytes] | None = None) -> Result:
-        """Make a request; CallError if it fails."""
+    async def ask_peer(self, to: str, word: Word, attachments: Sequence[bytes] = ()) -> Result:
+        """Make a request of one peer; CallError if it fails."""
+        named = self._named(attachments)
+        if isinstance(word, Call) and named:
+            word = msgspec.structs.replace(word, attachments=tuple(named))
+        return await self._ask(word, named, partial(self._tell_peer, to))
+
+    def _tell_peer(self, to: str, word: Word) -> None:
+        requests = self._exchange.hub.peer_requests
+        if isinstance(word, Call):
+            self._perform(partial(requests.callback if word.callback else requests.call, self.peer, to, word))
+        elif isinstance(word, SetVariable | UnsetVariable):
+            self._perform(partial(requests.set_variable, self.peer, to, word))
+
+    def close_peer(self, to: str, text: str) -> None:
+        """End the session of one peer; NotExecuted if that is impossible."""
+        self._perform(lambda _now: self._exchange.hub.peer_requests.close(to, text))
+
+    def _perform(self, ask: Callable[[float], Deliveries]) -> None:
+        exchange = self._exchange
+        now = exchange.now()
+        try:
+            deliveries = ask(now)
+        except Refusal as exc:
+            raise NotExecuted(exc.reason, exc.text, retry_after=exc.retry_after) from exc
+        exchange.perform(deliveries, now)
+        exchange.schedule()
+
+    async def _ask(
+        self, word: Word, attachments: Mapping[str, bytes] | None = None, tell: Callable[[Word], None] | None = None
+    ) -> Result:
+        """Make a request of the hub, or as `tell` does; CallError if it fails."""
         request_id: str = word.id  # type: ignore[attr-defined]  # every request has one
         answer = self._answers[request_id] = asyncio.get_running_loop().create_future()
         try:
-            self._tell(word)
+            (tell or self._tell)(word)
             for name, data in (attachments or {}).items():
                 self._tell(Attachment(name, data))
             outcome = await answer
@@ -195,7 +228,7 @@ class LocalPeer(Party):
 
     def _request(self, method: str, body: Payload, attachments: tuple[str, ...], timeout: float | None) -> Word:
         """Return the word that a call means; NotExecuted if it means nothing."""
-        request_id = next(self._ids)
+        request_id = str(next(self.ids))
         token = names.token_of(method)
         if token is not None:
             trace = tracing.current()
@@ -219,21 +252,5 @@ class LocalPeer(Party):
         await self._free.wait()
         named = self._named(attachments)
         where = topics.parse(topic, topics.UMQ)
-        word = Publish(next(self._ids), where, to_body(data), tuple(named), retain=retain)
+        word = Publish(str(next(self.ids)), where, to_body(data), tuple(named), retain=retain)
         return value_of(await self._ask(word, named))
-
-
-class Values(Mapping[str, object]):
-    """Variables as plain values, read when they are looked at."""
-
-    def __init__(self, variables: Mapping[str, Payload]) -> None:
-        self._variables = variables
-
-    def __getitem__(self, name: str) -> object:
-        return self._variables[name].value()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)

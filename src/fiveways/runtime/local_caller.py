@@ -1,0 +1,97 @@
+"""The peer that called a method of an application in this process."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Protocol
+
+from fiveways.app import tracing
+from fiveways.app.caller import CallerVars, CallingPeer
+from fiveways.app.values import to_body
+from fiveways.hub.session import Caller
+from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable, Word
+from fiveways.model.outcomes import value_of
+from fiveways.wire.payload import Payload
+
+# ruff: noqa: ASYNC109  a timeout is the hub's to keep
+
+
+class Place(Protocol):
+    """An application's place in the hub."""
+
+    ids: "count[int]"
+
+    async def ask_peer(self, to: str, word: Word, attachments: Sequence[bytes] = ()) -> Result:
+        """Make a request of one peer; CallError if it fails."""
+
+    def close_peer(self, to: str, text: str) -> None:
+        """End the session of one peer; NotExecuted if that is impossible."""
+
+
+class LocalCaller(CallingPeer):
+    """One caller."""
+
+    def __init__(self, known: Caller, place: Place) -> None:
+        self.peer, self.protocol, self.identity = known.peer, known.protocol, known.identity
+        self._known = known
+        self._place = place
+
+    @property
+    def vars(self) -> CallerVars:
+        """Its variables."""
+        return LocalVars(self._known, self._place)
+
+    async def call(
+        self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> object:
+        """Call a method of it."""
+        return value_of(await self._ask(method, body, timeout, attachments, is_callback=False))
+
+    async def callback(
+        self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> object:
+        """Call a callback of it."""
+        return value_of(await self._ask(token, body, timeout, attachments, is_callback=True))
+
+    async def _ask(
+        self, name: str, body: object, timeout: float | None, attachments: Sequence[bytes], *, is_callback: bool
+    ) -> Result:
+        number = str(next(self._place.ids))
+        call = Call(number, name, to_body(body), callback=is_callback, timeout=timeout, traceparent=tracing.current())
+        return await self._place.ask_peer(self.peer, call, attachments)
+
+    async def close(self, text: str = "") -> None:
+        """End its session."""
+        self._place.close_peer(self.peer, text)
+
+
+class LocalVars(CallerVars):
+    """Variables of one caller."""
+
+    def __init__(self, known: Caller, place: Place) -> None:
+        super().__init__(Values(known.variables))
+        self._peer = known.peer
+        self._place = place
+
+    async def set(self, name: str, value: object) -> None:
+        """Set one on the caller."""
+        await self._place.ask_peer(self._peer, SetVariable(str(next(self._place.ids)), name, to_body(value)))
+
+    async def unset(self, name: str) -> None:
+        """Take one back."""
+        await self._place.ask_peer(self._peer, UnsetVariable(str(next(self._place.ids)), name))
+
+
+class Values(Mapping[str, object]):
+    """Variables as plain values, read when they are looked at."""
+
+    def __init__(self, variables: Mapping[str, Payload]) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> object:
+        return self._variables[name].value()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)

@@ -1,0 +1,160 @@
+"""What an application asks of one certain peer."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from fiveways.errors import LocalProtocolError, TooLarge
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.session import Stage
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Goodbye, Hello, Result, SetVariable, UnsetVariable
+from fiveways.wire.payload import Value
+from tests.unit.hub.hubtalk import MQTT, held, join, make, offer, ok, refusal
+
+APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+CLOSABLE = Traits("umq", names.UMQ, topics.UMQ, variables=True, is_one_peer=True)
+
+
+def served() -> Hub:
+    """A hub with an application, a peer of UMQ, and a broker."""
+    hub = make({"max_variables": 2})
+    hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
+    hub.handle("app", Hello(), 0.0)
+    join(hub, "bob", CLOSABLE)
+    join(hub, "broker", MQTT)
+    return hub
+
+
+def passed(op: str, method: str, spelling: str = "", *, callback: bool = False) -> Deliveries:
+    call = Call(op, method, Value(1), spelling, callback=callback, timeout=30.0)
+    return [Delivery("bob", call, op)]
+
+
+def test_method_goes_to_the_peer_in_its_registered_spelling() -> None:
+    hub = served()
+    offer(hub, "bob", "screen.show_it", "Screen:showIt")
+    requests = hub.peer_requests
+    assert requests.call("app", "bob", Call("1", "screen.show_it", Value(1)), 0.0) == passed(
+        "1", "screen.show_it", "Screen:showIt"
+    )
+    assert requests.call("app", "bob", Call("2", "refreshPage", Value(1)), 0.0) == passed(
+        "2", "refresh_page", "refreshPage"
+    )
+    assert hub.handle("bob", Result("2", Value("ok")), 0.0) == ok("app", "2", Value("ok"), "2")
+
+
+def test_registered_stream_is_asked_for_as_one() -> None:
+    hub = served()
+    offer(hub, "bob", "ticks", kind="server")
+    (delivery,) = hub.peer_requests.call("app", "bob", Call("1", "ticks"), 0.0)
+    assert isinstance(delivery, Delivery)
+    assert isinstance(delivery.word, Call)
+    assert delivery.word.stream
+    assert hub.handle("bob", Result("1", Value(1)), 0.0)[0] == Delivery("app", Result("1", Value([1])), "1")
+
+
+def test_callback_is_the_peers_own_id_or_its_token() -> None:
+    hub = served()
+    (made,) = hub.handle("bob", Call("t", "hub.callback", Value({"id": "9A8Z"})), 0.0)
+    assert isinstance(made, Delivery)
+    assert isinstance(made.word, Result)
+    assert isinstance(made.word.body, Value)
+    token = str(made.word.body.native)
+    requests = hub.peer_requests
+    for op, given, known in (("1", token.upper(), "9A8Z"), ("2", token.upper(), token.upper()), ("3", "cb", "cb")):
+        call = Call(op, given, Value(1), callback=True)
+        assert requests.callback("app", "bob", call, 0.0) == passed(op, known, callback=True)
+    assert hub.stats()["callbacks"] == 0
+
+
+def test_token_of_another_peer_is_left_alone() -> None:
+    hub = served()
+    join(hub, "eve", CLOSABLE)
+    (made,) = hub.handle("eve", Call("t", "hub.callback", Value({"id": "mine"})), 0.0)
+    assert isinstance(made, Delivery)
+    assert isinstance(made.word, Result)
+    assert isinstance(made.word.body, Value)
+    token = str(made.word.body.native)
+    call = Call("1", token, Value(1), callback=True)
+    assert hub.peer_requests.callback("app", "bob", call, 0.0) == passed("1", token, callback=True)
+    assert hub.stats()["callbacks"] == 1
+
+
+def test_variable_is_set_within_bounds_and_told_without_an_id() -> None:
+    hub = served()
+    requests = hub.peer_requests
+    for number, name in enumerate(("a", "b", "a"), 1):
+        op = str(number)
+        told = Delivery("bob", SetVariable(None, name, Value(1)), op)
+        assert requests.set_variable("app", "bob", SetVariable(op, name, Value(1)), 0.0) == [
+            told,
+            *ok("app", op, op=op),
+        ]
+    with pytest.raises(Refusal, match="more than 2 variables"):
+        requests.set_variable("app", "bob", SetVariable("4", "c", Value(1)), 0.0)
+    assert requests.set_variable("app", "bob", UnsetVariable("5", "a"), 0.0)[0] == Delivery(
+        "bob", UnsetVariable(None, "a"), "4"
+    )
+    assert hub.open_calls() == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (LocalProtocolError("no such name"), Reason.UNAVAILABLE),
+        (LocalProtocolError("too many requests to this peer"), Reason.BUSY),
+        (TooLarge("too large"), Reason.TOO_LARGE),
+    ],
+)
+def test_variable_that_cannot_be_said_fails_and_takes_no_room(error: LocalProtocolError, reason: Reason) -> None:
+    hub = served()
+    for _ in range(5):
+        told, _done = hub.peer_requests.set_variable("app", "bob", SetVariable("1", "x", Value(1)), 0.0)
+        assert isinstance(told, Delivery)
+        assert refusal(hub.undelivered(told, error, 0.0)) == ("app", "1", reason, str(error))
+    names_left = [hub.peer_requests.set_variable("app", "bob", SetVariable("1", name), 0.0) for name in "ab"]
+    assert len(names_left) == 2
+
+
+def test_peer_is_sent_away() -> None:
+    hub = served()
+    assert hub.peer_requests.close("bob", "enough") == [Delivery("bob", Goodbye("enough"))]
+    assert hub.stage_of("bob") is Stage.OVER
+    assert hub.handle("bob", Call("1", "hub.ping"), 0.0) == []
+
+
+def test_requests_of_a_peer_that_is_gone_or_of_a_broker_are_refused() -> None:
+    hub = served()
+    requests = hub.peer_requests
+    with pytest.raises(Refusal, match="mqtt-rpc has no variables"):
+        requests.set_variable("app", "broker", SetVariable("1", "x"), 0.0)
+    with pytest.raises(Refusal, match="not one peer's alone"):
+        requests.close("broker", "")
+    hub.peer_requests.set_variable("app", "bob", SetVariable("1", "x"), 0.0)
+    before = held(hub)
+    hub.leave("bob", 0.0)
+    assert held(hub) < before
+    assert not requests._variables
+    for peer in ("bob", "nobody"):
+        attempts: list[Callable[[], Deliveries]] = [
+            partial(requests.call, "app", peer, Call("1", "m"), 0.0),
+            partial(requests.callback, "app", peer, Call("1", "m", callback=True), 0.0),
+            partial(requests.set_variable, "app", peer, SetVariable("1", "x"), 0.0),
+            partial(requests.close, peer, ""),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Refusal, match="is gone") as caught:
+                attempt()
+            assert caught.value.reason is Reason.UNAVAILABLE
+
+
+def test_caller_that_leaves_ends_the_call_to_it() -> None:
+    hub = served()
+    hub.peer_requests.call("app", "bob", Call("1", "m"), 0.0)
+    assert hub.leave("bob", 0.0) == [Delivery("app", Failure("1", Reason.LOST, "the callee is gone"), "1")]
