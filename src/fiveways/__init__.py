@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fiveways.app import App, AttachmentError, CallingPeer, Context, Event, Fail, Reply
+    from fiveways.app import App, AttachmentError, CallingPeer, Context, Event, Fail, Reply, Update
     from fiveways.client.connect import connect
     from fiveways.client.mqtt.peer import MqttPeer, connect_mqtt
     from fiveways.client.mqtt.retry import Retry
@@ -50,6 +50,7 @@ _HOMES = {
     "Refused": "errors",
     "Reply": "app",
     "Retry": "client.mqtt.retry",
+    "Update": "app",
     "connect": "client.connect",
     "connect_mqtt": "client.mqtt.peer",
     "connect_sync": "client.sync",
@@ -77,6 +78,7 @@ __all__ = [
     "Refused",
     "Reply",
     "Retry",
+    "Update",
     "connect",
     "connect_mqtt",
     "connect_sync",

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from fiveways.client.attachments import LARGE, content
+from fiveways.app.sources import LARGE, content
 from fiveways.client.writer import PIECE, Writer
 from fiveways.transports import memory
 from fiveways.wire.blob import Blob

@@ -6,5 +6,6 @@ from fiveways.app.attached import AttachmentError
 from fiveways.app.caller import CallingPeer
 from fiveways.app.context import Context
 from fiveways.app.events import Event
+from fiveways.app.updates import Update
 
-__all__ = ["App", "AttachmentError", "CallingPeer", "Context", "Event", "Fail", "Reply"]
+__all__ = ["App", "AttachmentError", "CallingPeer", "Context", "Event", "Fail", "Reply", "Update"]

@@ -1,14 +1,18 @@
 """What a method may say at the end of its call, and the words that say it."""
 
 import asyncio
+import io
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+from fiveways.app.attached import AttachmentError
+from fiveways.app.late import LateAttachment
 from fiveways.app.values import Unsendable, to_body
 from fiveways.errors import FivewaysError
 from fiveways.model.failures import Reason
@@ -42,10 +46,15 @@ class Fail(FivewaysError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A result with attachments."""
+    """A result with attachments.
+
+    Each is bytes. A method may also return a `Path`, an open binary file, an awaitable or an async iterator of bytes:
+    the answer leaves at once, and the attachment follows when it is read. An `AttachmentError`, or what a source
+    raises, makes that attachment fail for the receiver. The result of a call has bytes.
+    """
 
     value: object = None
-    attachments: Sequence[bytes] = ()
+    attachments: Sequence[Any] = ()
 
 
 class Answers:
@@ -67,16 +76,17 @@ class Answers:
         return (Result(call_id, to_body(value), stream=True, last=False),)
 
     def _reply(self, call_id: str, reply: Reply, *, stream: bool = False, last: bool = True) -> Sequence[Word]:
-        attached = [Attachment(f"reply{next(self._names)}", data) for data in _whole(reply.attachments)]
+        attached = [_attached(f"reply{next(self._names)}", given) for given in reply.attachments]
         names = tuple(attachment.name for attachment in attached)
         return (Result(call_id, to_body(reply.value), names, stream=stream, last=last), *attached)
 
 
-def _whole(attachments: Sequence[bytes]) -> Iterator[bytes]:
-    for data in attachments:
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise Unsendable(f"an attachment is bytes, not {type(data).__name__}")
-        yield bytes(data)
+def _attached(name: str, given: object) -> Attachment | LateAttachment:
+    if isinstance(given, bytes | bytearray | memoryview):
+        return Attachment(name, bytes(given))
+    if isinstance(given, Path | io.IOBase | Awaitable | AsyncIterable | AttachmentError):
+        return LateAttachment(name, given)
+    raise Unsendable(f"an attachment is bytes, not {type(given).__name__}")
 
 
 def logged(call_id: str, method: str, error: BaseException, *, show_errors: bool) -> Failure:

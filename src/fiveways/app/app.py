@@ -1,6 +1,7 @@
 """An application: methods that can be called and functions that get events, each declared by a decorator."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
@@ -14,6 +15,7 @@ from fiveways.model.topics import Pattern
 
 F = TypeVar("F", bound=Callable[..., object])
 E = TypeVar("E", bound=Callable[[Event], object])
+U = TypeVar("U", bound=Callable[..., object])
 
 Function: TypeAlias = Callable[..., Any]
 """What it returns is an awaitable, an async generator or a value; its `Style` says which."""
@@ -52,6 +54,20 @@ class Handler(msgspec.Struct, frozen=True):
     style: Style
 
 
+class UpdateHandler(msgspec.Struct, frozen=True):
+    """One function that gets updates of peers."""
+
+    topic: str
+    """The pattern of topic ids, as it was written."""
+    function: Function
+    style: Style
+
+    def matches(self, topic_id: str) -> bool:
+        """Say whether an update on this topic id is for the function."""
+        pattern = ".*".join(map(re.escape, self.topic.split("*")))
+        return re.fullmatch(pattern, topic_id, re.DOTALL) is not None
+
+
 class Hook(msgspec.Struct, frozen=True):
     """One function that runs at the start or at the end."""
 
@@ -75,6 +91,7 @@ class App:
         self.methods: dict[str, Method] = {}
         """By folded name."""
         self.handlers: list[Handler] = []
+        self.update_handlers: list[UpdateHandler] = []
         self.startups: list[Hook] = []
         self.shutdowns: list[Hook] = []
 
@@ -124,15 +141,26 @@ class App:
         pattern = topics.parse_pattern(topic, topics.UMQ)
 
         def follow(function: E) -> E:
-            label = f"on {topic}"
-            style = style_of(function, label)
-            try:
-                inspect.signature(function).bind(Event(topic))
-            except TypeError as exc:
-                raise TypeError(f"{label}: the function must take one argument, the event: {exc}") from exc
-            if style is Style.STREAM:
-                raise TypeError(f"{label}: there is nobody to whom it could yield anything")
-            self.handlers.append(Handler(topic, pattern, function, style))
+            self.handlers.append(Handler(topic, pattern, function, _handler_style(function, f"on {topic}", "event")))
+            return function
+
+        return follow
+
+    def on_update(self, topic_id: str) -> Callable[[U], U]:
+        """Have a function called with each `Update` that a peer publishes to the application (UMQ `T`).
+
+        In the topic id, `*` stands for any characters. Such peers need the permission to publish on a topic of that
+        name. Updates come one after the other. Only an application in the hub gets them.
+
+        Raises:
+            TypeError: the function cannot be called with an update.
+        """
+        if not isinstance(topic_id, str):
+            raise TypeError('on_update needs a topic id: @app.on_update("prices.*")')
+
+        def follow(function: U) -> U:
+            style = _handler_style(function, f"on_update {topic_id}", "update")
+            self.update_handlers.append(UpdateHandler(topic_id, function, style))
             return function
 
         return follow
@@ -167,6 +195,7 @@ class App:
             self._check_free(method.name)
         self.methods |= {method.name: method for method in offered}
         self.handlers += other.handlers
+        self.update_handlers += other.update_handlers
         self.startups += other.startups
         self.shutdowns += other.shutdowns
 
@@ -183,6 +212,17 @@ def method_of(function: Function, label: str, name: str = "", doc: str | None = 
     if style is Style.PLAIN and arguments.wants_stream:
         raise TypeError(f"{label}: only an async function can read a stream")
     return Method(name, function, style, arguments, told or "", share, label if name else "")
+
+
+def _handler_style(function: Function, label: str, what: str) -> Style:
+    style = style_of(function, label)
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as exc:
+        raise TypeError(f"{label}: the function must take one argument, the {what}: {exc}") from exc
+    if style is Style.STREAM:
+        raise TypeError(f"{label}: there is nobody to whom it could yield anything")
+    return style
 
 
 def _own_name(function: Callable[..., object]) -> str:

@@ -2,6 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fiveways.app.answers import Reply
+
+if TYPE_CHECKING:
+    from fiveways.app.updates import Updates
 
 # ruff: noqa: ASYNC109  a timeout is the hub's to keep
 
@@ -36,10 +42,27 @@ class CallingPeer(ABC):
         """Call a method that the caller's own program serves on its connection, as that program writes the name."""
 
     @abstractmethod
+    async def call_reply(
+        self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> Reply:
+        """Call a method likewise, and return its value with its attachments once they have all come."""
+
+    @abstractmethod
     async def callback(
         self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
         """Call a callback of the caller, good for one call, by the id or the token that it handed over."""
+
+    @abstractmethod
+    def updates(self, topic_id: str) -> "Updates":
+        """Take what the caller publishes under a topic id of its own (UMQ `T`), from now on.
+
+        `async with context.caller.updates("feed") as updates:`, then `async for update in updates:`. It is called in
+        the event loop, not in a plain function.
+
+        Raises:
+            NotExecuted: the caller's protocol has no such updates, the topic id is in use, or too many are open.
+        """
 
     @abstractmethod
     async def close(self, text: str = "") -> None:

@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from fiveways.app.answers import Reply
 from fiveways.app.attached import Attachments
 from fiveways.app.caller import CallingPeer
 from fiveways.app.elements import Elements, Gathered
@@ -75,6 +76,11 @@ class Reach(Protocol):
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
     ) -> Awaitable[object]:
         """Give data to all who subscribed to the topic."""
+
+    def call_reply(
+        self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> Awaitable[Reply]:
+        """Call a method and give its result with its attachments."""
 
     def callback(self, function: Callable[..., object]) -> Awaitable[str]:
         """Make a token by which anybody can call the function once."""
@@ -207,6 +213,21 @@ class Context:
     ) -> object:
         """Call a method of the hub that the application lives in, as the application itself."""
         return await self._hub().call(method, body, timeout=timeout, attachments=attachments)
+
+    async def call_reply(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # as above
+        attachments: Sequence[bytes] = (),
+    ) -> Reply:
+        """Call a method likewise, and return its value with its attachments once they have all come.
+
+        Raises:
+            CallFailed: besides its usual sense, an attachment of the answer did not arrive; `data` is the value.
+        """
+        return await self._hub().call_reply(method, body, timeout=timeout, attachments=attachments)
 
     async def publish(
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()

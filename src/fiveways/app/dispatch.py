@@ -2,28 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
 from fiveways.app.answers import logged
-from fiveways.app.app import App, Hook, Method, method_of
+from fiveways.app.app import App, Hook, Method
 from fiveways.app.arguments import BadArguments, Given
-from fiveways.app.attached import Attachments, Incoming
-from fiveways.app.callbacks import Callbacks, Line
+from fiveways.app.attached import Incoming
 from fiveways.app.context import STRANGER, Caller, Context, Reach, Running
 from fiveways.app.elements import Elements, Gathered
 from fiveways.app.feed import Feed
+from fiveways.app.late import LateAttachments
+from fiveways.app.own_callbacks import OwnCallbacks
 from fiveways.app.runs import Runs
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
+from fiveways.app.updates import UpdateFeed, UpdateTable
 from fiveways.app.values import Budget
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as words
-from fiveways.model import names
 from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern
 from fiveways.wire.limits import Limits
@@ -68,15 +69,17 @@ class Dispatcher:
         self._reach = reach
         self._limits = limits
         self._threads = Threads(workers)
-        self.callbacks = Callbacks(limits.max_pending)
         self._budget = Budget()
         self._incoming = Incoming(self._budget)
-        self._runs = Runs(app, say, self._ended, self._threads, limits, in_parts=in_parts)
+        self.callbacks = OwnCallbacks(app.methods, say, self._run_callback, self._incoming, limits.max_pending)
+        late = LateAttachments(say, self._owner, limits, self._budget)
+        self._runs = Runs(app, say, self._ended, self._threads, limits, late, in_parts=in_parts)
         self._live = self._runs.live
         self._open: dict[str, Running] = {}
         """Calls that an answer is wanted for, by their ids."""
         feeds = [Feed(handler, self._incoming, self._threads) for handler in app.handlers]
         self._feeds = {str(number): feed for number, feed in enumerate(feeds, 1)}
+        self.updates = UpdateTable(app.update_handlers, self._incoming, self._threads)
         self._is_started = False
         self._is_closed = False
         self._is_polite = True
@@ -87,6 +90,8 @@ class Dispatcher:
             words.Attachment: self._incoming.put,
             words.Event: self._event,
             words.TopicClosed: self._topic_closed,
+            words.Update: self.updates.put,
+            words.UpdatesClosed: self.updates.closed,
             words.Failure: self._refused,
         }
 
@@ -129,6 +134,14 @@ class Dispatcher:
         except Exception:  # noqa: BLE001  # whatever it is, it costs this word only
             _log.exception("%s could not be taken", type(word).__name__)
 
+    def left(self, peer: str) -> None:
+        """Do no more for a peer that is gone."""
+        self._runs.late.left(peer)
+
+    def _owner(self, call_id: str) -> str:
+        caller = None if self._who is None else self._who(call_id)
+        return "" if caller is None else caller.peer
+
     def open_calls(self) -> int:
         """Return how many calls an answer is wanted for."""
         return len(self._open)
@@ -143,7 +156,7 @@ class Dispatcher:
         if self._is_closed:
             return
         self._is_closed, self._is_polite = True, tell
-        self.callbacks.lose_all()
+        self.callbacks.end()
         for running in list(self._open.values()):
             if tell:
                 self._abandon(running, Reason.LOST, "the application was closed before it answered")
@@ -151,9 +164,12 @@ class Dispatcher:
                 running.over = True
                 running.cancel()
                 self._ended(running)
-        tasks = {*self._runs.tasks(), *filter(None, (feed.task for feed in self._feeds.values()))}
-        for feed in self._feeds.values():
+        self._runs.late.close()
+        feeds: list[Feed | UpdateFeed] = [*self._feeds.values(), *self.updates.feeds]
+        tasks = {*self._runs.tasks(), *filter(None, (feed.task for feed in feeds))}
+        for feed in feeds:
             feed.close()
+        self.updates.close()
         tasks -= {asyncio.current_task()}
         if tasks:
             _, stubborn = await asyncio.wait(tasks, timeout=GRACE)
@@ -165,42 +181,6 @@ class Dispatcher:
             except Exception:  # noqa: BLE001  # the others run all the same
                 _log.exception("a function for the shutdown failed")
         self._threads.close()
-
-    # Callbacks of the application. Fulfils `callbacks.Line`.
-
-    @property
-    def is_over(self) -> bool:
-        """Whether answers do not reach the hub any more."""
-        return self._is_closed
-
-    def say(self, word: words.Word) -> None:
-        """Answer a callback."""
-        self._say(word)
-
-    def expect(self, names: Sequence[str]) -> Attachments:
-        """Return the place for the attachments of a callback, or of the answer to a call."""
-        return self._incoming.expect(names)
-
-    def once(self, function: Callable[..., object]) -> str:
-        """Have a function ready for one call; return the id of its callback. TypeError as `App.method`."""
-        return self.callbacks.add(_Once(method_of(function, "callback"), self._run_once))
-
-    def _run_once(self, call: words.Call, method: Method) -> None:
-        if max(len(self._open), len(self._live)) >= MAX_RUNNING or self._threads.is_full:
-            self._turn_away(replace(call, callback=False), method)
-        else:
-            self._take(call, method)
-
-    def takes_callback(self, own_id: str) -> bool:
-        """Say whether a callback of this id has a receiver: one of `once` or `callbacks`, or a method of that name."""
-        return own_id in self.callbacks or self._method_named(own_id) is not None
-
-    def _method_named(self, written: str) -> Method | None:
-        """Return the method that somebody writes so."""
-        try:
-            return self._methods.get(names.fold(written, names.LOCAL))
-        except names.BadName:
-            return None
 
     # Calls.
 
@@ -232,7 +212,8 @@ class Dispatcher:
 
     def _turn_away(self, call: words.Call, method: Method | None) -> None:
         if call.callback:
-            self._called_back(call)
+            if not self.callbacks.take(call):
+                self._refuse(call, Reason.NO_CALLBACK, "the application waits for no callback")
         elif method is None:
             self._refuse(call, Reason.NO_METHOD, f"there is no method {call.method!r}")
         elif self._is_closed:
@@ -244,14 +225,12 @@ class Dispatcher:
             full = "are running" if max(len(self._open), len(self._live)) >= MAX_RUNNING else "wait for a thread"
             self._refuse(call, Reason.BUSY, f"too many calls {full}")
 
-    def _called_back(self, call: words.Call) -> None:
-        """Give a callback to its receiver, or run the method that its id names."""
-        if call.method in self.callbacks:
-            self.callbacks.called(self, call)
-        elif (method := self._method_named(call.method)) is not None:
-            self.called(replace(call, method=method.name, callback=False))
+    def _run_callback(self, call: words.Call, method: Method) -> None:
+        is_full = max(len(self._open), len(self._live)) >= MAX_RUNNING or self._threads.is_full
+        if self._is_closed or is_full:
+            self._turn_away(replace(call, callback=False), method)
         else:
-            self._refuse(call, Reason.NO_CALLBACK, "the application waits for no callback")
+            self._take(call, method)
 
     def _take(self, call: words.Call, method: Method) -> None:
         """Run a method that wants more than its arguments, or is given more."""
@@ -376,18 +355,3 @@ class Dispatcher:
             await self._threads.run(hook.function, *args, **named)
         else:
             await hook.function(*args, **named)
-
-
-class _Once(NamedTuple):
-    """A function that waits for one call. Fulfils `callbacks.Waiting`."""
-
-    method: Method
-    run: Callable[[words.Call, Method], None]
-
-    def called(self, _: Line, call: words.Call) -> None:
-        """Run it."""
-        self.run(call, self.method)
-
-    def lost(self) -> str:
-        """Be forgotten with the application."""
-        return ""

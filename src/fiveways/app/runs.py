@@ -14,6 +14,7 @@ from fiveways.app.answers import Answers, Fail, Reply, logged
 from fiveways.app.app import App, Method
 from fiveways.app.arguments import Given
 from fiveways.app.context import Running
+from fiveways.app.late import LateAttachments
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
 from fiveways.app.values import cost
@@ -44,6 +45,7 @@ class Runs:
         ended: Callable[[Running], None],
         threads: Threads,
         limits: Limits,
+        late: LateAttachments,
         *,
         in_parts: bool,
     ) -> None:
@@ -55,6 +57,7 @@ class Runs:
         self._in_parts = in_parts
         self._loop = asyncio.get_running_loop()
         self._answers = Answers()
+        self.late = late
         self.live: dict[Running, asyncio.Task[None] | None] = {}
         self._queue: deque[Work] = deque()
         """Calls of async functions that no worker has taken yet."""
@@ -65,7 +68,7 @@ class Runs:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """Return the tasks that something runs in."""
-        return list({task for task in self.live.values() if task is not None} | self._workers)
+        return list({task for task in self.live.values() if task is not None} | self._workers | {*self.late.tasks()})
 
     def start(self, running: Running, method: Method, given: Given) -> None:
         """Run a method; RuntimeError if that needs a thread and there are none any more."""
@@ -82,6 +85,8 @@ class Runs:
 
     def tell(self, running: Running, answer: Sequence[Word]) -> None:
         """Say the answer, or a part of it; never raises. What cannot be written fails instead."""
+        if len(answer) > 1:
+            answer = self.late.begin(running.call.id, answer)
         for word in answer:
             try:
                 self._say(word)

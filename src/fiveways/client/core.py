@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fiveways.app.callbacks import Callbacks
 from fiveways.app.context import Reach
-from fiveways.client.attachments import Attachable
+from fiveways.app.sources import Attachable
 from fiveways.client.keeper import Keeper, OpenLink
 from fiveways.client.offers import Offers
 from fiveways.client.requests import Pending

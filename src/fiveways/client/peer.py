@@ -10,8 +10,8 @@ from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
 from fiveways.app.jobs import Job, Pulling, pull_job
+from fiveways.app.sources import Attachable
 from fiveways.client import names
-from fiveways.client.attachments import Attachable
 from fiveways.client.core import Core, answered
 from fiveways.client.keeper import OpenLink
 from fiveways.client.ongoing import MAX_WAITING, Ongoing, told

@@ -10,9 +10,10 @@ import msgspec
 
 from fiveways.app import tracing
 from fiveways.app.attached import Attachments
+from fiveways.app.sources import Attachable, content
 from fiveways.app.values import Unsendable, to_body
 from fiveways.client import handshake
-from fiveways.client.attachments import Arrivals, Attachable, content
+from fiveways.client.attachments import Arrivals
 from fiveways.client.line import Line
 from fiveways.client.names import target
 from fiveways.client.requests import Extras, Pending, Requests

@@ -11,7 +11,7 @@ from typing import Self
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.jobs import Job
-from fiveways.client.attachments import Attachable
+from fiveways.app.sources import Attachable
 from fiveways.client.background import Background
 from fiveways.client.connect import Connecting, connect
 from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars

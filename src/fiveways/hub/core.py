@@ -30,6 +30,7 @@ from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.updates import Updates
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
@@ -60,8 +61,7 @@ class Hub:
 
         `began_at` is now: from then on, its numbers are counted.
         """
-        self._settings = settings
-        self._rate = settings.rate
+        self._settings, self._rate = settings, settings.rate
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters(Traffic(settings.max_methods, settings.max_topics))
@@ -101,13 +101,20 @@ class Hub:
             limits, self._sessions, self._calls, self.offers, self._callbacks, self._router, self.gate
         )
         """What an application asks of its callers."""
+        self.updates = Updates(limits, self._attachments)
+        """What peers publish to an application."""
         self._publishing = Publishing(
             settings, self._subscriptions, self._attachments, self._sessions, self._counters, keeps=keeps
         )
         self._set_handlers()
 
     def _set_handlers(self) -> None:
-        own: dict[type[Word], Handler] = {words.Register: self._register, words.Unregister: self._unregister}
+        own: dict[type[Word], Handler] = {
+            words.Register: self._register,
+            words.Unregister: self._unregister,
+            words.Update: self.updates.update,
+            words.UpdatesClosed: self.updates.closed,
+        }
         self._handlers = handlers(
             self.gate, self._variables, self._router, self._publishing, self._discovery, self._attachments, own
         )
@@ -234,7 +241,8 @@ class Hub:
         self._queues.leave(session)
         self.peer_requests.leave(session)
         owed = self._owing.leave(session) if session.traits.reliable else []
-        return [*owed, *self._router.leave(session, now), *self._attachments.leave(session)]
+        ended = self.updates.leave(session)
+        return [*owed, *self._router.leave(session, now), *ended, *self._attachments.leave(session)]
 
     def undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
         """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""

@@ -14,6 +14,7 @@ from fiveways.hub.offers import Offers
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.router import Router
 from fiveways.hub.session import Session, Stage
+from fiveways.hub.updates import Updates
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Goodbye, Result, SetVariable, UnsetVariable
 from fiveways.model.names import BadName, fold
@@ -96,6 +97,11 @@ class PeerRequests:
         reason, text = reason_unsaid(error), str(error)
         self._calls.fail(done, reason, text, now)
         return [Delivery(done.caller.peer, Failure(done.id, reason, text), done.op)]
+
+    def take_updates(self, updates: Updates, app: str, to: str, name: str, _now: float) -> Deliveries:
+        """Have an application take what a peer publishes under a topic id."""
+        updates.open(self._sessions[app], self._peer(to), name)
+        return []
 
     def close(self, to: str, text: str) -> Deliveries:
         """End the session of a peer, with a word in its own protocol."""

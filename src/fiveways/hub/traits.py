@@ -23,6 +23,8 @@ class Traits:
     """What it is told is accepted must be answered; its sessions outlive their links."""
     variables: bool = False
     """The hub can set variables on a peer."""
+    updates: bool = False
+    """A peer can publish to the hub under a topic id of its own."""
     is_one_peer: bool = False
     """A session is one program's own, so that it can be closed."""
     lists: bool = False

@@ -204,6 +204,31 @@ class TopicClosed(Word, frozen=True):
     subscription: str
 
 
+class Update(Word, frozen=True):
+    """News on a topic id that sender and receiver agreed upon, without a topic of the hub."""
+
+    name: str
+    """The topic id."""
+    body: Payload = NULL
+    attachments: tuple[str, ...] = ()
+    peer: str = ""
+    """Whose it is, where the hub passes it on."""
+    missed: int = 0
+
+
+class UpdatesClosed(Word, frozen=True):
+    """No further `Update` on a topic id comes."""
+
+    name: str
+    peer: str = ""
+
+
+class StopUpdates(Word, frozen=True):
+    """No further `Update` on a topic id is wanted."""
+
+    name: str
+
+
 class CloseTopic(Word, frozen=True):
     """End a topic for all its subscribers."""
 

@@ -58,6 +58,8 @@ class Exchange:
         self.slow: set[Party] = set()
         """Who has missed something, or has much unread, or once had."""
         hub.traffic.slow = self._tell_slow
+        self.left: list[Callable[[str], None]] = []
+        """Who is told of each party that is gone."""
         self._doors = Doors(hub.gate, self.now)
         self._laggards = Sparing(_log)
 
@@ -106,6 +108,8 @@ class Exchange:
             self._doors.left(party.peer, party.family, reason)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
+            for tell in self.left:
+                tell(party.peer)
             self.schedule()
 
     # Out.

@@ -1,20 +1,24 @@
 """An application in the same process: one who takes part without a wire."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
 
 import msgspec
 
-from fiveways.app import App, tracing
+from fiveways.app import App, Reply, tracing
+from fiveways.app.attached import AttachmentError, Attachments
+from fiveways.app.caller import CallingPeer
 from fiveways.app.dispatch import Dispatcher
 from fiveways.app.jobs import Pulling, pull_job
+from fiveways.app.updates import Updates
 from fiveways.app.values import to_body
-from fiveways.errors import CallLost, FivewaysError, NotExecuted
+from fiveways.errors import CallFailed, CallLost, FivewaysError, NotExecuted
 from fiveways.hub.delivery import Deliveries, Delivery, Subscriber
 from fiveways.hub.refusal import Refusal
+from fiveways.hub.session import Caller
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -40,6 +44,7 @@ from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.local_caller import LocalCaller
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
+from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
 
 TRAITS: Final = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
@@ -59,12 +64,14 @@ class LocalPeer(Party):
 
     family = TRAITS.protocol
 
-    def __init__(self, app: App, exchange: Exchange, peer: str) -> None:
+    def __init__(self, app: App, exchange: Exchange, peer: str, limits: Limits = Limits()) -> None:
         self.peer = peer
         self.outbox = Queue()  # nothing waits in it: what is said is heard at once
         self._exchange = exchange
-        self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self)
+        self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self, limits=limits)
         self._answers: dict[str, asyncio.Future[Word]] = {}
+        self._gathered: dict[str, Attachments | None] = {}
+        """Requests whose answers are wanted with their attachments, and where these come."""
         self.ids = count(1)
         self._attachment_names = map(str, count(1))
         self._holds = 0
@@ -75,8 +82,14 @@ class LocalPeer(Party):
         """Come in, and offer what the application has; FivewaysError if the hub refuses any of it."""
         exchange = self._exchange
         exchange.parties[self.peer] = self
+        exchange.left.append(self._dispatcher.left)
         exchange.hub.arrive(self.peer, TRAITS, Credentials(is_trusted=True), exchange.now())
         self._tell(Hello())
+        for feed in self._dispatcher.updates.feeds:
+            feed.caller_of = self._caller_from
+        session = exchange.hub.session(self.peer)
+        if session is not None:
+            exchange.hub.updates.follow(session, [feed.handler.topic for feed in self._dispatcher.updates.feeds])
         await self._dispatcher.start()
         for request in (*self._dispatcher.offers(), *self._dispatcher.subscriptions()):
             await self._ask(request)
@@ -84,10 +97,17 @@ class LocalPeer(Party):
     async def stop(self) -> None:
         """Let the application end what it is doing, and leave."""
         await self._dispatcher.close()
+        self._exchange.left.remove(self._dispatcher.left)
         self._exchange.leave(self)
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(CallLost("the hub is closing"))
+
+    def _caller_from(self, peer: str) -> LocalCaller | None:
+        session = self._exchange.hub.session(peer)
+        if session is None:
+            return None
+        return LocalCaller(Caller(peer, session.traits.protocol, session.identity, session.variables), self)
 
     def _caller(self, call_id: str) -> LocalCaller | None:
         caller = self._exchange.hub.caller(call_id)
@@ -101,6 +121,8 @@ class LocalPeer(Party):
         if isinstance(word, Description):
             word = Result(word.id, builtins.described(word))
         if isinstance(word, Result | Failure):
+            if isinstance(word, Result) and word.attachments and word.id in self._gathered:
+                self._gathered[word.id] = self._dispatcher.callbacks.expect(word.attachments)
             answer = self._answers.get(word.id)
             if answer is not None and not answer.done():
                 answer.set_result(word)
@@ -139,12 +161,37 @@ class LocalPeer(Party):
             word = msgspec.structs.replace(word, attachments=tuple(named))
         return await self._ask(word, named, partial(self._tell_peer, to))
 
+    async def reply_of_peer(self, to: str, word: Call, attachments: Sequence[bytes] = ()) -> Reply:
+        """Call one peer, and wait for the attachments of its answer too; CallError if it fails."""
+        return await self._reply(word.id, self.ask_peer(to, word, attachments))
+
+    async def _reply(self, request_id: str, asking: Awaitable[Result]) -> Reply:
+        """Wait for an answer and its attachments."""
+        self._gathered[request_id] = None
+        try:
+            result = await asking
+            value, attachments = value_of(result), self._gathered[request_id]
+            return Reply(value, () if attachments is None else await attachments)
+        except AttachmentError as exc:
+            raise CallFailed(f"an attachment of the answer did not arrive: {exc}", data=value) from exc
+        finally:
+            gathered = self._gathered.pop(request_id)
+            if gathered is not None:
+                self._dispatcher.callbacks.forget(result.attachments, gathered)
+
     def _tell_peer(self, to: str, word: Word) -> None:
         requests = self._exchange.hub.peer_requests
         if isinstance(word, Call):
             self._perform(partial(requests.callback if word.callback else requests.call, self.peer, to, word))
         elif isinstance(word, SetVariable | UnsetVariable):
             self._perform(partial(requests.set_variable, self.peer, to, word))
+
+    def updates_of(self, caller: CallingPeer, topic_id: str) -> Updates:
+        """Take what a peer publishes under a topic id; NotExecuted if that is impossible."""
+        hub = self._exchange.hub
+        self._perform(partial(hub.peer_requests.take_updates, hub.updates, self.peer, caller.peer, topic_id))
+        stop = partial(self._perform, lambda _now: hub.updates.close(caller.peer, topic_id))
+        return self._dispatcher.updates.open(caller, topic_id, stop)
 
     def close_peer(self, to: str, text: str) -> None:
         """End the session of one peer; NotExecuted if that is impossible."""
@@ -164,7 +211,7 @@ class LocalPeer(Party):
         self, word: Word, attachments: Mapping[str, bytes] | None = None, tell: Callable[[Word], None] | None = None
     ) -> Result:
         """Make a request of the hub, or as `tell` does; CallError if it fails."""
-        request_id: str = word.id  # type: ignore[attr-defined]  # every request has one
+        request_id = _id_of(word)
         answer = self._answers[request_id] = asyncio.get_running_loop().create_future()
         try:
             (tell or self._tell)(word)
@@ -200,9 +247,22 @@ class LocalPeer(Party):
             await self._free.wait()
         return value_of(await self._ask(word, named))
 
+    async def call_reply(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  the hub watches over it
+        attachments: Sequence[bytes] = (),
+    ) -> Reply:
+        """Call a method, and return its result with its attachments; CallError if it has none."""
+        named = self._named(attachments)
+        word = self._request(method, to_body(body), tuple(named), timeout)
+        return await self._reply(_id_of(word), self._ask(word, named))
+
     async def callback(self, function: Callable[..., object]) -> str:
         """Return a token by which anybody can call the function once."""
-        name = self._dispatcher.once(function)
+        name = self._dispatcher.callbacks.once(function)
         try:
             return str(await self.call("hub.callback", {"id": name}))
         except BaseException:
@@ -222,7 +282,7 @@ class LocalPeer(Party):
         elif isinstance(value, dict):
             value = value.get(field)
         # The hub itself refuses what is no id at all.
-        if isinstance(value, str | int) and not self._dispatcher.takes_callback(str(value)):
+        if isinstance(value, str | int) and not self._dispatcher.callbacks.takes(str(value)):
             text = f"the application waits for no callback '{value}': name a method of it, or use context.callback()"
             raise builtins.BadArguments(text)
 
@@ -254,3 +314,9 @@ class LocalPeer(Party):
         where = topics.parse(topic, topics.UMQ)
         word = Publish(str(next(self.ids)), where, to_body(data), tuple(named), retain=retain)
         return value_of(await self._ask(word, named))
+
+
+def _id_of(word: Word) -> str:
+    """Return the id of a request."""
+    request_id: str = word.id  # type: ignore[attr-defined]  # every request has one
+    return request_id

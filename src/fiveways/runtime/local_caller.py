@@ -5,7 +5,9 @@ from itertools import count
 from typing import Protocol
 
 from fiveways.app import tracing
+from fiveways.app.answers import Reply
 from fiveways.app.caller import CallerVars, CallingPeer
+from fiveways.app.updates import Updates
 from fiveways.app.values import to_body
 from fiveways.hub.session import Caller
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable, Word
@@ -22,6 +24,12 @@ class Place(Protocol):
 
     async def ask_peer(self, to: str, word: Word, attachments: Sequence[bytes] = ()) -> Result:
         """Make a request of one peer; CallError if it fails."""
+
+    async def reply_of_peer(self, to: str, word: Call, attachments: Sequence[bytes] = ()) -> Reply:
+        """Call one peer, and wait for the attachments of its answer too; CallError if it fails."""
+
+    def updates_of(self, caller: CallingPeer, topic_id: str) -> Updates:
+        """Take what a peer publishes under a topic id; NotExecuted if that is impossible."""
 
     def close_peer(self, to: str, text: str) -> None:
         """End the session of one peer; NotExecuted if that is impossible."""
@@ -44,20 +52,28 @@ class LocalCaller(CallingPeer):
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
         """Call a method of it."""
-        return value_of(await self._ask(method, body, timeout, attachments, is_callback=False))
+        return value_of(await self._place.ask_peer(self.peer, self._call(method, body, timeout), attachments))
+
+    async def call_reply(
+        self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
+    ) -> Reply:
+        """Call a method of it, and wait for the attachments of the answer."""
+        return await self._place.reply_of_peer(self.peer, self._call(method, body, timeout), attachments)
 
     async def callback(
         self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
         """Call a callback of it."""
-        return value_of(await self._ask(token, body, timeout, attachments, is_callback=True))
+        call = self._call(token, body, timeout, is_callback=True)
+        return value_of(await self._place.ask_peer(self.peer, call, attachments))
 
-    async def _ask(
-        self, name: str, body: object, timeout: float | None, attachments: Sequence[bytes], *, is_callback: bool
-    ) -> Result:
+    def _call(self, name: str, body: object, timeout: float | None, *, is_callback: bool = False) -> Call:
         number = str(next(self._place.ids))
-        call = Call(number, name, to_body(body), callback=is_callback, timeout=timeout, traceparent=tracing.current())
-        return await self._place.ask_peer(self.peer, call, attachments)
+        return Call(number, name, to_body(body), callback=is_callback, timeout=timeout, traceparent=tracing.current())
+
+    def updates(self, topic_id: str) -> Updates:
+        """Take what it publishes under a topic id."""
+        return self._place.updates_of(self, topic_id)
 
     async def close(self, text: str = "") -> None:
         """End its session."""

@@ -130,7 +130,7 @@ class Server:
         self.urls += await self._zmq.start()
         if self._app is not None:
             self._show_errors()
-            self._local = LocalPeer(self._app, self.exchange, self._new_peer())
+            self._local = LocalPeer(self._app, self.exchange, self._new_peer(), self._limits)
             await self._local.start()
         if self._settings.mqtt.enabled:
             self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)

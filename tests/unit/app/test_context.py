@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
 from fiveways.app.context import Caller, Context
@@ -49,6 +50,16 @@ class Hub:
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
     ) -> None:
         self.seen.append((topic, data, retain, attachments))
+
+    async def call_reply(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # as the contract has it
+        attachments: Sequence[bytes] = (),
+    ) -> Reply:
+        return Reply(await self.call(method, body, timeout=timeout, attachments=attachments))
 
     async def callback(self, function: Callable[..., object]) -> str:
         self.seen.append(function)

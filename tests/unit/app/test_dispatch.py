@@ -103,9 +103,9 @@ async def test_function_for_one_callback_is_served_once_and_within_bounds() -> N
     async def then(value: int) -> int:
         return value + 1
 
-    name = stage.dispatcher.once(then)
+    name = stage.dispatcher.callbacks.once(then)
     with pytest.raises(NotExecuted, match="1 callbacks are waited for"):
-        stage.dispatcher.once(then)
+        stage.dispatcher.callbacks.once(then)
     assert value_of(await stage.call(name, "1", callback=True)) == 2
     assert failure_of(await stage.call(name, "1", callback=True))[0] is Reason.NO_CALLBACK
     await stage.dispatcher.close()
@@ -293,7 +293,7 @@ async def test_a_result_that_cannot_be_a_value_fails_the_call() -> None:
 
     @app.method
     async def attached() -> object:
-        return Reply(1, ["no bytes"])  # type: ignore[list-item]  # what people write
+        return Reply(1, ["no bytes"])
 
     stage = Stage(app)
     because = "cannot be sent: Encoding objects of type object is unsupported"
@@ -310,7 +310,7 @@ async def test_a_reply_carries_attachments() -> None:
 
     @app.method
     def photo() -> Reply:
-        return Reply({"n": 2}, [b"one", memoryview(b"two")])  # type: ignore[list-item]  # as good as bytes
+        return Reply({"n": 2}, [b"one", memoryview(b"two")])
 
     stage = Stage(app)
     result, *attached = await stage.call_all("photo")

@@ -12,8 +12,9 @@ from fiveways.model import messages as hub
 from fiveways.model.names import BadName, NameStyle, fold
 from fiveways.model.topics import BadTopic
 from fiveways.protocols.builtins import PUBLISH, plain_publish
-from fiveways.protocols.umq_family.conversation import OPEN, UmqConversation
+from fiveways.protocols.umq_family.conversation import OPEN
 from fiveways.protocols.umq_family.link import Words
+from fiveways.protocols.umq_family.updates import UpdatingUmq
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
@@ -34,7 +35,7 @@ def ordinary_names(style: NameStyle) -> Callable[[str], str]:
     return ordinary
 
 
-class PlainUmq(UmqConversation):
+class PlainUmq(UpdatingUmq):
     """One UMQ peer. Whatever is not plain about a frame is left to the long way, as if nobody had looked at it."""
 
     CALL: ClassVar[int]

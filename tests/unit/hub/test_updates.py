@@ -1,0 +1,95 @@
+"""Updates that peers publish to an application."""
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.settings import DEFAULTS, Rights
+from fiveways.hub.traits import Credentials, Traits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Hello, StopUpdates, Update, UpdatesClosed
+from fiveways.wire.payload import Text
+from tests.unit.hub.hubtalk import LRPM, held, join, make
+
+APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+UMQ = Traits("umq", names.UMQ, topics.UMQ, updates=True)
+
+
+def served(*patterns: str, guest: Rights = DEFAULTS.guest) -> Hub:
+    """A hub with an application that takes updates of these patterns, and two peers."""
+    hub = make({"max_subscriptions": 2}, guest=guest)
+    hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
+    hub.handle("app", Hello(), 0.0)
+    join(hub, "ann", UMQ)
+    join(hub, "bob", UMQ)
+    app = hub.session("app")
+    assert app is not None
+    hub.updates.follow(app, patterns)
+    return hub
+
+
+def take(hub: Hub, peer: str, name: str) -> None:
+    hub.peer_requests.take_updates(hub.updates, "app", peer, name, 0.0)
+
+
+def test_update_goes_to_the_application_that_takes_it_from_this_peer() -> None:
+    hub = served()
+    take(hub, "ann", "feed")
+    update = Update("feed", Text("x"))
+    assert hub.handle("ann", update, 0.0) == [Delivery("app", Update("feed", Text("x"), peer="ann"))]
+    assert hub.handle("bob", update, 0.0) == [Delivery("bob", StopUpdates("feed"))]
+
+
+def test_attachments_of_an_update_are_relayed() -> None:
+    hub = served()
+    take(hub, "ann", "feed")
+    passed = Update("feed", Text("x"), ("a1",), "ann")
+    assert hub.handle("ann", Update("feed", Text("x"), ("1",)), 0.0) == [Delivery("app", passed)]
+    assert hub.handle("ann", Attachment("1", b"x"), 0.0) == [Delivery("app", Attachment("a1", b"x"))]
+    assert hub.handle("bob", Update("feed", Text("x"), ("1",)), 0.0) == [Delivery("bob", StopUpdates("feed"))]
+    assert hub.handle("bob", Attachment("1", b"x"), 0.0) == []
+
+
+def test_topic_ends_by_its_peer_its_reader_or_a_departure() -> None:
+    hub = served()
+    before = held(hub)
+    take(hub, "ann", "feed")
+    assert hub.handle("ann", UpdatesClosed("feed"), 0.0) == [Delivery("app", UpdatesClosed("feed", "ann"))]
+    assert hub.handle("ann", UpdatesClosed("feed"), 0.0) == []
+    take(hub, "ann", "feed")
+    assert hub.updates.close("ann", "feed") == [Delivery("ann", StopUpdates("feed"))]
+    assert hub.updates.close("ann", "feed") == []
+    assert held(hub) == before
+    take(hub, "ann", "feed")
+    assert hub.leave("ann", 0.0) == [Delivery("app", UpdatesClosed("feed", "ann"))]
+    take(hub, "bob", "feed")
+    hub.leave("app", 0.0)
+    assert hub.handle("bob", Update("feed"), 0.0) == [Delivery("bob", StopUpdates("feed"))]
+
+
+def test_topic_ids_are_checked_and_bounded() -> None:
+    hub = served()
+    take(hub, "ann", "a")
+    take(hub, "ann", "b")
+    take(hub, "bob", "a")
+    for name, reason in (("a", Reason.BAD_ARGUMENTS), ("c", Reason.BUSY), ("", Reason.BAD_ARGUMENTS)):
+        with pytest.raises(Refusal) as caught:
+            take(hub, "ann", name)
+        assert caught.value.reason is reason
+    join(hub, "dan", LRPM)
+    with pytest.raises(Refusal, match="lrpm-json has no updates"):
+        take(hub, "dan", "a")
+
+
+def test_pattern_takes_updates_of_peers_that_may_publish_so() -> None:
+    hub = served("log.*")
+    assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("app", Update("log.disk", peer="ann"))]
+    assert hub.handle("ann", Update("other"), 0.0) == [Delivery("ann", StopUpdates("other"))]
+    hub = served("log.*", guest=Rights(publish=("prices.*",)))
+    assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("ann", StopUpdates("log.disk"))]
+    session = hub.session("ann")
+    assert session is not None
+    assert session.mark is not None
+    assert session.mark.kind == "deny"
