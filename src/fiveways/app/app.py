@@ -44,6 +44,19 @@ class Method(msgspec.Struct, frozen=True):
         return "client" if self.arguments.wants_stream else "unary"
 
 
+class Route(msgspec.Struct, frozen=True):
+    """One function for all names below a prefix."""
+
+    method: Method
+    """Its name is the folded prefix; its arguments are the rest of a name, and the body."""
+    discover: Function | None = None
+
+    @property
+    def name(self) -> str:
+        """The folded prefix."""
+        return self.method.name
+
+
 class Handler(msgspec.Struct, frozen=True):
     """One function that gets events."""
 
@@ -90,6 +103,8 @@ class App:
         self.show_errors = show_errors
         self.methods: dict[str, Method] = {}
         """By folded name."""
+        self.routes: dict[str, Route] = {}
+        """By folded prefix."""
         self.handlers: list[Handler] = []
         self.update_handlers: list[UpdateHandler] = []
         self.startups: list[Hook] = []
@@ -126,6 +141,42 @@ class App:
             return function
 
         return offer if name is None or isinstance(name, str) else offer(name)
+
+    @overload
+    def route(self, prefix: str, function: F, *, doc: str | None = None, discover: Function | None = None) -> F: ...
+
+    @overload
+    def route(
+        self, prefix: str, function: None = None, *, doc: str | None = None, discover: Function | None = None
+    ) -> Callable[[F], F]: ...
+
+    def route(
+        self, prefix: str, function: F | None = None, *, doc: str | None = None, discover: Function | None = None
+    ) -> F | Callable[[F], F]:
+        """Offer all names below a prefix, such as `Account:`, by one function: `@app.route("Account:")`.
+
+        The function gets the rest of the name, folded (`get_balance`), and the body of the call, unless that is null;
+        it may take a `Context`. An exact name wins over a route, a longer route over a shorter. `discover` is called
+        with the rest of a name that somebody asks about, or with nothing for the whole route. It returns a list of
+        names, where those that end in a dot are routes, the documentation as a text, or None if there is no such name.
+
+        Raises:
+            BadName: the prefix cannot be one of a method.
+            TypeError: no call could be served by the function.
+            ValueError: the route is taken.
+        """
+        folded, _ = names.fold_offer(prefix.rstrip(names.UMQ.separators) + names.UMQ.writes, names.UMQ)
+        label = f"route {prefix}"
+
+        def offer(function: F) -> F:
+            method = method_of(function, label, folded, doc)
+            if method.arguments.wants_stream or method.arguments.is_empty:
+                raise TypeError(f"{label}: the function takes the rest of a name, and a body")
+            self._check_route(folded)
+            self.routes[folded] = Route(method, discover)
+            return function
+
+        return offer if function is None else offer(function)
 
     def on(self, topic: str) -> Callable[[E], E]:
         """Have a function called with each `Event` on a topic, or on all that fit a pattern (`sensors.*.temperature`).
@@ -193,7 +244,14 @@ class App:
         ]
         for method in offered:
             self._check_free(method.name)
+        routes = [
+            msgspec.structs.replace(route, method=msgspec.structs.replace(route.method, name=above + route.name))
+            for route in other.routes.values()
+        ]
+        for route in routes:
+            self._check_route(route.name)
         self.methods |= {method.name: method for method in offered}
+        self.routes |= {route.name: route for route in routes}
         self.handlers += other.handlers
         self.update_handlers += other.update_handlers
         self.startups += other.startups
@@ -202,6 +260,10 @@ class App:
     def _check_free(self, name: str) -> None:
         if name in self.methods:
             raise ValueError(f"there is a method {name!r} already")
+
+    def _check_route(self, prefix: str) -> None:
+        if prefix in self.routes:
+            raise ValueError(f"there is a route {prefix!r} already")
 
 
 def method_of(function: Function, label: str, name: str = "", doc: str | None = None, share: str = "") -> Method:

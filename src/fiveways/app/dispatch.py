@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from fiveways.app.answers import logged
-from fiveways.app.app import App, Hook, Method
+from fiveways.app.app import App, Hook, Method, Route
 from fiveways.app.arguments import BadArguments, Given
 from fiveways.app.attached import Incoming
 from fiveways.app.context import STRANGER, Caller, Context, Reach, Running
@@ -18,6 +18,7 @@ from fiveways.app.elements import Elements, Gathered
 from fiveways.app.feed import Feed
 from fiveways.app.late import LateAttachments
 from fiveways.app.own_callbacks import OwnCallbacks
+from fiveways.app.routing import routed
 from fiveways.app.runs import Runs
 from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
@@ -71,7 +72,7 @@ class Dispatcher:
         self._threads = Threads(workers)
         self._budget = Budget()
         self._incoming = Incoming(self._budget)
-        self.callbacks = OwnCallbacks(app.methods, say, self._run_callback, self._incoming, limits.max_pending)
+        self.callbacks = OwnCallbacks(app.methods, say, self._run_checked, self._incoming, limits.max_pending)
         late = LateAttachments(say, self._owner, limits, self._budget)
         self._runs = Runs(app, say, self._ended, self._threads, limits, late, in_parts=in_parts)
         self._live = self._runs.live
@@ -102,6 +103,9 @@ class Dispatcher:
         return [
             words.Register(_OFFER + each.name, each.name, each.spelling, doc=each.doc, kind=each.kind, share=each.share)
             for each in self._methods.values()
+        ] + [
+            words.Register(_OFFER + each.name, each.name, route=True, doc=each.method.doc, kind=each.method.kind)
+            for each in self._app.routes.values()
         ]
 
     def subscriptions(self) -> list[words.Subscribe]:
@@ -214,6 +218,8 @@ class Dispatcher:
         if call.callback:
             if not self.callbacks.take(call):
                 self._refuse(call, Reason.NO_CALLBACK, "the application waits for no callback")
+        elif method is None and (route := self.route_of(call.method)) is not None:
+            self._run_checked(routed(call, route), route.method)
         elif method is None:
             self._refuse(call, Reason.NO_METHOD, f"there is no method {call.method!r}")
         elif self._is_closed:
@@ -225,7 +231,15 @@ class Dispatcher:
             full = "are running" if max(len(self._open), len(self._live)) >= MAX_RUNNING else "wait for a thread"
             self._refuse(call, Reason.BUSY, f"too many calls {full}")
 
-    def _run_callback(self, call: words.Call, method: Method) -> None:
+    def route_of(self, name: str) -> Route | None:
+        """Return the longest route above a folded name."""
+        routes = self._app.routes
+        prefix = name.rpartition(".")[0] if routes else ""
+        while prefix and prefix not in routes:
+            prefix = prefix.rpartition(".")[0]
+        return routes.get(prefix)
+
+    def _run_checked(self, call: words.Call, method: Method) -> None:
         is_full = max(len(self._open), len(self._live)) >= MAX_RUNNING or self._threads.is_full
         if self._is_closed or is_full:
             self._turn_away(replace(call, callback=False), method)

@@ -169,6 +169,8 @@ class Offers:
 
     async def serve(self, app: App) -> None:
         """Offer all of an application, or, if the hub refuses anything of it, nothing."""
+        if app.routes or app.update_handlers:
+            raise ValueError("only an application in the hub has routes and takes updates: fiveways serve --app")
         for name in app.methods:
             self._check_free(name)
         served = self._serve(app)

@@ -319,6 +319,10 @@ class Hub:
         """Return one who is here, for those who want to know what becomes of its words."""
         return self._sessions.get(peer)
 
+    def pending(self, call_id: str) -> Pending | None:
+        """Return the call, or the question, that this process is to answer as `call_id`."""
+        return self._calls.get(call_id)
+
     def caller(self, call_id: str) -> Caller | None:
         """Return who made the call that this process is to answer as `call_id`."""
         pending = self._calls.get(call_id)

@@ -9,14 +9,17 @@ from typing import Final
 import msgspec
 
 from fiveways.app import App, Reply, tracing
+from fiveways.app.app import Route
 from fiveways.app.attached import AttachmentError, Attachments
 from fiveways.app.caller import CallingPeer
 from fiveways.app.dispatch import Dispatcher
 from fiveways.app.jobs import Pulling, pull_job
+from fiveways.app.routing import described
 from fiveways.app.updates import Updates
 from fiveways.app.values import to_body
 from fiveways.errors import CallFailed, CallLost, FivewaysError, NotExecuted
 from fiveways.hub.delivery import Deliveries, Delivery, Subscriber
+from fiveways.hub.errands import Query
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Caller
 from fiveways.hub.traits import Credentials, Traits
@@ -27,6 +30,7 @@ from fiveways.model.messages import (
     Call,
     Cancel,
     Description,
+    Discover,
     Event,
     Failure,
     Hello,
@@ -68,6 +72,10 @@ class LocalPeer(Party):
         self.peer = peer
         self.outbox = Queue()  # nothing waits in it: what is said is heard at once
         self._exchange = exchange
+        self._app = app
+        self._has_routes = bool(app.routes)
+        self._discovering: set[asyncio.Task[None]] = set()
+        """Tasks that answer questions about routes."""
         self._dispatcher = Dispatcher(app, self._tell, who=self._caller, reach=self, limits=limits)
         self._answers: dict[str, asyncio.Future[Word]] = {}
         self._gathered: dict[str, Attachments | None] = {}
@@ -96,6 +104,8 @@ class LocalPeer(Party):
 
     async def stop(self) -> None:
         """Let the application end what it is doing, and leave."""
+        for task in self._discovering:
+            task.cancel()
         await self._dispatcher.close()
         self._exchange.left.remove(self._dispatcher.left)
         self._exchange.leave(self)
@@ -118,6 +128,9 @@ class LocalPeer(Party):
     def say(self, delivery: Delivery, _now: float) -> None:
         """Take a word: an answer to what the application asked, or work for it."""
         word = delivery.word
+        if type(word) is Call:
+            self._dispatcher.called(self._named_whole(word) if self._has_routes else word)
+            return
         if isinstance(word, Description):
             word = Result(word.id, builtins.described(word))
         if isinstance(word, Result | Failure):
@@ -126,8 +139,29 @@ class LocalPeer(Party):
             answer = self._answers.get(word.id)
             if answer is not None and not answer.done():
                 answer.set_result(word)
+        elif isinstance(word, Discover):
+            self._describe(word)
         elif not isinstance(word, Welcome):
             self._dispatcher.received(word)
+
+    def _named_whole(self, call: Call) -> Call:
+        """Return a call with the whole name of its method: below a route, the hub leaves the prefix out."""
+        pending = None if call.callback else self._exchange.hub.pending(call.id)
+        return call if pending is None else msgspec.structs.replace(call, method=pending.method)
+
+    def _describe(self, word: Discover) -> None:
+        pending = self._exchange.hub.pending(word.id)
+        errand = None if pending is None else pending.errand
+        route = self._app.routes.get(errand.route) if isinstance(errand, Query) else None
+        if route is None:
+            self._tell(Failure(word.id, Reason.NO_METHOD, f"there is no method {word.name!r}"))
+            return
+        task = asyncio.create_task(self._answer_discovery(word, route), name=f"discover {route.name}")
+        self._discovering.add(task)
+        task.add_done_callback(self._discovering.discard)
+
+    async def _answer_discovery(self, word: Discover, route: Route) -> None:
+        self._tell(await described(word, route))
 
     def say_event(self, event: Event, subscriber: Subscriber, _now: float) -> None:
         """Take an event."""
