@@ -51,6 +51,9 @@ class PeerRequests:
     def call(self, app: str, to: str, word: Call, now: float) -> Deliveries:
         """Call a method that a peer serves on its connection, whether or not it has registered it."""
         callee = self._peer(to)
+        if not callee.traits.is_one_peer:
+            text = f"a session of {callee.traits.protocol} is not one peer's alone: call its services as everybody does"
+            raise Refusal(Reason.UNAVAILABLE, text)
         try:
             name = fold(word.method, callee.traits.names)
         except BadName as exc:
@@ -106,9 +109,9 @@ class PeerRequests:
     def close(self, to: str, text: str) -> Deliveries:
         """End the session of a peer, with a word in its own protocol."""
         callee = self._peer(to)
-        if not callee.traits.is_one_peer:
-            what = f"a session of {callee.traits.protocol} is not one peer's alone, and cannot be closed"
-            raise Refusal(Reason.UNAVAILABLE, what)
+        if not callee.traits.is_one_peer or callee.credentials.is_trusted:
+            text = f"a session of {callee.traits.protocol} is not one peer's alone, and cannot be closed"
+            raise Refusal(Reason.UNAVAILABLE, text)
         return self._gate.part(callee, Goodbye(text))
 
     def leave(self, session: Session) -> None:

@@ -26,7 +26,7 @@ class Traits:
     updates: bool = False
     """A peer can publish to the hub under a topic id of its own."""
     is_one_peer: bool = False
-    """A session is one program's own, so that it can be closed."""
+    """A session is one program's own, so that this program can be called, and its session closed."""
     lists: bool = False
     """Who offers a route can be asked at once what is below it."""
 

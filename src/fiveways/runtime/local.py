@@ -51,7 +51,7 @@ from fiveways.runtime.party import Party
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
 
-TRAITS: Final = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+TRAITS: Final = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True, is_one_peer=True)
 
 
 def _no_subscription(_given: object, _written: str) -> str:

@@ -17,7 +17,7 @@ from fiveways.model.messages import Call, Failure, Goodbye, Hello, Result, SetVa
 from fiveways.wire.payload import Value
 from tests.unit.hub.hubtalk import MQTT, held, join, make, offer, ok, refusal
 
-APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
+APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True, is_one_peer=True)
 CLOSABLE = Traits("umq", names.UMQ, topics.UMQ, variables=True, is_one_peer=True)
 
 
@@ -132,6 +132,10 @@ def test_peer_is_sent_away() -> None:
 def test_requests_of_a_peer_that_is_gone_or_of_a_broker_are_refused() -> None:
     hub = served()
     requests = hub.peer_requests
+    with pytest.raises(Refusal, match="call its services as everybody does"):
+        requests.call("app", "broker", Call("1", "m"), 0.0)
+    with pytest.raises(Refusal, match="cannot be closed"):
+        requests.close("app", "")
     with pytest.raises(Refusal, match="mqtt-rpc has no variables"):
         requests.set_variable("app", "broker", SetVariable("1", "x"), 0.0)
     with pytest.raises(Refusal, match="not one peer's alone"):
