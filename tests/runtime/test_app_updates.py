@@ -40,6 +40,13 @@ async def publish(context: Context, topic_id: str) -> str:
     return "accepted"
 
 
+@app.method("prices.in_thread")
+def in_thread(context: Context) -> str:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        context.caller.updates("feed")
+    return "not here"
+
+
 @app.method("prices.keep")
 async def keep(context: Context) -> None:
     callers.append(context.caller)
@@ -240,6 +247,18 @@ def test_protocol_without_updates_says_so(protocol: str) -> None:
             await peer.call("prices.keep")
             with pytest.raises(NotExecuted, match="publish on a topic of the hub"):
                 callers[0].updates("feed")
+
+    asyncio.run(check())
+
+
+def test_plain_function_takes_no_updates() -> None:
+    async def check() -> None:
+        async with hub(app=app) as place:
+            peer = await place.umq()
+            peer.text("M1\nprices:in_thread\n")
+            assert await peer.heard() == "R1\nnot here"
+            peer.text("Tfeed\nx")
+            assert await peer.heard() == "Ufeed"
 
     asyncio.run(check())
 

@@ -111,8 +111,11 @@ async def pull_job(
     timeout: float | None,  # noqa: ASYNC109  the user's own
     *,
     again: bool = False,
+    withdraw: Callable[[str], None] | None = None,
 ) -> Job:
     """Ask the hub for a job and wait for it; with `again` on the next connection too, if one is lost.
+
+    `withdraw` tells the hub that nobody waits for this callback any more, where it can be told.
 
     Raises:
         CallTimeout: none came in time.
@@ -131,5 +134,7 @@ async def pull_job(
                         raise  # else the callback is lost as well: on a new connection there is a new one
                 finally:
                     callbacks.remove(name)
+                    if withdraw is not None:
+                        withdraw(name)
     except TimeoutError:
         raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None

@@ -170,6 +170,11 @@ class BuiltIns:
         callback = given.name("callback", self._limits.max_id)
         return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
 
+    def withdraw_pull(self, peer: str, callback: str) -> None:
+        """Let a peer get no item for a callback that it does not wait for any more."""
+        if (session := self._sessions.get(peer)) is not None:
+            self._queues.withdraw(session, callback)
+
     def _peers(self, session: Session, word: Call, _now: float) -> Deliveries:
         there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
         listed = [

@@ -174,6 +174,17 @@ class Queues:
             del queue.pulls[number]
             self._tidy(queue)
 
+    def withdraw(self, session: Session, callback: str) -> None:
+        """Forget that a peer wanted an item for one callback, if none was given to it yet."""
+        mine = self._pulls_of.get(session.peer, {})
+        for number, name in list(mine.items()):
+            queue = self._queues[name]
+            if queue.pulls[number].callback == callback:
+                del queue.pulls[number], mine[number]
+                self._tidy(queue)
+        if not mine:
+            self._pulls_of.pop(session.peer, None)
+
     def is_own(self, pending: Pending) -> bool:
         """Say whether a call was made by the hub itself."""
         return pending.caller is self._me

@@ -222,6 +222,7 @@ class LocalPeer(Party):
 
     def updates_of(self, caller: CallingPeer, topic_id: str) -> Updates:
         """Take what a peer publishes under a topic id; NotExecuted if that is impossible."""
+        asyncio.get_running_loop()  # RuntimeError in a thread, where the hub must not be touched
         hub = self._exchange.hub
         self._perform(partial(hub.peer_requests.take_updates, hub.updates, self.peer, caller.peer, topic_id))
         stop = partial(self._perform, lambda _now: hub.updates.close(caller.peer, topic_id))
@@ -305,7 +306,8 @@ class LocalPeer(Party):
 
     def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
         """Wait for a job of a work queue."""
-        return Pulling(partial(pull_job, self.call, self._dispatcher.callbacks, queue, timeout))
+        withdraw = partial(self._exchange.hub.built_ins.withdraw_pull, self.peer)
+        return Pulling(partial(pull_job, self.call, self._dispatcher.callbacks, queue, timeout, withdraw=withdraw))
 
     def _check_callback(self, builtin: str, body: Payload) -> None:
         """Refuse a callback that nobody here would take: its token would be dead, and its job lost to others."""

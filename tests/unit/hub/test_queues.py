@@ -231,6 +231,19 @@ def test_bad_arguments_leave_nothing_behind() -> None:
     assert hub.stats()["queues"] == {}
 
 
+def test_pull_that_is_withdrawn_gets_nothing() -> None:
+    hub = opened()
+    pull(hub, callback="V")
+    pull(hub)
+    hub.built_ins.withdraw_pull("bob", "V")
+    hub.built_ins.withdraw_pull("bob", "never")
+    hub.built_ins.withdraw_pull("nobody", "V")
+    assert push(hub, 1) == [*pushed(0), work("1", 1)]
+    pull(hub, queue="other", callback="V")
+    hub.built_ins.withdraw_pull("bob", "V")
+    assert "other" not in hub.queues()
+
+
 def test_a_hub_that_closes_takes_and_gives_no_more_work() -> None:
     hub = opened()
     push(hub, 1)
