@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fiveways.client.peer import Peer
     from fiveways.client.sync import connect_sync
     from fiveways.errors import (
+        BadValue,
         CallError,
         CallFailed,
         CallLost,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "App": "app",
     "AttachmentError": "app",
+    "BadValue": "errors",
     "CallError": "errors",
     "CallFailed": "errors",
     "CallLost": "errors",
@@ -58,6 +60,7 @@ _HOMES = {
 __all__ = [
     "App",
     "AttachmentError",
+    "BadValue",
     "CallError",
     "CallFailed",
     "CallLost",

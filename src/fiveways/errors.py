@@ -17,6 +17,7 @@ FivewaysError
 │   ├── CallTimeout          no answer in time; it may have run
 │   ├── CallLost             the callee or a link went away; it may have run
 │   └── Cancelled            somebody cancelled it; it may have run
+├── BadValue                 a value that came does not fit the type that was asked for
 └── ConnectionLost           there is no connection (any more), and no new one is tried
     └── Refused              the other end does not let us in
 """
@@ -50,6 +51,10 @@ class FivewaysError(Exception):
 
 class Malformed(FivewaysError):
     """Bytes that are not what their encoding says they are."""
+
+
+class BadValue(FivewaysError, ValueError):
+    """A value that does not fit the type that was asked for; the message says where."""
 
 
 class ProtocolError(FivewaysError):

@@ -25,6 +25,7 @@ from fiveways.app.answers import cut
 from fiveways.app.context import Context
 from fiveways.app.elements import Elements
 from fiveways.app.signature import REQUIRED, Parameter, needs, read
+from fiveways.app.typed import to_model
 from fiveways.app.values import Budget
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire.payload import Json, Payload, Text, may_hold_markers
@@ -62,9 +63,10 @@ class Arguments:
         needed = needs(found)
         self._convert: Callable[..., object] = msgspec.convert
         self._fill: Callable[..., msgspec.Struct] = msgspec.convert
-        if needed.bytes or needed.keys:
-            kept = (bytes,) if needed.bytes else None
-            self._convert = self._fill = partial(msgspec.convert, builtin_types=kept, str_keys=needed.keys)
+        if needed.bytes or needed.keys or needed.models:
+            kept, hook = (bytes,) if needed.bytes else None, to_model if needed.models else None
+            self._convert = partial(msgspec.convert, builtin_types=kept, str_keys=needed.keys, dec_hook=hook)
+            self._fill = self._convert
         self._array = _struct(found.positional, array_like=True)
         self._object = _struct(self._named, array_like=False)
         alone = len(self._named) == self._room == 1 and found.rest is found.others is None

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from fiveways.app.attached import Attachments
 from fiveways.app.callbacks import Callbacks, Line
+from fiveways.app.typed import decode
 from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result, Word
 from fiveways.wire.payload import Value
+
+T = TypeVar("T")
 
 
 class Job:
@@ -23,8 +26,12 @@ class Job:
         self._line = line
         self._call = call
         self._is_over = False
-        self.data = call.body.value()
+        self.data: Any = call.body.value()
         self._attachments = line.expect(call.attachments) if call.attachments else Attachments()
+
+    def decode(self, kind: type[T]) -> T:
+        """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
+        return decode(self.data, kind)
 
     def attachments(self) -> Attachments:
         """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""

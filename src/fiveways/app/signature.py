@@ -11,6 +11,7 @@ from typing import Final, get_args, get_origin, get_type_hints
 from msgspec import inspect as shapes
 
 from fiveways.app.context import Context
+from fiveways.app.typed import is_model
 
 REQUIRED: Final = inspect.Parameter.empty
 
@@ -20,7 +21,7 @@ _JSON: Final = (
     *(shapes.AnyType, shapes.CustomType, shapes.NoneType, shapes.BoolType, shapes.IntType, shapes.FloatType),
     *(shapes.StrType, shapes.ListType, shapes.DictType, shapes.UnionType),
 )
-"""A CustomType is `object` here: there is no other."""
+"""A CustomType is `object` here, or a pydantic model, which is looked for by itself."""
 
 
 class Style(Enum):
@@ -165,7 +166,8 @@ def check_type(annotation: object, what: str) -> None:
     for shape in _walk(info, set()):
         kind = getattr(shape, "cls", None)
         # Whatever comes is an object.
-        if isinstance(shape, shapes.RawType) or (isinstance(shape, shapes.CustomType) and kind is not object):
+        is_foreign = isinstance(shape, shapes.CustomType) and kind is not object and not is_model(kind)
+        if isinstance(shape, shapes.RawType) or is_foreign:
             raise TypeError(f"{what} is or holds a {getattr(kind, '__name__', 'Raw')}, which no caller can send")
 
 
@@ -177,6 +179,8 @@ class Needs:
     """Bytes are bytes here; a text would be taken for base64."""
     keys: bool
     """The keys of all our maps are texts; these want other ones."""
+    models: bool
+    """Pydantic models, which validate themselves."""
     is_json: bool
     """They are what JSON has, and nothing that is written in a text."""
 
@@ -186,10 +190,12 @@ def needs(signature: Signature) -> Needs:
     types = [each.type for each in signature.all()] + [signature.element or object]
     found = list(_walk([shapes.type_info(each) for each in types], set()))
     maps = [each for each in found if isinstance(each, shapes.DictType)]
+    models = any(isinstance(each, shapes.CustomType) and is_model(each.cls) for each in found)
     return Needs(
         bytes=any(isinstance(each, _BYTES) for each in found),
         keys=any(not isinstance(each.key_type, shapes.StrType | shapes.AnyType) for each in maps),
-        is_json=all(isinstance(each, _JSON) for each in found),
+        models=models,
+        is_json=all(isinstance(each, _JSON) for each in found) and not models,
     )
 
 

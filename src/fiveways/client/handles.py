@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from fiveways.app.context import KINDS
 from fiveways.app.events import Event
 from fiveways.app.jobs import Job
+from fiveways.app.typed import decode
 from fiveways.client.background import Background
 from fiveways.client.ongoing import Note, Ongoing
 from fiveways.client.peer import Peer
 from fiveways.client.subscriptions import Subscription
 
+T = TypeVar("T")
 _AT_ONCE: Final = 100
 """Events that are fetched together, if they are there."""
 
@@ -25,10 +27,14 @@ class SyncEvent:
     """One publication."""
 
     topic: str
-    data: object
+    data: Any
     missed: int
     _source: Event
     _loop: Background
+
+    def decode(self, kind: type[T]) -> T:
+        """Return the data as a type of yours: `event.decode(Reading)`; BadValue if it does not fit."""
+        return decode(self.data, kind)
 
     def attachments(self) -> list[bytes]:
         """Return what came with it, when all of it is there; AttachmentError if it did not arrive whole."""
@@ -97,7 +103,11 @@ class SyncJob:
     def __init__(self, loop: Background, job: Job) -> None:
         self._loop = loop
         self._job = job
-        self.data = job.data
+        self.data: Any = job.data
+
+    def decode(self, kind: type[T]) -> T:
+        """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
+        return decode(self.data, kind)
 
     def attachments(self) -> list[bytes]:
         """Return what came with it."""

@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from fiveways.app.answers import Reply
 from fiveways.app.context import KINDS, said_kind
@@ -127,10 +127,10 @@ class Ongoing:
         """Give it up, and tell the hub; who awaits it gets `Cancelled`, unless it is over already."""
         self._task.cancel()
 
-    def __await__(self) -> Generator[object, None, object]:
+    def __await__(self) -> Generator[object, None, Any]:
         return self.result().__await__()
 
-    async def result(self) -> object:
+    async def result(self) -> Any:  # noqa: ANN401  as `Peer.call`
         """Wait for the result, as `await call` does."""
         return (await self.reply()).value
 

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self, TypeVar, overload
 
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.attached import AttachmentError
 from fiveways.app.jobs import Job, Pulling, pull_job
 from fiveways.app.sources import Attachable
+from fiveways.app.typed import decode
 from fiveways.client import names
 from fiveways.client.core import Core, answered
 from fiveways.client.keeper import OpenLink
@@ -20,13 +22,15 @@ from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, Status
 from fiveways.client.subscriptions import Subscription, Wish
 from fiveways.client.variables import Vars
-from fiveways.errors import CallFailed, CallLost
+from fiveways.errors import CallFailed, CallLost, ConnectionLost
 from fiveways.model.messages import CloseTopic, Description, Discover, Publish
 from fiveways.model.outcomes import value_of
 from fiveways.transports.websocket import open_websocket
 from fiveways.wire.payload import Value
 
 # ruff: noqa: ASYNC109  a timeout is sent to the hub, and divided between waiting for a connection and for an answer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,21 @@ class Peer:
 
     # Calls.
 
+    @overload
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        type: type[T],
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+        verbose: bool | str = False,
+    ) -> T: ...
+
+    @overload
     async def call(
         self,
         method: str,
@@ -98,8 +117,24 @@ class Peer:
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
         verbose: bool | str = False,
-    ) -> object:
+    ) -> Any: ...  # noqa: ANN401  only the caller knows what a method returns
+
+    async def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        type: type[T] | None = None,  # noqa: A002  the word that users expect
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+        verbose: bool | str = False,
+    ) -> Any:
         """Call a method and return its value: `await peer.call("math.add", [2, 3], timeout=1.0)`.
+
+        With `type` the value is checked and converted: `await peer.call("ticket.get", [7], type=Ticket)`. BadValue if
+        it does not fit; the method has run then.
 
         An object as `body` is named arguments, a list positional ones. `progress` is called with what the method tells
         on the way, a value and a text, where the protocol carries that. A call that is `idempotent` is made again if
@@ -108,7 +143,8 @@ class Peer:
         """
         if idempotent or progress is not None or verbose:
             extras = Extras(progress=told(progress), verbose=verbose)
-            return (await self._reply(method, body, timeout, attachments, extras, idempotent)).value
+            value = (await self._reply(method, body, timeout, attachments, extras, idempotent)).value
+            return value if type is None else decode(value, type)
         session = self._keeper.session
         if session is None or session.is_full:
             session, timeout = await self._keeper.ready(self._timeout if timeout is None else timeout)
@@ -118,7 +154,7 @@ class Peer:
         except asyncio.CancelledError:
             session.abandon(pending)
             raise
-        return value_of(answer)
+        return value_of(answer) if type is None else decode(value_of(answer), type)
 
     async def call_reply(
         self,
@@ -196,7 +232,7 @@ class Peer:
         timeout: float | None = None,
         attachments: Sequence[Attachable] = (),
         max_waiting: int = 10_000,
-    ) -> AsyncGenerator[object, None]:
+    ) -> AsyncGenerator[Any, None]:
         """Call a method and give the parts of its answer as they come: `async for part in peer.stream("log.tail"):`.
 
         Where the answer comes as one array, be it since the protocol knows no parts, its elements are given; any other
@@ -337,6 +373,22 @@ class Peer:
         Without a timeout it waits as long as it takes; else CallTimeout when that is over.
         """
         return Pulling(partial(self._pull, queue, timeout))
+
+    async def jobs(self, queue: str) -> AsyncGenerator[Job, None]:
+        """Give one job of a queue after the other: `async for job in peer.jobs("thumbnails"):`.
+
+        A job is done when the loop asks for the next one, unless `job.fail()` was called. An exception in the loop, or
+        a `break`, returns it to the queue, unless `job.done()` was called before.
+        """
+        while True:
+            job = await self._pull(queue, None)
+            try:
+                yield job
+            except GeneratorExit:
+                await job.fail("the worker stopped before the job was done")
+                raise
+            with suppress(ConnectionLost):  # the hub has given the job to another worker
+                await job.done()
 
     async def _pull(self, queue: str, timeout: float | None) -> Job:
         return await pull_job(self.call, self._core.callbacks, queue, timeout, again=True)

@@ -6,12 +6,13 @@ in the caller's thread, as in a notebook, does not matter; and an interrupt ends
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self, TypeVar, overload
 
 from fiveways.app.answers import Reply
 from fiveways.app.app import App
 from fiveways.app.jobs import Job
 from fiveways.app.sources import Attachable
+from fiveways.app.typed import decode
 from fiveways.client.background import Background
 from fiveways.client.connect import Connecting, connect
 from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars
@@ -21,6 +22,8 @@ from fiveways.client.settings import HUB_TIMEOUT
 from fiveways.client.states import State, Status
 from fiveways.client.urls import BadUrl, is_mqtt
 from fiveways.wire.limits import Limits
+
+T = TypeVar("T")
 
 
 class SyncPeer:
@@ -70,6 +73,21 @@ class SyncPeer:
         """Follow the connection, the present state first."""
         return self._loop.items(self._peer.states())
 
+    @overload
+    def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        type: type[T],
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+        verbose: bool | str = False,
+    ) -> T: ...
+
+    @overload
     def call(
         self,
         method: str,
@@ -80,9 +98,22 @@ class SyncPeer:
         progress: Callable[[object, str], object] | None = None,
         idempotent: bool = False,
         verbose: bool | str = False,
-    ) -> object:
-        """Call a method and return its value: `peer.call("math.add", [2, 3], timeout=1.0)`."""
-        return self._loop.run(
+    ) -> Any: ...  # noqa: ANN401  only the caller knows what a method returns
+
+    def call(
+        self,
+        method: str,
+        body: object = None,
+        *,
+        type: type[T] | None = None,  # noqa: A002  the word that users expect
+        timeout: float | None = None,
+        attachments: Sequence[Attachable] = (),
+        progress: Callable[[object, str], object] | None = None,
+        idempotent: bool = False,
+        verbose: bool | str = False,
+    ) -> Any:
+        """Call a method and return its value, as `type` if that is given: `peer.call("math.add", [2, 3])`."""
+        value = self._loop.run(
             self._peer.call(
                 method,
                 body,
@@ -93,6 +124,7 @@ class SyncPeer:
                 verbose=verbose,
             )
         )
+        return value if type is None else decode(value, type)
 
     def call_reply(
         self,
@@ -145,7 +177,7 @@ class SyncPeer:
         timeout: float | None = None,
         attachments: Sequence[Attachable] = (),
         max_waiting: int = 10_000,
-    ) -> Iterator[object]:
+    ) -> Iterator[Any]:
         """Call a method and give the parts of its answer as they come: `for part in peer.stream("log.tail"):`."""
         parts = self._peer.stream(method, body, timeout=timeout, attachments=attachments, max_waiting=max_waiting)
         return self._loop.items(parts)
@@ -207,6 +239,12 @@ class SyncPeer:
     def pull(self, queue: str, *, timeout: float | None = None) -> SyncJob:
         """Wait for a piece of work: `with peer.pull("thumbnails") as job:`; CallTimeout if none comes in time."""
         return SyncJob(self._loop, self._loop.run(_pulled(self._peer, queue, timeout)))
+
+    def jobs(self, queue: str) -> Iterator[SyncJob]:
+        """Give one job of a queue after the other; a job is done when the loop asks for the next one."""
+        while True:
+            with self.pull(queue) as job:
+                yield job
 
     def pause(self) -> None:
         """Stop all traffic until `resume()`; LocalProtocolError in protocols other than nq."""
