@@ -20,7 +20,7 @@ TRIES = 2
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with serving("--set", f"limits.max_tries={TRIES}") as running:
+    with serving("--set", f"limits.max_tries={TRIES}", "--set", "limits.retry_delay=0") as running:
         yield running
 
 
@@ -198,6 +198,26 @@ def test_dead_work_waits_once_more(hub: Hub, said: Said, queue: str, protocol: s
     assert pull(said, url, queue) == "1\n"
 
 
+def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, said: Said, queue: str) -> None:
+    url = hub.url("lrpm")
+    pushed(hub, queue, '{"n": 1}\n{"n": 2}\n')
+    pull(said, url, queue, "--count", str(2 * TRIES), "--exec", "exit 3", code=1)
+    first, second = (json.loads(line) for line in said("queues", url, queue, "--dead").splitlines())
+    assert first["tries"] == TRIES
+    assert first["error"] == "raised: Undone: the command ended with 3; the work went back"
+    assert json.loads(said("queues", url, queue, "--job", str(first["job"]))) == {**first, "data": {"n": 1}}
+    assert said("queues", url, queue, "--job", str(first["job"]), "--drop") == ""
+    assert said("queues", url, queue, "--job", str(second["job"]), "--redrive") == "1\n"
+    assert counts(hub, said, queue) == (1, 0, 0)
+    said("queues", url, queue, "--job", str(first["job"]), code=1)
+    assert said.err == f"fiveways queues: bad arguments: there is no dead job {first['job']} in {queue}\n"
+    assert said("queues", url, queue, "--dead") == ""
+    pull(said, url, queue, "--count", str(TRIES), "--exec", "exit 3", code=1)
+    with Terminal("queues", url, queue, "--dead") as terminal:
+        assert terminal.end() == 0
+    assert "the command ended with 3" in terminal.shown
+
+
 def test_a_queue_with_nothing_in_it_is_a_word_to_people(hub: Hub, said: Said, queue: str) -> None:
     assert counts(hub, said, queue) == (0, 0, 0)
     assert said.err == f"fiveways queues: nothing is in {queue}\n"
@@ -215,7 +235,7 @@ def test_people_get_a_table(hub: Hub, said: Said, queue: str) -> None:
     pull(said, url, queue, "--count", str(TRIES), "--exec", "false", code=1)
     with Terminal("queues", url) as terminal:
         assert terminal.end() == 0
-    assert "--redrive lets it wait once more" in terminal.shown
+    assert "--redrive returns them to their queue" in terminal.shown
     with Terminal("queues", url, queue, "--raw") as terminal:
         assert terminal.end() == 0
     assert json.loads(terminal.shown) == {"waiting": 0, "given": 0, "dead": 1}
@@ -235,6 +255,8 @@ def test_the_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str)
         (["pull", "lrpm+ws://localhost:1", "q", "--follow", "--count", "1"], "--count says when to end"),
         (["pull", "lrpm+ws://localhost:1", "q", "--exec", "cat", "--raw"], "--raw is for what is printed"),
         (["queues", "lrpm+ws://localhost:1", "--redrive"], "--redrive needs the name of a queue"),
+        (["queues", "lrpm+ws://localhost:1", "q", "--drop"], "--drop needs --job NUMBER"),
+        (["queues", "lrpm+ws://localhost:1", "q", "--drop", "--redrive", "--job", "1"], "exclude each other"),
         (["queues", "ftp://localhost"], "use one of umq+ws://"),
     ],
 )

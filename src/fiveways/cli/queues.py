@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Console
@@ -26,18 +27,43 @@ class Wish:
     """What the user typed."""
 
     queue: str = ""
+    dead: bool = False
+    job: int | None = None
     redrive: bool = False
+    drop: bool = False
     timeout: float = 30.0
     raw: bool = False
 
 
 def queues(gate: Access, wish: Wish) -> None:
-    """Print all queues, one of them, or how many dead pieces wait again."""
+    """Print all queues, one of them, or dead jobs; or redrive or drop dead jobs."""
+    _check(wish)
     if wish.redrive:
-        if not wish.queue:
-            raise UsageError("--redrive needs the name of a queue")
         show(run(_redrive(gate, wish)), raw=wish.raw)
-        return
+    elif wish.drop:
+        run(_asked(gate, wish, "hub.drop"))
+    elif wish.job is not None:
+        show(run(_asked(gate, wish, "hub.dead")), raw=wish.raw)
+    elif wish.dead:
+        _list_dead(run(_dead(gate, wish)), raw=wish.raw)
+    else:
+        _list_queues(gate, wish)
+
+
+def _check(wish: Wish) -> None:
+    chosen = [name for name in ("dead", "redrive", "drop") if getattr(wish, name)]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    for name in (*chosen, *(["job"] if wish.job is not None else [])):
+        if not wish.queue:
+            raise UsageError(f"--{name} needs the name of a queue")
+    if wish.drop and wish.job is None:
+        raise UsageError("--drop needs --job NUMBER")
+    if wish.dead and wish.job is not None:
+        raise UsageError("--dead lists all dead jobs; --job alone shows one")
+
+
+def _list_queues(gate: Access, wish: Wish) -> None:
     found = run(_told(gate, wish.timeout))
     if wish.queue and wish.queue not in found:
         # A queue is there as long as something or somebody is in it.
@@ -49,13 +75,52 @@ def queues(gate: Access, wish: Wish) -> None:
         _draw(chosen)
 
 
-async def _redrive(gate: Access, wish: Wish) -> object:
+async def _asked(gate: Access, wish: Wish, method: str) -> object:
+    """Call a method of the hub for a queue, or for one dead job of it."""
     async with gate.within(wish.timeout) as peer:
-        match await peer.call("hub.redrive", {"queue": wish.queue}):
-            case {"redriven": int(count)}:
-                return count
-            case _:
-                raise CallFailed("the hub does not say how many wait again")
+        return await peer.call(method, {"queue": wish.queue, "job": wish.job})
+
+
+async def _redrive(gate: Access, wish: Wish) -> object:
+    match await _asked(gate, wish, "hub.redrive"):
+        case {"redriven": int(count)}:
+            return count
+        case _:
+            raise CallFailed("the hub does not say how many jobs wait again")
+
+
+async def _dead(gate: Access, wish: Wish) -> list[Mapping[str, object]]:
+    """Return all dead jobs of a queue; the hub tells a hundred at a time."""
+    jobs: list[Mapping[str, object]] = []
+    async with gate.within(wish.timeout) as peer:
+        while True:
+            after = jobs[-1]["job"] if jobs else 0
+            match await peer.call("hub.dead", {"queue": wish.queue, "after": after}):
+                case {"jobs": [*found], "more": int(more)}:
+                    jobs += found
+                case _:
+                    raise CallFailed("the hub's answer is no list of dead jobs")
+            if not more:
+                return jobs
+
+
+def _list_dead(jobs: list[Mapping[str, object]], *, raw: bool) -> None:
+    """Show dead jobs: a table to people, a line of JSON each to programs."""
+    if raw or not sys.stdout.isatty():
+        for each in jobs:
+            show(each, raw=raw)
+        return
+    console = Console(highlight=False)
+    if not jobs:
+        console.print("There are no dead jobs.")
+        return
+    table = Table("job", "tries", "died at (UTC)", "last error", box=None, header_style="bold", pad_edge=False)
+    for each in jobs:
+        at = each.get("at")
+        died_at = datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")[:19] if isinstance(at, int | float) else ""
+        table.add_row(str(each.get("job")), str(each.get("tries")), died_at, Text(printable(str(each.get("error")))))
+    console.print(table)
+    console.print("\n--job NUMBER shows one, with --redrive it is tried again, with --drop it is deleted.")
 
 
 async def _told(gate: Access, patience: float) -> Mapping[str, Mapping[str, object]]:
@@ -79,7 +144,7 @@ def _draw(chosen: Mapping[str, Mapping[str, object]]) -> None:
         table.add_row(Text(printable(name)), *(_cell(key, numbers.get(key)) for key in _COLUMNS))
     console.print(table)
     if any(numbers.get("dead") for numbers in chosen.values()):
-        console.print("\nDead work was given out too often and never done; --redrive lets it wait once more.")
+        console.print("\nDead jobs have failed too often: --dead lists them, --redrive returns them to their queue.")
 
 
 def _cell(key: str, count: object) -> Text:

@@ -88,9 +88,15 @@ def queues(  # noqa: PLR0913
         str, typer.Argument(metavar="QUEUE", help="One queue, instead of all.", autocompletion=options.queues)
     ] = "",
     *,
+    dead: Annotated[bool, typer.Option("--dead", help="List the dead jobs of QUEUE, with their last error.")] = False,
+    job: Annotated[
+        int | None,
+        typer.Option("--job", min=1, metavar="NUMBER", help="One dead job: show it, or --redrive or --drop it."),
+    ] = None,
     redrive: Annotated[
-        bool, typer.Option("--redrive", help="Let the dead pieces of QUEUE wait once more, and print how many.")
+        bool, typer.Option("--redrive", help="Return the dead jobs of QUEUE to it, and print how many.")
     ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the dead job that --job names.")] = False,
     timeout: options.Timeout = 30.0,
     raw: options.Raw = False,
     token: options.Token = "",
@@ -98,16 +104,22 @@ def queues(  # noqa: PLR0913
     identity: options.Identity = "",
     secret_file: options.SecretFile = None,
 ) -> None:
-    """Show work queues: how many pieces wait, are given out, and are dead.
+    """Show work queues: how many jobs wait, are given out, and are dead.
 
-    Dead is what was given out limits.max_tries times, and never done.
+    A job whose worker fails is given out again after limits.retry_delay seconds,
+    twice as long each time. After limits.max_tries tries it is dead.
 
     [bold]Examples[/bold]
 
       fiveways queues lrpm+ws://localhost:7500
+      fiveways queues lrpm+ws://localhost:7500 thumbnails --dead
+      fiveways queues lrpm+ws://localhost:7500 thumbnails --job 17
+      fiveways queues lrpm+ws://localhost:7500 thumbnails --job 17 --redrive
+      fiveways queues lrpm+ws://localhost:7500 thumbnails --job 17 --drop
       fiveways queues lrpm+ws://localhost:7500 thumbnails --redrive
     """
     from fiveways.cli import queues as verb  # noqa: PLC0415
     from fiveways.cli.access import access  # noqa: PLC0415
 
-    verb.queues(access(url, token, token_file, identity, secret_file), verb.Wish(queue, redrive, timeout, raw))
+    wish = verb.Wish(queue, dead=dead, job=job, redrive=redrive, drop=drop, timeout=timeout, raw=raw)
+    verb.queues(access(url, token, token_file, identity, secret_file), wish)

@@ -10,6 +10,7 @@ import msgspec
 from fiveways.errors import Unrepresentable
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.errands import Item
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
 from fiveways.hub.session import Session, Stage
@@ -36,7 +37,9 @@ DOCS: Final = {
     "hub.push": "{queue, data}: puts data into a work queue; answers how much waits there.",
     "hub.pull": "{queue, callback}: asks for one piece of work, as a call of your callback of that id.",
     "hub.queues": "Tells of each work queue how much waits, is being worked on, and was tried too often.",
-    "hub.redrive": "{queue}: lets what was tried too often wait once more; answers how much that is.",
+    "hub.dead": "{queue, job?, after?}: lists dead jobs with their last error, or returns one with its data.",
+    "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; answers how many.",
+    "hub.drop": "{queue, job}: deletes a dead job.",
     "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
     "hub.traffic": "Answers what has passed since the hub's start: by protocol, by method, by topic; and what failed.",
@@ -48,6 +51,8 @@ DOCS: Final = {
 _FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
 """What everybody may call who was let in: these do nothing to others."""
 _MOST_PEERS: Final = 1000
+_MOST_DEAD: Final = 100
+"""Dead jobs in one answer; `after` asks for the next ones."""
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 Method: TypeAlias = Callable[[Session, Call, float], Deliveries]
@@ -101,7 +106,9 @@ class BuiltIns:
             "hub.push": self._push,
             "hub.pull": self._pull,
             "hub.queues": self._list_queues,
+            "hub.dead": self._dead,
             "hub.redrive": self._redrive,
+            "hub.drop": self._drop,
             "hub.peers": self._peers,
             "hub.stats": self._tell_stats,
             "hub.traffic": self._tell_traffic,
@@ -160,9 +167,28 @@ class BuiltIns:
         return _answer(session, word, Value(self._queues.told()))
 
     def _redrive(self, session: Session, word: Call, now: float) -> Deliveries:
-        queue = Arguments(word.body, "queue").name("queue", self._limits.max_name)
-        count, deliveries = self._queues.redrive(queue, now)
+        given = Arguments(word.body, "queue", "job")
+        queue = given.name("queue", self._limits.max_name)
+        count, deliveries = self._queues.redrive(queue, given.number("job"), now)
         return [*_answer(session, word, Value({"redriven": count})), *deliveries]
+
+    def _drop(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = Arguments(word.body, "queue", "job")
+        job = given.number("job")
+        if job is None:
+            raise bad("needs job, the number of a dead job")
+        record = self._queues.drop(given.name("queue", self._limits.max_name), job)
+        answer = Delivery(session.peer, Result(word.id, NULL), "", word.method)
+        return [answer if record is None else Keep(record, [answer])]
+
+    def _dead(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = Arguments(word.body, "queue", "job", "after")
+        queue, job = given.name("queue", self._limits.max_name), given.number("job")
+        if job is not None:
+            item = self._queues.dead_item(queue, job)
+            return _answer(session, word, Value({**_dead_job(item), "data": _plain_value(item.body)}))
+        found, more = self._queues.dead(queue, given.number("after") or 0, _MOST_DEAD)
+        return _answer(session, word, Value({"jobs": [_dead_job(each) for each in found], "more": more}))
 
     def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "callback")
@@ -204,10 +230,7 @@ class Arguments:
     def __init__(self, body: Payload, *fields: str) -> None:
         self._body = body
         self._fields = fields
-        try:
-            value = body.value()
-        except Unrepresentable as exc:
-            raise bad(str(exc)) from exc
+        value = _plain_value(body)
         if isinstance(value, list):
             if len(value) > len(fields):
                 raise bad(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
@@ -231,6 +254,15 @@ class Arguments:
             raise bad(f"needs {field} as a text of 1 to {most} bytes")
         return value
 
+    def number(self, field: str) -> int | None:
+        """Return a field that is a whole number; None if it was not given."""
+        value = self._values.get(field)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise bad(f"needs {field} as a whole number")
+        return value
+
     def payload(self, field: str) -> Payload:
         """Return a field that is passed on as a body: as it was written, where that was JSON."""
         value = self._values.get(field)
@@ -238,6 +270,17 @@ class Arguments:
             return Value(value)
         pieces = _PIECES.decode(self._body.json())
         return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+
+
+def _dead_job(item: Item) -> dict[str, object]:
+    return {"job": item.number, "tries": item.tries, "error": item.error, "at": item.died_at, "size": item.size}
+
+
+def _plain_value(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable as exc:
+        raise bad(str(exc)) from exc
 
 
 def _no_results() -> object:

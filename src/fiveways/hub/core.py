@@ -35,7 +35,7 @@ from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
-from fiveways.model.records import PutAnswer, PutItem, PutRequest, PutRetained
+from fiveways.model.records import BuryItem, PutAnswer, PutItem, PutRequest, PutRetained
 from fiveways.model.topics import Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
@@ -78,7 +78,7 @@ class Hub:
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
         self._subscriptions = Subscriptions(limits.max_subscriptions)
-        self._queues = Queues(limits, settings, self._calls, epoch, keeps=keeps)
+        self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, keeps=keeps)
         self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
         self.built_ins = BuiltIns(
@@ -174,7 +174,9 @@ class Hub:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
         return self._owing.restore(self._sessions[peer], word, expires_at, now)
 
-    def restore(self, items: Iterable[PutItem], dead: Iterable[PutItem], retained: Iterable[PutRetained]) -> None:
+    def restore(
+        self, items: Iterable[PutItem], dead: Iterable[tuple[PutItem, BuryItem]], retained: Iterable[PutRetained]
+    ) -> None:
         """Have again the work and the values that an earlier hub had."""
         self._queues.restore(items, dead)
         self._publishing.restore(retained)
@@ -270,12 +272,12 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        times = (self._calls.deadline(), self.gate.deadline(), self._owing.deadline())
+        times = (self._calls.deadline(), self.gate.deadline(), self._owing.deadline(), self._queues.deadline())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now)]
+        deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now), *self._queues.late(now)]
         following = self.deadline()
         self.alarm.at = inf if following is None else following
         return deliveries

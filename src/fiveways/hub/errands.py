@@ -44,6 +44,10 @@ class Item(msgspec.Struct):
     size: int
     tries: int = 0
     """How often it was given to somebody."""
+    error: str = ""
+    """Why the last try failed."""
+    died_at: float = 0.0
+    """Unix time; 0 while it is not dead."""
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -14,12 +14,14 @@ from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session, hub_itself
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.sizes import size_of
+from fiveways.hub.timers import Alarm
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
 from fiveways.model.records import BuryItem, DropItem, PutItem, Record
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Payload
 
+_MOST_DOUBLINGS: Final = 32
 _PULL: Final = "hub.pull"
 """As what it is counted when somebody gets an item."""
 
@@ -34,7 +36,7 @@ class Pull(msgspec.Struct, frozen=True):
 class Queue:
     """One queue. There are items or pulls waiting, never both, but while the hub is closing."""
 
-    __slots__ = ("dead", "given", "items", "name", "pulls")
+    __slots__ = ("dead", "delayed", "given", "items", "name", "pulls")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,15 +45,27 @@ class Queue:
         self.pulls: dict[int, Pull] = {}
         self.given = 0
         """Items that somebody works on."""
-        self.dead: list[Item] = []
-        """Items that were tried too often, and wait for somebody who looks into it."""
+        self.delayed = 0
+        """Items that wait for their next try; all queues have one heap of these."""
+        self.dead: dict[int, Item] = {}
+        """The dead-letter queue: items that were tried too often, by number."""
+
+    @property
+    def waiting(self) -> int:
+        """How many items nobody works on."""
+        return len(self.items) + self.delayed
 
 
 class Queues:
     """All queues. They vanish when nothing and nobody is in them."""
 
-    def __init__(self, limits: Limits, settings: HubSettings, calls: Calls, epoch: float, *, keeps: bool) -> None:
+    def __init__(
+        self, limits: Limits, settings: HubSettings, calls: Calls, alarm: Alarm, epoch: float, *, keeps: bool
+    ) -> None:
         """Make it; with `keeps`, items are kept by a store."""
+        self._alarm = alarm
+        self._delayed: list[tuple[float, int, str, Item]] = []
+        """A heap of the items that wait for their next try: when that is, number, queue."""
         self._keeps = keeps
         self._epoch = epoch
         self._limits = limits
@@ -75,19 +89,19 @@ class Queues:
 
     def waiting(self) -> Mapping[str, int]:
         """Return how many items wait in each queue."""
-        return {name: len(queue.items) for name, queue in self._queues.items()}
+        return {name: queue.waiting for name, queue in self._queues.items()}
 
     def told(self) -> dict[str, dict[str, int]]:
         """Return how much waits in each queue, is being worked on, and is dead."""
         return {
-            name: {"waiting": len(queue.items), "given": queue.given, "dead": len(queue.dead)}
+            name: {"waiting": queue.waiting, "given": queue.given, "dead": len(queue.dead)}
             for name, queue in self._queues.items()
         }
 
     def push(self, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
         """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
         queue = self._queue(name)
-        if len(queue.items) + queue.given + len(queue.dead) >= self._settings.max_queue:
+        if queue.waiting + queue.given + len(queue.dead) >= self._settings.max_queue:
             raise busy(f"more than {self._settings.max_queue} items in {name}")
         try:
             size = size_of(body)
@@ -102,32 +116,65 @@ class Queues:
         heappush(queue.items, (item.number, item))
         record = PutItem(name, item.number, word, 0) if self._keeps else None
         deliveries = self._give_out(queue, now)
-        return len(queue.items), record, deliveries
+        return queue.waiting, record, deliveries
 
-    def restore(self, items: Iterable[PutItem], dead: Iterable[PutItem]) -> None:
-        """Have again what an earlier hub had."""
-        for kept, is_dead in [*((each, False) for each in items), *((each, True) for each in dead)]:
-            queue = self._queues.setdefault(kept.queue, Queue(kept.queue))
-            item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries)
-            self._bytes += item.size
-            self._numbers = max(self._numbers, item.number)
-            if is_dead:
-                queue.dead.append(item)
-            else:
-                heappush(queue.items, (item.number, item))
+    def restore(self, items: Iterable[PutItem], dead: Iterable[tuple[PutItem, BuryItem]]) -> None:
+        """Take over the items of a previous hub process."""
+        for kept in items:
+            queue, item = self._restored(kept)
+            heappush(queue.items, (item.number, item))
+        for kept, buried in dead:
+            queue, item = self._restored(kept)
+            item.error, item.died_at = buried.why, buried.at
+            queue.dead[item.number] = item
 
-    def redrive(self, name: str, now: float) -> tuple[int, Deliveries]:
-        """Let the dead items of a queue wait once more; return how many, and who is told of them."""
+    def _restored(self, kept: PutItem) -> tuple[Queue, Item]:
+        queue = self._queues.setdefault(kept.queue, Queue(kept.queue))
+        item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries)
+        self._bytes += item.size
+        self._numbers = max(self._numbers, item.number)
+        return queue, item
+
+    # The dead-letter queue.
+
+    def dead(self, name: str, after: int, most: int) -> tuple[list[Item], int]:
+        """Return the dead items of a queue behind a number, the first `most`, and how many more there are."""
+        queue = self._queues.get(name)
+        found = [item for number, item in sorted(queue.dead.items()) if number > after] if queue is not None else []
+        return found[:most], max(0, len(found) - most)
+
+    def dead_item(self, name: str, number: int) -> Item:
+        """Return one dead item; a Refusal if there is none of that number."""
+        queue = self._queues.get(name)
+        item = None if queue is None else queue.dead.get(number)
+        if item is None:
+            raise bad(f"there is no dead job {number} in {name}")
+        return item
+
+    def redrive(self, name: str, number: int | None, now: float) -> tuple[int, Deliveries]:
+        """Let the dead items of a queue, or one of them, wait once more; return how many, and who is told of them."""
+        if number is not None:
+            self.dead_item(name, number)
         queue = self._queues.get(name)
         if queue is None or not queue.dead:
             return 0, []
-        dead, queue.dead = queue.dead, []
+        numbers = sorted(queue.dead) if number is None else [number]
         kept: Deliveries = []
-        for item in dead:
-            item.tries = 0
+        for each in numbers:
+            item = queue.dead.pop(each)
+            item.tries, item.died_at = 0, 0.0
             heappush(queue.items, (item.number, item))
             kept += self._keep(PutItem(name, item.number, item.body.nq(), 0))
-        return len(dead), [*kept, *self._give_out(queue, now)]
+        return len(numbers), [*kept, *self._give_out(queue, now)]
+
+    def drop(self, name: str, number: int) -> Record | None:
+        """Delete a dead item and return what must be safe before that is told; a Refusal if there is no such item."""
+        item = self.dead_item(name, number)
+        queue = self._queues[name]
+        del queue.dead[number]
+        self._bytes -= item.size
+        self._tidy(queue)
+        return DropItem(name, number) if self._keeps else None
 
     def _keep(self, record: Record) -> Deliveries:
         return [Keep(record, [])] if self._keeps else []
@@ -152,20 +199,47 @@ class Queues:
         self._tidy(queue)
         return self._keep(DropItem(work.queue, work.item.number))
 
-    def give_back(self, work: Work, reason: Reason, now: float) -> Deliveries:
-        """Put an item back to its place: whoever had it did not deal with it. One that was tried too often is dead."""
+    def give_back(self, work: Work, reason: Reason, text: str, now: float) -> Deliveries:
+        """Return an unfinished item to its queue: after a delay if its worker failed, as dead after the last try."""
         queue, item = self._queues[work.queue], work.item
         queue.given -= 1
         if reason is Reason.NO_CALLBACK:
             # A worker that stopped waiting while the item was on its way never had it: that is no try.
             item.tries -= 1
+        item.error = f"{reason.value}: {text}" if text else str(reason.value)
         if item.tries >= self._settings.max_tries:
-            queue.dead.append(item)
-            why = f"it was given out {item.tries} times, and never done"
-            return self._keep(BuryItem(queue.name, item.number, why, self._epoch + now))
-        heappush(queue.items, (item.number, item))
+            queue.dead[item.number] = item
+            item.died_at = self._epoch + now
+            return self._keep(BuryItem(queue.name, item.number, item.error, item.died_at))
         kept = self._keep(PutItem(queue.name, item.number, item.body.nq(), item.tries)) if self._keeps else []
+        delay = self._delay(item) if reason is Reason.RAISED else 0.0
+        if delay > 0:
+            # A worker that fails at once would otherwise use up all tries within a second.
+            heappush(self._delayed, (now + delay, item.number, queue.name, item))
+            queue.delayed += 1
+            self._alarm.set(now + delay)
+            return kept
+        heappush(queue.items, (item.number, item))
         return [*kept, *self._give_out(queue, now)]
+
+    def _delay(self, item: Item) -> float:
+        doublings = min(item.tries - 1, _MOST_DOUBLINGS)
+        return min(self._settings.retry_delay * (1 << doublings), self._settings.max_retry_delay)
+
+    def deadline(self) -> float | None:
+        """Return when the next delayed item is to be tried again."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def late(self, now: float) -> Deliveries:
+        """Give out the items whose delay is over."""
+        deliveries: Deliveries = []
+        while self._delayed and self._delayed[0][0] <= now:
+            _, number, name, item = heappop(self._delayed)
+            queue = self._queues[name]
+            queue.delayed -= 1
+            heappush(queue.items, (number, item))
+            deliveries += self._give_out(queue, now)
+        return deliveries
 
     def leave(self, session: Session) -> None:
         """Forget that a peer wanted items. Those that it has are given back when its calls end."""
@@ -219,7 +293,7 @@ class Queues:
         return deliveries
 
     def _tidy(self, queue: Queue) -> None:
-        if not (queue.items or queue.pulls or queue.given or queue.dead):
+        if not (queue.waiting or queue.pulls or queue.given or queue.dead):
             del self._queues[queue.name]
 
     def _next(self) -> int:

@@ -382,7 +382,7 @@ class Router:
     def _end(self, pending: Pending, reason: Reason, text: str, now: float) -> Deliveries:
         """Be done with a call of any sort, already closed, that got no answer."""
         if isinstance(pending.errand, Work):
-            return self._queues.give_back(pending.errand, reason, now)
+            return self._queues.give_back(pending.errand, reason, text, now)
         if isinstance(pending.errand, Owed):
             return self._owing.lost(pending, pending.errand, reason, text, now)
         return [] if isinstance(pending.errand, Listing) else self._fail(pending, reason, text)

@@ -62,6 +62,9 @@ class HubSettings:
     """Of all work queues together."""
     max_tries: int = 5
     """How often an item is given out that nobody finishes, before it is put aside."""
+    retry_delay: float = 1.0
+    """Seconds before the second try of an item whose worker failed, twice as long before each further one."""
+    max_retry_delay: float = 60.0
     rate: float = 0.0
     """Requests a second that one session may make, and as many at once; 0 is no limit."""
     max_owed: int = 1_000_000

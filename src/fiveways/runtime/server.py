@@ -153,7 +153,7 @@ class Server:
             return
         exchange.keeping.store = Store.open(settings.path, now=wall_clock)
         loaded = exchange.keeping.store.load()
-        exchange.hub.restore(loaded.items, [item for item, _ in loaded.dead], loaded.retained)
+        exchange.hub.restore(loaded.items, loaded.dead, loaded.retained)
         if loaded.peers:
             exchange.hub.settle(exchange.now() + settings.settle)
             self.standings.restore(loaded, self._epoch)

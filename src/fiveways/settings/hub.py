@@ -25,6 +25,8 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_queue=limits.max_queue,
         max_queue_bytes=limits.max_queue_bytes,
         max_tries=limits.max_tries,
+        retry_delay=limits.retry_delay,
+        max_retry_delay=limits.max_retry_delay,
         max_owed=limits.max_owed,
         rate=limits.rate,
         max_owed_bytes=limits.max_owed_bytes,

@@ -101,6 +101,10 @@ class LimitSettings(Limits):
     """The size of all items that wait in work queues."""
     max_tries: Annotated[int, Meta(ge=1)] = 5
     """How often a piece of work is given out that nobody finishes, before it is put aside (see `hub.queues`)."""
+    retry_delay: Annotated[float, Meta(ge=0)] = 1.0
+    """Seconds before a job is given out again after its worker failed; twice as long after each further failure."""
+    max_retry_delay: Annotated[float, Meta(ge=0)] = 60.0
+    """The longest of these delays. A job whose worker is gone is given out again at once."""
     max_owed: int = 1_000_000
     """Requests in NQ that were accepted and are not answered."""
     max_owed_bytes: int = 256 << 20

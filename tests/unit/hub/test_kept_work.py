@@ -51,12 +51,12 @@ def test_a_push_is_answered_when_it_is_safe_and_work_that_is_done_is_forgotten()
 
 
 def test_what_nobody_finishes_is_put_aside_and_can_be_tried_again() -> None:
-    hub = keeping(max_tries=2)
+    hub = keeping(max_tries=2, retry_delay=0)
     push(hub)
     failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 1.0)
     assert failed == [Keep(PutItem("q", 1, b"1", 1), [])]
     failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 2.0)
-    assert failed == [Keep(BuryItem("q", 1, "it was given out 2 times, and never done", 1002.0), [])]
+    assert failed == [Keep(BuryItem("q", 1, "raised: no", 1002.0), [])]
     assert asked(hub, "hub.queues") == {"q": {"waiting": 0, "given": 0, "dead": 1}}
     deliveries = hub.handle("ann", Call("r", "hub.redrive", Value({"queue": "q"})), 3.0)
     assert deliveries == [*ok("ann", "r", Value({"redriven": 1})), Keep(PutItem("q", 1, b"1", 0), [])]
@@ -74,8 +74,11 @@ def test_without_a_store_nothing_is_kept() -> None:
 
 def test_a_new_hub_goes_on_with_the_work_of_the_last() -> None:
     hub = keeping()
-    hub.restore([PutItem("q", 7, b"[1]", 1), PutItem("q", 5, b"[2]", 0)], [PutItem("q", 3, b"[3]", 5)], [])
+    dead = (PutItem("q", 3, b"[3]", 5), BuryItem("q", 3, "raised: no", 9.0))
+    hub.restore([PutItem("q", 7, b"[1]", 1), PutItem("q", 5, b"[2]", 0)], [dead], [])
     assert asked(hub, "hub.queues") == {"q": {"waiting": 2, "given": 0, "dead": 1}}
+    shown = {"job": 3, "tries": 5, "error": "raised: no", "at": 9.0, "size": 3}
+    assert asked(hub, "hub.dead", {"queue": "q"}) == {"jobs": [shown], "more": 0}
     deliveries = hub.handle("bob", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
     (call,) = [each.word for each in deliveries if isinstance(each, Delivery) and isinstance(each.word, Call)]
     assert (call.body, call.redelivered) == (Json(b"[2]"), False)
@@ -168,3 +171,10 @@ def test_retained_values_beyond_the_bounds_are_restored() -> None:
     assert hub.stats()["retained"] == 2
     told = refusal(hub.handle("ann", Publish("v", topic("c"), Value(1), retain=True), 0.0))
     assert told[2] is Reason.BUSY
+
+
+def test_dropping_a_dead_job_is_answered_when_it_is_safe() -> None:
+    hub = keeping()
+    hub.restore([], [(PutItem("q", 3, b"[3]", 5), BuryItem("q", 3, "no", 9.0))], [])
+    (kept,) = hub.handle("ann", Call("c", "hub.drop", Value({"queue": "q", "job": 3})), 0.0)
+    assert kept == Keep(DropItem("q", 3), [Delivery("ann", Result("c"), "", "hub.drop")])

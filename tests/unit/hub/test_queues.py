@@ -68,7 +68,7 @@ def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
 
 
 def test_a_failure_gives_an_item_back_to_its_place() -> None:
-    hub = opened()
+    hub = opened(retry_delay=0)
     for data in (1, 2, 3):
         push(hub, data)
     pull(hub)
@@ -81,7 +81,7 @@ def test_a_failure_gives_an_item_back_to_its_place() -> None:
 
 
 def test_item_refused_as_no_such_callback_counts_no_try() -> None:
-    hub = opened(max_tries=2)
+    hub = opened(max_tries=2, retry_delay=0)
     push(hub, "one")
     for op in map(str, range(1, 6)):
         assert pull(hub) == [*PULLED, work(op, "one")]
@@ -95,7 +95,7 @@ def test_item_refused_as_no_such_callback_counts_no_try() -> None:
 
 
 def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
-    hub = opened()
+    hub = opened(retry_delay=0)
     push(hub, 1)
     pull(hub)
     pull(hub, "eve")
@@ -254,3 +254,109 @@ def test_a_hub_that_closes_takes_and_gives_no_more_work() -> None:
     assert refusal(pull(hub))[2] is Reason.UNAVAILABLE
     assert hub.handle("bob", Result("1"), 0.0) == []
     assert hub.stats()["queues"] == {"q": 1}
+
+
+def failed(hub: Hub, op: str, now: float, text: str = "") -> Deliveries:
+    return hub.handle("bob", Failure(op, Reason.RAISED, text), now)
+
+
+def test_failed_item_is_given_out_again_after_growing_delays() -> None:
+    hub = opened(retry_delay=1.0, max_retry_delay=3.0)
+    push(hub, "one")
+    now = 0.0
+    for op, delay in (("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 3.0)):
+        assert pull(hub)[1:] == ([work(op, "one")] if op == "1" else [])
+        if op != "1":
+            assert hub.expire(now - 0.1) == []
+            assert hub.expire(now) == [work(op, "one", again=True)]
+        assert failed(hub, op, now) == []
+        assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
+        now += delay
+        assert hub.deadline() == now
+        assert hub.alarm.at <= now
+
+
+def test_item_of_a_worker_that_is_gone_is_given_out_again_at_once() -> None:
+    hub = opened(retry_delay=10.0)
+    push(hub, 1)
+    pull(hub)
+    pull(hub, "eve")
+    assert hub.leave("bob", 1.0) == [work("2", 1, "eve", again=True)]
+
+
+def test_delayed_item_holds_up_no_other() -> None:
+    hub = opened()
+    push(hub, 1)
+    push(hub, 2)
+    pull(hub)
+    failed(hub, "1", 0.0)
+    assert pull(hub)[1:] == [work("2", 2)]
+
+
+def test_many_tries_do_not_overflow_the_delay() -> None:
+    hub = opened(max_tries=5000, retry_delay=1e-9, max_retry_delay=1e-6)
+    push(hub, 1)
+    pull(hub)
+    for tries in range(1, 4000):
+        failed(hub, str(tries), float(tries))
+        assert pull(hub)[1:] == []
+        assert len(hub.expire(tries + 0.5)) == 1
+
+
+def dead(hub: Hub, errors: list[str]) -> None:
+    """Let one item die for each error."""
+    for number, text in enumerate(errors):
+        push(hub, {"n": number})
+        (call,) = [each for each in pull(hub) if isinstance(each, Delivery) and isinstance(each.word, Call)]
+        failed(hub, call.op, 1.0, text)
+
+
+def asked(hub: Hub, method: str, body: object) -> Deliveries:
+    return hub.handle("ann", Call("a", method, Value(body)), 2.0)
+
+
+def answer(hub: Hub, method: str, body: object) -> object:
+    found = only(asked(hub, method, body)[:1], Result).body
+    assert found is not None
+    return found.value()
+
+
+def test_dead_jobs_keep_their_last_error_and_are_listed_shown_redriven_and_dropped_one_by_one() -> None:
+    hub = opened(max_tries=1)
+    dead(hub, ["no disk", "", "bad file"])
+    found = answer(hub, "hub.dead", {"queue": "q"})
+    assert isinstance(found, dict)
+    first, second, third = found["jobs"]
+    assert [each["error"] for each in found["jobs"]] == ["raised: no disk", "raised", "raised: bad file"]
+    assert (first["tries"], first["at"], found["more"]) == (1, hub._queues._epoch + 1.0, 0)
+    assert answer(hub, "hub.dead", {"queue": "q", "job": third["job"]}) == {**third, "data": {"n": 2}}
+    assert answer(hub, "hub.redrive", {"queue": "q", "job": second["job"]}) == {"redriven": 1}
+    assert answer(hub, "hub.drop", {"queue": "q", "job": first["job"]}) is None
+    assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 1}}
+    for method in ("hub.dead", "hub.redrive", "hub.drop"):
+        gone = refusal(asked(hub, method, {"queue": "q", "job": first["job"]}))
+        assert gone == ("ann", "a", Reason.BAD_ARGUMENTS, f"there is no dead job {first['job']} in q")
+    assert refusal(asked(hub, "hub.drop", {"queue": "q"}))[2] is Reason.BAD_ARGUMENTS
+    assert refusal(asked(hub, "hub.dead", {"queue": "q", "job": "x"}))[2] is Reason.BAD_ARGUMENTS
+    assert answer(hub, "hub.redrive", {"queue": "q"}) == {"redriven": 1}
+    assert answer(hub, "hub.dead", {"queue": "none"}) == {"jobs": [], "more": 0}
+
+
+def test_dead_jobs_are_listed_a_hundred_at_a_time() -> None:
+    hub = opened(max_tries=1)
+    dead(hub, [str(number) for number in range(150)])
+    found = answer(hub, "hub.dead", {"queue": "q"})
+    assert isinstance(found, dict)
+    assert (len(found["jobs"]), found["more"]) == (100, 50)
+    rest = answer(hub, "hub.dead", {"queue": "q", "after": found["jobs"][-1]["job"]})
+    assert isinstance(rest, dict)
+    assert (len(rest["jobs"]), rest["more"]) == (50, 0)
+
+
+def test_dropped_job_frees_its_bytes() -> None:
+    hub = opened(max_tries=1)
+    dead(hub, ["no"])
+    found = answer(hub, "hub.dead", {"queue": "q"})
+    assert isinstance(found, dict)
+    asked(hub, "hub.drop", {"queue": "q", "job": found["jobs"][0]["job"]})
+    assert (hub._queues._bytes, hub.queues()) == (0, {})
