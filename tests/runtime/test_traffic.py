@@ -214,7 +214,7 @@ def test_it_can_be_called_in_every_protocol() -> None:
                     found: Any = await peer.call("hub.traffic")
                     assert set(found) == {
                         *("at", "uptime", "protocols", "methods", "topics", "bridges"),
-                        *("failures", "latency", "slow", "others", "forgotten"),
+                        *("failures", "latency", "slow", "others", "forgotten", "observers", "journal"),
                     }
 
     asyncio.run(run())

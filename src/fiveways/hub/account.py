@@ -7,15 +7,20 @@ from typing import Final
 
 from fiveways.hub.histogram import BOUNDS, Histogram
 from fiveways.hub.policy import written
-from fiveways.hub.traffic import MOST_SLOW, OTHER, Bridge, Cell, Failed, Passed, Slow, Traffic
+from fiveways.hub.traffic import MOST_SLOW, OTHER, Bridge, Cell, Failed, Passed, Slow, Tally, Traffic
+from fiveways.hub.traits import OBSERVER
 
 _DIGITS: Final = 6
 """Of a time in seconds: what is less was not measured."""
 
 
 def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[str, object]:
-    """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0."""
-    methods, topics, bridges = traffic.by_method(), by_topic(traffic), traffic.by_bridge()
+    """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0.
+
+    What observers ask is no load of others, and is told apart from it.
+    """
+    methods, topics, bridges = traffic.by_method(observers=False), by_topic(traffic), traffic.by_bridge()
+    observed = sum(bridges.pop(pair).calls for pair in list(bridges) if pair[0] == OBSERVER)
     return {
         "at": round(at, _DIGITS),
         "uptime": round(uptime, _DIGITS),
@@ -35,6 +40,8 @@ def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[st
             "topics": traffic.other_topics.publications,
         },
         "forgotten": _forgotten(traffic.forgotten.values()),
+        "observers": {**_frames(traffic.tallies.get(OBSERVER) or Tally()), "calls": observed},
+        "journal": traffic.is_journaled,
     }
 
 
@@ -61,15 +68,22 @@ def _protocols(traffic: Traffic, bridges: Mapping[Bridge, Cell]) -> dict[str, di
     return {
         protocol: {
             "sessions": tally.sessions,
-            "frames_in": tally.frames_in,
-            "frames_out": tally.frames_out,
-            "bytes_in": tally.bytes_in,
-            "bytes_out": tally.bytes_out,
+            **_frames(tally),
             "calls": calls[protocol],
             "publications": tally.publications,
             "deliveries": tally.deliveries,
         }
         for protocol, tally in sorted(traffic.tallies.items())
+        if protocol != OBSERVER
+    }
+
+
+def _frames(tally: Tally) -> dict[str, int]:
+    return {
+        "frames_in": tally.frames_in,
+        "frames_out": tally.frames_out,
+        "bytes_in": tally.bytes_in,
+        "bytes_out": tally.bytes_out,
     }
 
 
@@ -121,6 +135,11 @@ def _failure(failed: Failed, epoch: float) -> dict[str, object]:
         "callee": failed.callee,
         "reason": failed.reason.value,
         "text": failed.text,
+        "caller_peer": failed.caller_peer,
+        "callee_peer": failed.callee_peer,
+        "op": failed.op,
+        "seconds": round(failed.seconds, _DIGITS),
+        "trace": failed.trace,
     }
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -11,6 +10,7 @@ from fiveways.errors import Unrepresentable
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.errands import Item
+from fiveways.hub.peers import Peers
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
 from fiveways.hub.session import Session, Stage
@@ -40,9 +40,9 @@ DOCS: Final = {
     "hub.dead": "{queue, job?, after?}: lists dead jobs with their last error, or returns one with its data.",
     "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; answers how many.",
     "hub.drop": "{queue, job}: deletes a dead job.",
-    "hub.peers": "Lists who is connected, the first thousand, and tells how many sessions there are.",
+    "hub.peers": "{peer?}: lists the first thousand sessions, or one: name, address, methods, subscriptions.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
-    "hub.traffic": "Answers what has passed since the hub's start: by protocol, by method, by topic; and what failed.",
+    "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
     "hub.rights": "Answers who you are here, and what you may call, offer, publish and subscribe to, as patterns.",
     "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
@@ -50,7 +50,6 @@ DOCS: Final = {
 
 _FREE: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
 """What everybody may call who was let in: these do nothing to others."""
-_MOST_PEERS: Final = 1000
 _MOST_DEAD: Final = 100
 """Dead jobs in one answer; `after` asks for the next ones."""
 _PIECES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
@@ -63,6 +62,8 @@ class Present(NamedTuple):
 
     sessions: Mapping[str, Session]
     by_name: Mapping[str, Session]
+    peers: Peers
+    """Describes them."""
 
 
 class Numbers(Protocol):
@@ -91,7 +92,7 @@ class BuiltIns:
         self._limits = limits
         self._callbacks = callbacks
         self._queues = queues
-        self._sessions, self._by_name = present
+        self._sessions, self._by_name, self._peers = present
         self._numbers = numbers
         self._traffic = traffic
         self._epoch = epoch
@@ -109,7 +110,7 @@ class BuiltIns:
             "hub.dead": self._dead,
             "hub.redrive": self._redrive,
             "hub.drop": self._drop,
-            "hub.peers": self._peers,
+            "hub.peers": self._list_peers,
             "hub.stats": self._tell_stats,
             "hub.traffic": self._tell_traffic,
             "hub.rights": self._rights,
@@ -129,7 +130,7 @@ class BuiltIns:
         if word.attachments:
             raise bad(f"{word.method} takes no attachments")
         deliveries = self._methods[word.method](session, word, now)
-        self._traffic.answered(word.method, session.traits.protocol)
+        self._traffic.answered(word.method, session.counted_as)
         return deliveries
 
     def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:
@@ -147,13 +148,7 @@ class BuiltIns:
 
     def _get(self, session: Session, word: Call, _now: float) -> Deliveries:
         given = Arguments(word.body, "name", "peer")
-        owner = session
-        if given.has("peer"):
-            peer = given.name("peer", self._limits.max_id)
-            found = self._sessions.get(peer) or self._by_name.get(peer)
-            if found is None or found.stage is not Stage.OPEN:
-                raise bad(f"there is no peer {peer}")
-            owner = found
+        owner = self._found(given) if given.has("peer") else session
         return _answer(session, word, owner.variables.get(given.name("name", self._limits.max_name), NULL))
 
     def _push(self, session: Session, word: Call, now: float) -> Deliveries:
@@ -201,13 +196,18 @@ class BuiltIns:
         if (session := self._sessions.get(peer)) is not None:
             self._queues.withdraw(session, callback)
 
-    def _peers(self, session: Session, word: Call, _now: float) -> Deliveries:
-        there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
-        listed = [
-            {"peer": each.name, "protocol": each.traits.protocol, "identity": each.identity}
-            for each in islice(there, _MOST_PEERS)
-        ]
-        return _answer(session, word, Value({"sessions": len(self._sessions), "peers": listed}))
+    def _found(self, given: "Arguments") -> Session:
+        """Return the open session that was named; a Refusal if there is none."""
+        peer = given.name("peer", self._limits.max_id)
+        found = self._sessions.get(peer) or self._by_name.get(peer)
+        if found is None or found.stage is not Stage.OPEN:
+            raise bad(f"there is no peer {peer}")
+        return found
+
+    def _list_peers(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = Arguments(word.body, "peer")
+        told = self._peers.one(self._found(given)) if given.has("peer") else self._peers.listed()
+        return _answer(session, word, Value(told))
 
     def _tell_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
         return _answer(session, word, Value(self._numbers.stats()))

@@ -147,8 +147,18 @@ class Calls:
         return traceparent
 
     def _count_failure(self, pending: Pending, reason: Reason, text: str, now: float) -> None:
-        caller, callee = pending.caller.traits.protocol, pending.callee.traits.protocol
-        self._traffic.failed(pending.cell, Failed(now, pending.method, caller, callee, reason, text))
+        caller, callee, span = pending.caller, pending.callee, pending.span
+        failed = Failed(now, pending.method, caller.traits.protocol, callee.traits.protocol, reason, text)
+        self._traffic.failed(
+            pending.cell,
+            failed._replace(
+                caller_peer=caller.name,
+                callee_peer=callee.name,
+                op=operation_of(pending),
+                seconds=now - pending.began_at,
+                trace="" if span is None else f"{span.own.trace:032x}",
+            ),
+        )
 
     def get(self, op: str) -> Pending | None:
         """Return the open call of this id."""
@@ -179,6 +189,11 @@ class Calls:
         for pending in found:
             self.close(pending, now, Reason.TIMEOUT)
         return found
+
+
+def operation_of(pending: Pending) -> str:
+    """Return the id of what a call belongs to: a request that is owed may be given to several, one after the other."""
+    return pending.errand.op if isinstance(pending.errand, Owed) else pending.op
 
 
 def _late(calls: dict[str, Pending], now: float) -> tuple[list[Pending], float]:

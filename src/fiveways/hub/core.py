@@ -18,6 +18,7 @@ from fiveways.hub.handlers import handlers
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.peer_requests import PeerRequests
+from fiveways.hub.peers import Peers
 from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
 from fiveways.hub.rate import REQUESTS, limit
@@ -81,9 +82,9 @@ class Hub:
         self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, keeps=keeps)
         self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
-        self.built_ins = BuiltIns(
-            limits, self._callbacks, self._queues, Present(self._sessions, self._by_name), self, self.traffic, epoch
-        )
+        peers = Peers(self._sessions, self.offers, self._subscriptions, epoch)
+        present = Present(self._sessions, self._by_name, peers)
+        self.built_ins = BuiltIns(limits, self._callbacks, self._queues, present, self, self.traffic, epoch)
         """What the hub answers itself."""
         self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
         self._router = Router(
@@ -138,7 +139,7 @@ class Hub:
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
         self._by_name[session.name] = session
         session.cells = self.traffic.table(traits.protocol)
-        session.allowance, session.refilled_at = max(1.0, self._rate), now
+        session.allowance, session.refilled_at, session.arrived_at = max(1.0, self._rate), now, now
         self._counters.arrived += 1
         self.traffic.tally(traits.protocol).sessions += 1
         self.gate.arrive(session, now)
@@ -165,9 +166,14 @@ class Hub:
         session.is_kept = True
         self.gate.readmit(session, identity)
 
-    def admit(self, peer: str, traits: Traits, identity: str, now: float, *, is_loopback: bool) -> bool:
+    def move(self, peer: str, remote: str) -> None:
+        """Know that a peer has come back from this address."""
+        if (session := self._sessions.get(peer)) is not None:
+            session.remote = remote
+
+    def admit(self, peer: str, traits: Traits, identity: str, now: float, credentials: Credentials) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""
-        self.arrive(peer, traits, Credentials(is_loopback), now)
+        self.arrive(peer, traits, credentials, now)
         return self.gate.admit(self._sessions[peer], identity)
 
     def owe(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:

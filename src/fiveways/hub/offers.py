@@ -103,6 +103,11 @@ class Offers:
                 return offer.spelling, method is not None and method.gives_array
         return "", False
 
+    def names_of(self, peer: str) -> Iterator[str]:
+        """Yield the folded names that a peer registered; a route ends in a dot."""
+        for name, is_route in self._by_peer.get(peer, ()):
+            yield f"{name}." if is_route else name
+
     def __iter__(self) -> Iterator[Method]:
         yield from self._methods.values()
         yield from self._routes.values()

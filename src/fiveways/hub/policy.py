@@ -127,3 +127,9 @@ def written_pattern(pattern: Pattern) -> list[str]:
     if not pattern.rest:
         return [text]
     return [text, f"{text}.*"] if text else ["*"]
+
+
+def shown_pattern(pattern: Pattern) -> str:
+    """Return a pattern as one text for people: `*` is within a segment, `#` at the end any number of segments."""
+    text = written_pattern(pattern)[0]
+    return text if not pattern.rest else f"{text}.#" if pattern.levels else "#"

@@ -8,7 +8,7 @@ from fiveways.errors import LocalProtocolError
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns
 from fiveways.hub.callbacks import Callbacks
-from fiveways.hub.calls import Calls, Pending
+from fiveways.hub.calls import Calls, Pending, operation_of
 from fiveways.hub.collected import Collected, TooMuch, as_array
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
@@ -19,7 +19,7 @@ from fiveways.hub.owed import Owing
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Mark, Session
-from fiveways.hub.traffic import CALLBACK
+from fiveways.hub.traffic import CALLBACK, HUB, Failed
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.model.outcomes import reason_unsaid
@@ -185,7 +185,7 @@ class Router:
         pending = caller.asked.get(word.id)
         if pending is None:
             return []
-        caller.op = _operation(pending)
+        caller.op = operation_of(pending)
         self._calls.close(pending, now, Reason.CANCELLED)
         return [*self._call_off(pending), *self._end(pending, Reason.CANCELLED, "", now)]
 
@@ -197,7 +197,7 @@ class Router:
         if pending is None:
             return self._nobody_waits(callee)
         if word.stream or not pending.plain:
-            callee.op = _operation(pending)
+            callee.op = operation_of(pending)
             return self._other_result(pending, word, now)
         callee.op = pending.op
         self._calls.close(pending, now)
@@ -240,7 +240,7 @@ class Router:
             self._counters.results += 1
         attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
         element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
-        return [Delivery(pending.caller.peer, element, _operation(pending), pending if is_last else None)]
+        return [Delivery(pending.caller.peer, element, operation_of(pending), pending if is_last else None)]
 
     def _collect(self, pending: Pending, word: Result, now: float) -> Deliveries:
         """Give an array to a caller that takes a streamed answer only whole."""
@@ -277,7 +277,7 @@ class Router:
         pending = callee.serving.get(word.id)
         if pending is None or isinstance(pending.errand, Held):
             return self._nobody_waits(callee)
-        callee.op = _operation(pending)
+        callee.op = operation_of(pending)
         self._calls.close(pending, now, word.reason, word.text)
         if isinstance(pending.errand, Work | Listing):
             return self._end(pending, word.reason, word.text, now)
@@ -291,7 +291,7 @@ class Router:
         """Tell a caller how far its call is, if it wants to know."""
         pending = callee.serving.get(word.id)
         if pending is not None:
-            callee.op = _operation(pending)
+            callee.op = operation_of(pending)
         if pending is None or not pending.progress:
             return []
         told = Progress(pending.id, word.body, word.kind, word.code, word.text, word.args)
@@ -307,7 +307,7 @@ class Router:
         return []
 
     def _relay_back(self, pending: Pending, names: tuple[str, ...]) -> tuple[str, ...]:
-        return self._attachments.relay(pending.callee, names, (pending.caller,), _operation(pending))
+        return self._attachments.relay(pending.callee, names, (pending.caller,), operation_of(pending))
 
     # Ends without an answer.
 
@@ -353,7 +353,7 @@ class Router:
         deliveries: Deliveries = []
         pending, done, protocol = caller.asked.get(call_id), unsaid.call, caller.traits.protocol
         text = f"the answer cannot be written in {protocol}"
-        if pending is not None and _operation(pending) == unsaid.op:
+        if pending is not None and operation_of(pending) == unsaid.op:
             self._calls.close(pending, now, Reason.RAISED, text)
             deliveries = self._call_off(pending)
             if isinstance(pending.errand, Owed):
@@ -362,7 +362,8 @@ class Router:
             self._counters.results -= 1  # in the same moment in which it was counted
             self._calls.fail(done, Reason.RAISED, text, now)
         elif done is not None:
-            self._counters.traffic.unanswered(done, protocol, Reason.RAISED, text, now)
+            failed = Failed(now, done, protocol, HUB, Reason.RAISED, text, caller.name)
+            self._counters.traffic.unanswered(caller.counted_as, failed)
         self._counters.failures[Reason.RAISED] += 1
         return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), unsaid.op)]
 
@@ -371,7 +372,7 @@ class Router:
         callee = pending.callee
         if isinstance(pending.errand, Held) or not callee.is_here:
             return []
-        return [Delivery(callee.peer, Cancel(pending.op), _operation(pending))]
+        return [Delivery(callee.peer, Cancel(pending.op), operation_of(pending))]
 
     def _lose(self, pending: Pending, text: str, now: float) -> Deliveries:
         """End a call whose answer cannot come: it may have run, unless it was never passed on."""
@@ -391,8 +392,3 @@ class Router:
         self._counters.failures[reason] += 1
         wait = RETRY_AFTER if reason is Reason.BUSY else None
         return [Delivery(pending.caller.peer, Failure(pending.id, reason, text, retry_after=wait), pending.op)]
-
-
-def _operation(pending: Pending) -> str:
-    """Return the id of what a call belongs to: a request that is owed may be given to several, one after the other."""
-    return pending.errand.op if isinstance(pending.errand, Owed) else pending.op

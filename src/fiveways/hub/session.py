@@ -10,7 +10,7 @@ from fiveways.hub.collected import Room
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.policy import Access
 from fiveways.hub.settings import NOTHING
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.traits import OBSERVER, Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.messages import Goodbye, Word
 from fiveways.wire.payload import Payload
@@ -46,9 +46,11 @@ class Session:
     __slots__ = (
         "access",
         "allowance",
+        "arrived_at",
         "asked",
         "cells",
         "collecting",
+        "counted_as",
         "credentials",
         "farewell",
         "handlers",
@@ -60,6 +62,7 @@ class Session:
         "op",
         "peer",
         "refilled_at",
+        "remote",
         "sending",
         "serving",
         "shown",
@@ -74,6 +77,8 @@ class Session:
         """What others may know it by."""
         self.traits = traits
         self.credentials = credentials
+        self.counted_as = OBSERVER if credentials.is_observer else traits.protocol
+        """The protocol under which its frames, and what the hub answers it, are counted."""
         # gate.py
         self.stage = Stage.DOOR
         self.handlers: Handlers = {}
@@ -87,6 +92,10 @@ class Session:
         """Why it was sent away, if it was."""
         # core.py
         self.is_here = True
+        self.arrived_at = 0.0
+        """By the hub's clock."""
+        self.remote = credentials.remote
+        """The address of its latest connection; empty if it is not known."""
         self.op = ""
         """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
         self.mark: Mark | None = None

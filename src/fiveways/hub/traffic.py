@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from fiveways.hub.histogram import Histogram
+from fiveways.hub.traits import OBSERVER
 from fiveways.model.failures import Reason
 from fiveways.model.topics import Topic
 
@@ -139,9 +140,19 @@ class Failed(NamedTuple):
     """By the hub's clock."""
     method: str
     caller: str
+    """Its protocol, as of the callee."""
     callee: str
     reason: Reason
     text: str
+    caller_peer: str = ""
+    """Its public name, as of the callee; empty if there is none."""
+    callee_peer: str = ""
+    op: str = ""
+    """The operation under which the journal has it; empty if it was not routed."""
+    seconds: float = 0.0
+    """From the request to the failure."""
+    trace: str = ""
+    """The trace that it belongs to, if it is recorded as a span."""
 
 
 class Slow(NamedTuple):
@@ -175,6 +186,8 @@ class Traffic:
         self.failures: deque[Failed] = deque(maxlen=MOST_FAILURES)
         self.slow: Callable[[], Iterable[Slow]] = _nobody
         """Tells who is too slow; whoever writes to peers knows."""
+        self.is_journaled = False
+        """The hub writes a journal, in which operations can be looked up."""
         self._names: dict[str, None] = {}
         """Methods that have a name of their own, in the order in which they came."""
         self._turned_away = 0
@@ -233,16 +246,16 @@ class Traffic:
         cell.calls += 1
         cell.at_once += 1
 
-    def unanswered(self, method: str, caller: str, reason: Reason, text: str, now: float) -> None:
+    def unanswered(self, counted_as: str, failure: Failed) -> None:
         """Know that the caller could not be given what the hub has answered."""
-        self.failed(self.cell(method, caller, HUB), Failed(now, method, caller, HUB, reason, text))
+        self.failed(self.cell(failure.method, counted_as, HUB), failure)
 
-    def refused(self, method: str, label: str, caller: str, reason: Reason, text: str, now: float) -> None:
+    def refused(self, label: str, failure: Failed) -> None:
         """Count a call that went to nobody, under a label: the name itself may be anything."""
-        cell = self.cell(label, caller, HUB)
+        cell = self.cell(label, failure.caller, HUB)
         cell.calls += 1
         cell.at_once += 1
-        self.failed(cell, Failed(now, method, caller, HUB, reason, text))
+        self.failed(cell, failure)
 
     def failed(self, cell: Cell, failure: Failed) -> None:
         """Count a failure, and remember it for a while."""
@@ -285,10 +298,11 @@ class Traffic:
 
     # Sums.
 
-    def by_method(self) -> dict[str, Cell]:
-        """Return what is known of each method that has a name here."""
+    def by_method(self, *, observers: bool = True) -> dict[str, Cell]:
+        """Return what is known of each method that has a name here, with the calls of observers or without."""
         self.fold()
-        return _summed((method, cell) for (method, _, _), cell in self.cells.items())
+        cells = self.cells.items()
+        return _summed((method, cell) for (method, caller, _), cell in cells if observers or caller != OBSERVER)
 
     def by_bridge(self) -> dict[Bridge, Cell]:
         """Return what is known of the calls from each protocol to each other one, whatever their methods are called."""

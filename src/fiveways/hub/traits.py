@@ -1,9 +1,13 @@
 """What the hub has to know of a peer's protocol and of its link, without knowing either."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from fiveways.model.names import NameStyle
 from fiveways.model.topics import TopicStyle
+
+OBSERVER: Final = "observer"
+"""Stands for the protocol where the traffic of observers is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,5 @@ class Credentials:
     """It is this very process: it needs no identity and may do everything."""
     remote: str = ""
     """The address of the other end, where it is known; behind a proxy it is that of the proxy."""
+    is_observer: bool = False
+    """It only watches the hub: its frames, and its calls of the hub's own methods, are no load of others."""

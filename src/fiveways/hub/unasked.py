@@ -3,7 +3,7 @@
 from fiveways.hub.builtins import BuiltIns
 from fiveways.hub.offers import Offers
 from fiveways.hub.session import Session
-from fiveways.hub.traffic import CALLBACK, UNKNOWN, Traffic
+from fiveways.hub.traffic import CALLBACK, HUB, UNKNOWN, Failed, Traffic
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
 
@@ -21,4 +21,4 @@ class Unasked:
         name = CALLBACK if word.callback else word.method
         known = word.callback or name in self._built_ins
         label = name if known else self._offers.known_as(name) or UNKNOWN
-        self._traffic.refused(name, label, caller.traits.protocol, reason, text, now)
+        self._traffic.refused(label, Failed(now, name, caller.traits.protocol, HUB, reason, text, caller.name))

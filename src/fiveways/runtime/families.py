@@ -129,6 +129,9 @@ was sent. What has a label `method` or `topic` is told only to those who may cal
 the hub takes the anonymous, else with `Authorization: Bearer`, which Prometheus calls `authorization`. A token that
 nobody has is answered with 401, and is a refused login like any other.
 
+An [observer](hub.md#sessions-and-observers), such as the dashboard, has `observer` in place of its protocol for its
+frames, and for its calls of the hub's own methods. `hub.traffic` leaves these out.
+
 A request of NQ that is given to several callees, one after the other, is a call for each of them. Behind an MQTT broker
 the hub hears its own messages as well: they count as frames that came.
 """

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from fiveways.hub.account import by_topic
 from fiveways.hub.histogram import BOUNDS, Histogram
 from fiveways.hub.traffic import Cell, Traffic
+from fiveways.hub.traits import OBSERVER
 from fiveways.runtime.families import FAMILIES, HISTOGRAM, PLAIN, Family
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -132,7 +133,7 @@ def _of_protocols(traffic: Traffic) -> Tables:
     traffic.fold_frames()
     tallies = traffic.tallies.items()
     return {
-        "fiveways_protocol_sessions": [((name,), each.sessions) for name, each in tallies],
+        "fiveways_protocol_sessions": [((name,), each.sessions) for name, each in tallies if name != OBSERVER],
         "fiveways_frames_received_total": [((name,), each.frames_in) for name, each in tallies],
         "fiveways_frames_sent_total": [((name,), each.frames_out) for name, each in tallies],
         "fiveways_received_bytes_total": [((name,), each.bytes_in) for name, each in tallies],

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from fiveways.errors import LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
-from fiveways.hub.traits import Credentials
+from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.journal.tape import Track
 from fiveways.model.messages import Attachment, Event, Goodbye, Unsubscribe, Word
 from fiveways.protocols.base import Conversation, ProtocolSpec
@@ -123,7 +123,7 @@ class Pump(Party, Sleeper):
         self.family = spec.name
         self._exchange.parties[self.peer] = self
         hub, tape = self._exchange.hub, self._exchange.tape
-        self.outbox.tally = tally = hub.traffic.tally(spec.name)
+        self.outbox.tally = tally = hub.traffic.tally(OBSERVER if self._credentials.is_observer else spec.name)
         self._sizes = tally.sizes
         hub.arrive(self.peer, traits_of(spec), self._credentials, now)
         session = hub.session(self.peer)

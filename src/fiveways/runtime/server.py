@@ -16,7 +16,7 @@ from fiveways.app import App
 from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.gate import LATE
-from fiveways.hub.traits import Credentials
+from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime import answers
 from fiveways.runtime.clock import steady_clock, wall_clock
@@ -116,6 +116,7 @@ class Server:
         if self._journaling is not None:
             self._journaling.start()
             self.exchange.tape = self._journaling.tape
+            self.exchange.hub.traffic.is_journaled = True
         self._open_store()
         try:
             places = await self._port.listen(server.host, server.port)
@@ -240,7 +241,8 @@ class Server:
             credentials = Credentials(request.is_loopback, bearer, remote=request.remote)
             if endpoint.posts:
                 return self.standings.link(link, request.query, credentials)
-            return self._pump(link, endpoint, subprotocol, credentials)
+            is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
+            return self._pump(link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer))
 
         spools = self._spools if endpoint.attachments else None
         return lambda: server_protocol(lambda: WebSocketLink(pump, self._limits, spools), self._limits, subprotocol)

@@ -73,6 +73,7 @@ class Standings:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
         known, hub = self._by_id.get(peer), self._exchange.hub
         if known is not None and hub.identity_of(peer) == hub.identify(credentials) and not peer.startswith(_CHOSEN):
+            hub.move(peer, credentials.remote)
             return known
         return self._admit(self._mint(), credentials)
 
@@ -132,6 +133,8 @@ class Standings:
         """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
         peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
         standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback, remote=link.remote))
+        # Without the routing id behind the address: with that, others could take the session over.
+        self._exchange.hub.move(peer, link.remote.partition(" as ")[0])
         if self._is_stopped:
             link.abort()  # its port is open a little longer, for those who are being told
             return Turns(standing, link)

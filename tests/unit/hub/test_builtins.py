@@ -12,7 +12,7 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Part, Result, SetVariable
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
-from tests.unit.hub.hubtalk import LRPM, PEERS, join, make, ok, only, opened, refusal
+from tests.unit.hub.hubtalk import LRPM, join, make, ok, only, opened, refusal
 
 
 def call(hub: Hub, method: str, body: Payload = NULL, now: float = 0.0) -> Payload:
@@ -35,28 +35,11 @@ def test_time() -> None:
     assert call(hub, "hub.time", now=12.5) == Value(1_700_000_012.5)
 
 
-def test_peers() -> None:
-    hub = opened()
-    hub.arrive("late", LRPM, Credentials(), 0.0)
-    listed = [
-        {"peer": public_name(peer), "protocol": traits.protocol, "identity": ""} for peer, traits in PEERS.items()
-    ]
-    assert call(hub, "hub.peers") == Value({"sessions": 6, "peers": listed})
-
-
 def test_a_peer_is_known_to_others_by_another_name_than_its_id() -> None:
     hub = opened()
     hub.handle("ann", SetVariable("s", "colour", Value("red")), 0.0)
     assert public_name("ann") != "ann"
     assert call(hub, "hub.get", Value({"name": "colour", "peer": public_name("ann")})) == Value("red")
-
-
-def test_peers_are_many_but_the_list_is_not() -> None:
-    hub = make()
-    for number in range(1001):
-        join(hub, f"p{number}")
-    body = only(hub.handle("p0", Call("c", "hub.peers"), 0.0), Result).body.native
-    assert (body["sessions"], len(body["peers"])) == (1001, 1000)
 
 
 def test_stats_can_be_written() -> None:

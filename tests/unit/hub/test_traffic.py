@@ -8,13 +8,14 @@ import pytest
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
 from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.hub.spans import Spans
 from fiveways.hub.traffic import LONGEST_TEXT, MOST_FAILURES, MOST_SLOW, OTHER, UNKNOWN, Cell, Slow, Traffic
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.traits import OBSERVER, Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Discover, Failure, Hello, Publish, Result, SetVariable, Subscribe
 from fiveways.wire.payload import NULL, Value
-from tests.unit.hub.hubtalk import LRPM, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
+from tests.unit.hub.hubtalk import LRPM, PEERS, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
 
 RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
 
@@ -121,6 +122,11 @@ def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
         "callee": "umq",
         "reason": "raised",
         "text": ("59 " + "x" * 999)[:LONGEST_TEXT],
+        "caller_peer": public_name("ann"),
+        "callee_peer": public_name("bob"),
+        "op": "60",
+        "seconds": 60.0,
+        "trace": "",
     }
 
 
@@ -145,6 +151,12 @@ def test_every_way_to_end_is_counted_with_its_reason() -> None:
         ("no.such", "no such method", "hub"),
         ("(callback)", "no such callback", "hub"),
     ]
+    # What went to nobody has no operation, and no callee.
+    assert [(each["op"], each["seconds"], bool(each["callee_peer"])) for each in reversed(found)] == [
+        *(("1", 2.0, True), ("2", 1.0, True), ("3", 1.0, True)),
+        *[("", 0.0, False)] * 3,
+    ]
+    assert {each["caller_peer"] for each in found} == {public_name("ann")}
     assert method(hub, "a.b")["failures"] == 4
     assert method(hub, UNKNOWN)["failures"] == 1
     assert method(hub, "(callback)")["calls"] == 1
@@ -352,7 +364,68 @@ def test_nobody_is_told_by_its_id() -> None:
     hub.handle("ann", Call("c", "no.such", Value("hunter2")), 0.0)
     answer = only(hub.handle("dan", Call("t", "hub.traffic"), 0.0), Result).body.json()
     assert b"hunter2" not in answer
-    assert public_name("ann").encode() not in answer
+    # By the id it could come back; the public name is for everybody.
+    assert b'"ann"' not in answer
+    assert public_name("ann").encode() in answer
+
+
+def test_failure_of_a_recorded_call_has_its_trace() -> None:
+    hub = opened()
+    hub.trace(Spans(Random(7), 1.0, 9))
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no"), 1.0)
+    (failure,) = told(hub)["failures"]
+    assert len(failure["trace"]) == 32
+    assert int(failure["trace"], 16)
+
+
+def test_failure_of_a_durable_request_has_the_operation_of_the_request() -> None:
+    hub = make()
+    join(hub, "nora", RELIABLE)
+    for peer in ("bob", "dan"):
+        join(hub, peer)
+    offer(hub, "bob", "a.b")
+    hub.handle("nora", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no"), 1.0)
+    (failure,) = told(hub)["failures"]
+    assert failure["op"].startswith("n")
+
+
+# Those who only watch.
+
+
+def test_traffic_of_observers_is_told_apart() -> None:
+    hub = opened()
+    hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
+    hub.handle("zoe", Hello(), 0.0)
+    offer(hub, "bob", "math.add")
+    before = told(hub)
+    hub.traffic.tally(OBSERVER).heard(10)
+    for name in ("hub.stats", "hub.traffic", "hub.peers"):
+        hub.handle("zoe", Call(name, name), 1.0)
+    after = told(hub)
+    assert after["protocols"] == before["protocols"] | {
+        "lrpm-json": before["protocols"]["lrpm-json"] | {"calls": 1}  # dan's own
+    }
+    assert [each["method"] for each in after["methods"]] == ["hub.traffic"]
+    assert {each["caller"] for each in after["bridges"]} == {"lrpm-json"}
+    assert after["observers"] == {"frames_in": 1, "frames_out": 0, "bytes_in": 10, "bytes_out": 0, "calls": 3}
+    assert before["observers"]["calls"] == 0
+    # Whatever else an observer does is load, as it is of anybody.
+    hub.handle("zoe", Call("sum", "math.add"), 2.0)
+    assert method(hub, "math.add")["calls"] == 1
+    assert bridge(hub, "lrpm-json", "umq")["calls"] == 1
+    assert after["protocols"]["lrpm-json"]["sessions"] == len([1 for each in PEERS.values() if each is LRPM]) + 1
+
+
+def test_metrics_have_the_traffic_of_observers_too() -> None:
+    hub = opened()
+    hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
+    hub.handle("zoe", Hello(), 0.0)
+    hub.handle("zoe", Call("1", "hub.stats"), 1.0)
+    assert hub.traffic.by_method()["hub.stats"].calls == 1
+    assert hub.traffic.by_bridge()[OBSERVER, "hub"].calls == 1
 
 
 def test_frames_are_counted_one_by_one_or_later_together() -> None:

@@ -8,6 +8,7 @@ import pytest
 from fiveways.errors import Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.session import public_name
 from fiveways.hub.spans import Spans
 from fiveways.hub.traits import Traits
 from fiveways.model import names, topics
@@ -67,6 +68,11 @@ def test_it_is_a_failure_of_its_method_and_of_its_bridge() -> None:
             "callee": "umq",
             "reason": "raised",
             "text": "the answer cannot be written in lrpm-json",
+            "caller_peer": public_name("ann"),
+            "callee_peer": public_name("bob"),
+            "op": "2",
+            "seconds": 2.0,
+            "trace": "",
         }
     ]
     assert sum(told["latency"]["counts"]) == 2

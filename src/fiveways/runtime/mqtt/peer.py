@@ -10,6 +10,7 @@ from typing import Final
 
 from fiveways.errors import FivewaysError, LocalProtocolError
 from fiveways.hub.delivery import Announce, Delivery, Subscriber
+from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
@@ -177,9 +178,10 @@ class BrokerPeer(Party, Sleeper):
         options = {"serve": self._kind_of, "codec": self._plan.codec, "attached": self._plan.attached}
         limits = dataclasses.replace(self._limits, max_text=min(self._limits.max_text, self._plan.max_payload))
         self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, limits, options))
-        exchange, now, is_near = self._exchange, self._exchange.now(), is_loopback(self._broker.host)
+        exchange, now = self._exchange, self._exchange.now()
+        shown = Credentials(is_loopback(self._broker.host), remote=link.remote)
         exchange.parties[self.peer] = self
-        if not exchange.hub.admit(self.peer, self._traits, self._identity, now, is_loopback=is_near):
+        if not exchange.hub.admit(self.peer, self._traits, self._identity, now, shown):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
         session = exchange.hub.session(self.peer)
         if exchange.tape is not None and session is not None:
