@@ -37,5 +37,5 @@ def test_built_ins_and_settings_that_it_names_are_there() -> None:
 def test_every_part_of_the_page_is_told_of() -> None:
     html = (ROOT / "src/fiveways/web/index.html").read_text(encoding="utf-8")
     parts = re.findall(r'<li><a href="#\w+">(\w+)</a></li>', html) + re.findall(r"<h3>([^<]+)</h3>", html)
-    told = {"Latest failures": "| Trouble |", "Slow consumers": "| Trouble |"}
+    told = {"Latest failures": "| Problems |", "Slow consumers": "| Problems |"}
     assert [part for part in parts if told.get(part, f"| {part} |") not in PAGE] == []

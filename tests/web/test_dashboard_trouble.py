@@ -48,8 +48,8 @@ def test_a_hub_that_ends_its_last_calls_is_told_of(chromium: Chromium) -> None:
         board.call("demo.sleep")
         board.has("#call-answer", "Waiting")
         hub.signal(signal.SIGTERM)
-        board.has("#alert", "The hub is closing")
-        board.has("#state", "Closing")
+        board.has("#alert", "The hub is shutting down")
+        board.has("#state", "Shutting down")
         board.do(lambda page: page.get_by_role("button", name="Cancel").click())
         board.has("#alert", "The hub cannot be reached.")
         forgive(board)
@@ -59,7 +59,7 @@ def test_a_hub_that_ends_its_last_calls_is_told_of(chromium: Chromium) -> None:
 
 FULL = """async (protocols) => {
   const { Panels } = await import("/dashboard/panels.js");
-  for (const each of ["tiles", "protocols", "bridges", "failures", "slow", "peers"]) {
+  for (const each of ["tiles", "protocols", "bridges", "slow"]) {
     document.getElementById(each).replaceChildren();
   }
   const flow = { frames_in: 1e6, frames_out: 1e6, bytes_in: 1e9, bytes_out: 1e9 };
@@ -95,10 +95,10 @@ def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, wi
 
 
 def test_as_long_as_none_is_chosen_nothing_is_said_of_one(board: Board) -> None:
-    assert board.do(lambda page: page.inner_text("#method-one h3")) == "No method is chosen"
-    board.has("#method-one .doc", "Choose one to read about it")
+    assert board.do(lambda page: page.inner_text("#method-one h3")) == "No method selected"
+    board.has("#method-one .doc", "Select a method to read")
     board.do(lambda page: page.wait_for_timeout(1500))  # until it is drawn once more
-    board.has("#method-one .doc", "Choose one to read about it")
+    board.has("#method-one .doc", "Select a method to read")
 
 
 def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, busy: Hub) -> None:
@@ -109,7 +109,7 @@ def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, bu
                 caller.call("aa.short_lived")
             board.choose("aa.short_lived")
             board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
-        board.has("#method-one .doc", "Nobody offers it now.")
+        board.has("#method-one .doc", "This method is no longer registered.")
         board.lacks("#method-one form")
         board.do(lambda page: page.fill("#method-search", ""))
         board.has("#method-options li:last-child", "aa.short_lived")
@@ -126,7 +126,7 @@ def test_names_that_lrpm_cannot_spell_are_told_so(board: Board, busy: Hub) -> No
         worker.register("größe.messen", lambda: 1)
         worker.call("größe.messen")
         board.choose("größe.messen")
-        board.has("#method-one .doc", "LRPM, which has no letters for this name")
+        board.has("#method-one .doc", "LRPM, which cannot encode this name")
         board.lacks("#method-one form")
 
 
@@ -151,7 +151,7 @@ def test_a_list_that_was_too_long_says_how_much_is_missing(chromium: Chromium, b
         worker.register("test.instead", lambda name="": told | {"asked": name})
         worker.call("text.shout", "loud")
         with watching(chromium, address(busy), script=INSTEAD) as board:
-            board.has("#method-list > .more", "And 1,200 more")
+            board.has("#method-list > .more", "1,200 more methods are not listed.")
             # It may be among those that are not listed.
             board.choose("text.shout")
             board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
@@ -199,10 +199,10 @@ def test_text_that_would_turn_others_round_is_shown_as_it_is(board: Board, busy:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"$base64": "!!!"}', "$base64 does not hold bytes in base64."),
-        ("[" * 5000 + "]" * 5000, "It is nested too deeply: 128 "),
-        ("[" * 200_000, "It is nested too deeply: 128 "),
-        ('[{"a": [1]}, [2]', "This is no JSON"),
+        ('{"$base64": "!!!"}', "$base64 is not valid base64."),
+        ("[" * 5000 + "]" * 5000, "Nested too deeply: at most 128 "),
+        ("[" * 200_000, "Nested too deeply: at most 128 "),
+        ('[{"a": [1]}, [2]', "Invalid JSON"),
         ('"\\\\\\"' + "[" * 5000 + '"', ""),
     ],
 )

@@ -36,7 +36,7 @@ export class Charts {
     this.#history = history;
     this.traffic = traffic;
     this.latency = latency;
-    this.notes = new Map([traffic, latency].map((each) => [each, h("p", { class: "waiting" }, "The chart begins in a moment.")]));
+    this.notes = new Map([traffic, latency].map((each) => [each, h("p", { class: "waiting" }, "Waiting for data")]));
     for (const [each, note] of this.notes) each.append(note);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     // By then the library is there, or will not come.
@@ -46,7 +46,7 @@ export class Charts {
 
   #look() {
     if (globalThis.Plotly !== undefined) return;
-    for (const note of this.notes.values()) say(note, "The chart library did not load; the numbers need none.");
+    for (const note of this.notes.values()) say(note, "The chart library did not load. All numbers are still shown.");
   }
 
   /** Draw what is known now. */
@@ -69,7 +69,7 @@ export class Charts {
       const decades = Array.from({ length: range[1] - range[0] + 1 }, (_, index) => 10 ** (range[0] + index));
       const ticks = { tickmode: "array", tickvals: decades, ticktext: decades.map((each) => duration(each)) };
       await this.#react(plotly, this.latency, lines, { type: "log", range, ...ticks });
-      say(this.notes.get(this.latency), "No call has ended in this time.");
+      say(this.notes.get(this.latency), "No calls completed in this period.");
       show(this.notes.get(this.latency), seen.length === 0);
     } finally {
       this.#isDrawing = false;

@@ -47,7 +47,8 @@ export function show(element, isShown) {
 /**
  * A table whose rows change all the time: cells are used again, and only what differs is written.
  * Columns are `{title, number, extra}`: numbers stand right, and what is extra is left out on narrow screens.
- * Cells are texts, or `{text, kind, title}` with a class and the whole of what is cut.
+ * Cells are texts, or `{text, kind, title}` with a class and the whole of what is cut. A cell with `press` is a button,
+ * which gets itself; `key` names its row and `isOpen` says whether the details of that row are shown.
  */
 export class Table {
   constructor(label, columns, empty) {
@@ -87,13 +88,23 @@ export class Table {
 
   #row(row, cells) {
     cells.forEach((cell, index) => {
-      const { text, kind = "", title = "" } = typeof cell === "object" ? cell : { text: cell };
+      const { text, kind = "", title = "", press = null, key = "", isOpen = false } = typeof cell === "object" ? cell : { text: cell };
       const place = row.cells[index];
-      say(place, text);
+      if (press) this.#button(place, text, press, key, isOpen);
+      else say(place, text);
       const wanted = this.#kind(this.columns[index], kind);
       if (place.className !== wanted) place.className = wanted;
       if (place.title !== plain(title)) place.title = plain(title);
     });
+  }
+
+  #button(place, text, press, key, isOpen) {
+    if (!place.firstElementChild) place.replaceChildren(h("button", { type: "button", class: "row" }));
+    const button = place.firstElementChild;
+    say(button, text);
+    button.dataset.key = key;
+    button.onclick = () => press(button);
+    if (button.getAttribute("aria-expanded") !== String(isOpen)) button.setAttribute("aria-expanded", String(isOpen));
   }
 }
 

@@ -4,6 +4,12 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const NONE = "–";
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const exact = new Intl.DateTimeFormat("en-GB", {
+  ...{ year: "numeric", month: "short", day: "numeric" },
+  ...{ hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 },
+});
+
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** Three digits at most: 0.52, 5.2, 52, 520. */
@@ -55,6 +61,15 @@ export function duration(value) {
 /** A time of day, of a time in seconds since 1970. */
 export const timeOfDay = (at) => (isNumber(at) ? clock.format(new Date(at * 1000)) : NONE);
 
+/** A time of the last day as a time of day, an older one with its date. */
+export function moment(at, now = Date.now() / 1000) {
+  if (!isNumber(at)) return NONE;
+  return now - at < 86400 ? timeOfDay(at) : day.format(new Date(at * 1000));
+}
+
+/** A time with its date and milliseconds. */
+export const exactly = (at) => (isNumber(at) ? exact.format(new Date(at * 1000)) : NONE);
+
 const base64 = (bytes) => btoa(Array.from(bytes, (each) => String.fromCharCode(each)).join(""));
 const raw = (value) => JSON.rawJSON?.(String(value)) ?? String(value);
 
@@ -90,14 +105,14 @@ function fromBase64(text) {
   try {
     return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   } catch {
-    throw new NoBytes("$base64 does not hold bytes in base64.");
+    throw new NoBytes("$base64 is not valid base64.");
   }
 }
 
 /** What somebody wrote as JSON: `[value, ""]`, or `[null, why it is none]`. Nothing at all is null. */
 export function fromJson(text) {
   if (text.trim() === "") return [null, ""];
-  if (depth(text) > DEEPEST) return [null, `It is nested too deeply: ${DEEPEST} arrays and objects in each other are the most.`];
+  if (depth(text) > DEEPEST) return [null, `Nested too deeply: at most ${DEEPEST} levels of arrays and objects.`];
   try {
     return [JSON.parse(text, (_, each, context) => {
       // A number would not hold it: the text itself does.
@@ -107,7 +122,7 @@ export function fromJson(text) {
       return isBytes ? fromBase64(each.$base64) : each;
     }), ""];
   } catch (error) {
-    return [null, error instanceof NoBytes ? error.message : `This is no JSON: ${error.message}`];
+    return [null, error instanceof NoBytes ? error.message : `Invalid JSON: ${error.message}`];
   }
 }
 
@@ -115,5 +130,5 @@ export function fromJson(text) {
 export function pretty(value, most) {
   const text = asJson(value, 2);
   const rest = text.length - most;
-  return rest > 0 ? `${text.slice(0, most)}\n… and ${count(rest)} characters more` : text;
+  return rest > 0 ? `${text.slice(0, most)}\n… ${count(rest)} more characters` : text;
 }

@@ -40,7 +40,8 @@ export class Login {
   ask(why) {
     this.isWrong = Boolean(why && this.token);
     if (this.isWrong) this.#keep("");
-    say(byId("login-why"), this.isWrong ? "The hub does not know this token." : why && "It lets nobody in without a token.");
+    say(byId("login-title"), why ? "Sign-in required" : "Sign in");
+    say(byId("login-why"), this.isWrong ? "This token is not valid." : why && "This hub requires a token.");
     show(byId("login-leave"), why === "" || this.isWrong);
     show(this.button, false);
     show(this.form, true);
@@ -55,7 +56,7 @@ export class Login {
 
   /** Say as whom we were let in. */
   known(identity) {
-    say(byId("who"), identity ? `as ${identity}` : "anonymous");
-    say(this.button, this.token ? "Forget the token" : "Use a token");
+    say(byId("who"), identity ? `Signed in as ${identity}` : "Not signed in");
+    say(this.button, this.token ? "Sign out" : "Sign in");
   }
 }

@@ -3,14 +3,16 @@
 import { CallError, connect, ConnectionLost, Refused } from "/fiveways.js";
 import { Charts } from "./charts.js";
 import { byId, say, show } from "./dom.js";
+import { Failures } from "./failures.js";
 import { duration } from "./format.js";
 import { History } from "./history.js";
 import { Login } from "./login.js";
 import { Methods } from "./methods.js";
 import { Panels } from "./panels.js";
-import { HUB } from "./place.js";
+import { OBSERVED } from "./place.js";
 import { Results } from "./results.js";
 import { Rights } from "./rights.js";
+import { Sessions } from "./sessions.js";
 import { Topics } from "./topics.js";
 
 /** Seconds between two looks, and after which one is given up. */
@@ -24,6 +26,8 @@ const session = { peer: null, rights: new Rights() };
 const history = new History();
 const charts = new Charts(history, byId("traffic-chart"), byId("latency-chart"));
 const panels = new Panels(history);
+const sessions = new Sessions(describe);
+const failures = new Failures((peer) => sessions.find(peer));
 const methods = new Methods(history, session);
 const topics = new Topics(history, session);
 const results = new Results();
@@ -31,8 +35,18 @@ const login = new Login();
 
 // What is asked, and how often.
 
-const denied = (what) => `This session may not call ${what}.`;
+const denied = (what) => `You are not allowed to call ${what}.`;
 let builtIns = [];
+
+/** Ask about one session; null if it has ended, or nothing can be asked now. */
+async function describe(peer) {
+  try {
+    return (await session.peer.call("hub.peers", { peer }, { timeout: PATIENCE })).peers[0];
+  } catch (error) {
+    if (error instanceof CallError || error instanceof ConnectionLost) return null;
+    throw error;
+  }
+}
 
 async function discover() {
   const found = await session.peer.call("hub.discover", {}, { timeout: PATIENCE });
@@ -43,9 +57,10 @@ async function discover() {
 
 const QUESTIONS = [
   { name: "hub.rights", every: 15, take: (told) => { session.rights = new Rights(told); login.known(session.rights.identity); } },
-  { name: "hub.traffic", every: 1, refuse: (why) => panels.refuse("traffic", why), take(told) {
+  { name: "hub.traffic", every: 1, refuse: (why) => { panels.refuse(why); failures.refuse(why); }, take(told) {
     history.add(told);
     panels.traffic();
+    failures.show(told);
     methods.draw();
     topics.draw();
     say(byId("place"), `${location.host}, up ${duration(Math.floor(told.uptime))}`);
@@ -55,7 +70,7 @@ const QUESTIONS = [
     panels.stats(told);
     if (told.closing) tellClosing();
   } },
-  { name: "hub.peers", every: 5, take: (told) => panels.sessions(told), refuse: (why) => panels.refuse("peers", why) },
+  { name: "hub.peers", every: 5, take: (told) => sessions.show(told), refuse: (why) => sessions.refuse(why) },
   { name: "hub.discover", every: 5, ask: discover, fail: (why) => methods.say(why) },
   { name: "hub.results", every: 5, take: (told) => results.show(told), refuse: (why) => results.refuse(why) },
 ];
@@ -115,8 +130,8 @@ function alarm(...said) {
 /** Say that the hub ends what it has begun, and takes nothing new. */
 function tellClosing() {
   if (!byId("alert").hidden) return;
-  tell("lost", "Closing");
-  alarm("The hub is closing: it takes no new calls, and ends those that are open.");
+  tell("lost", "Shutting down");
+  alarm("The hub is shutting down: it finishes open calls and accepts no new ones.");
 }
 
 /** Say that the connection is lost. Only the sentence is for those who hear the page: a countdown would never end. */
@@ -126,7 +141,7 @@ function tellLost(wait) {
   document.body.classList.add("stale");
   if (byId("alert").hidden || document.getElementById("countdown") === null) {
     const countdown = Object.assign(document.createElement("span"), { id: "countdown", ariaHidden: "true" });
-    alarm("The hub cannot be reached. What you see is what was known last. ", countdown);
+    alarm("The hub cannot be reached. The page shows the last numbers it received. ", countdown);
   }
   countDown();
 }
@@ -142,7 +157,7 @@ function countDown() {
   const place = document.getElementById("countdown");
   if (place === null || byId("alert").hidden) return;
   const left = Math.ceil((nextTry - performance.now()) / 1000);
-  say(place, left > 0 ? `The next try is in ${left} s.` : "Trying now.");
+  say(place, left > 0 ? `Retrying in ${left} s.` : "Retrying now.");
 }
 
 function letIn(isIn) {
@@ -173,7 +188,7 @@ function followed(event) {
 
 function refused(error) {
   quiet();
-  tell("lost", "Not let in");
+  tell("lost", "Sign-in required");
   letIn(false);
   login.ask(error.message);
 }
@@ -183,8 +198,9 @@ async function enter(token) {
   for (;;) {
     tell("connecting", "Connecting");
     try {
-      const peer = await connect(HUB, { token, timeout: PATIENCE, backoff: [0.5, 10] });
+      const peer = await connect(OBSERVED, { token, timeout: PATIENCE, backoff: [0.5, 10] });
       session.peer = peer;
+      await peer.vars.set("name", "dashboard");
       login.leave();
       peer.addEventListener("state", followed);
       await opened();

@@ -10,12 +10,13 @@ import { HUB } from "./place.js";
 const ABOUT_ITSELF = new Set(["callback", "pull", "register", "set", "subscribe", "unregister", "unset", "unsubscribe"].map((each) => `hub.${each}`));
 /** What is counted together, and is no method. */
 const TOGETHER = new Map([
-  ["(other)", "All methods together for which there was no room: [metrics] max_methods says how many are counted one by one."],
-  ["(unknown)", "All calls of names that nobody offers."],
-  ["(callback)", "All calls of callbacks."],
+  ["(other)", "All methods that exceed [metrics] max_methods, counted together."],
+  ["(unknown)", "All calls of methods that are not registered."],
+  ["(callback)", "All calls of callbacks, counted together."],
 ]);
 /** What the names of methods are made of in LRPM, which this page speaks. */
 const UNSPELLED = /[^A-Za-z0-9_.:\- ]/;
+const SELECT = "Select a method to read its documentation and to call it.";
 const MOST_SHOWN = 20_000;
 const MOST_PARTS = 200;
 const MOST_REMEMBERED = 100;
@@ -36,9 +37,9 @@ export class Methods {
     this.chosen = "";
     const line = `fiveways call ${HUB} hub.echo '"hello"'`;
     this.picker = new Picker({
-      name: "method", label: "Find a method", hint: "name", order: "most calls since the start first", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
-      empty: ["Nobody offers a method yet. A worker does so with ", h("code", {}, "peer.register(...)"), "; the hub itself answers ", h("code", {}, line), "."],
-      extra: (typed) => (this.routes.some((each) => typed.startsWith(each) && typed !== each) ? { name: typed, cells: ["", "", ""], says: "below a route" } : null),
+      name: "method", label: "Find a method", hint: "name", order: "sorted by total calls", columns: ["calls", "failed", "p95"], choose: (name) => this.choose(name),
+      empty: ["No methods are registered yet. A worker registers one with ", h("code", {}, "peer.register(...)"), ". The hub itself answers ", h("code", {}, line), "."],
+      extra: (typed) => (this.routes.some((each) => typed.startsWith(each) && typed !== each) ? { name: typed, cells: ["", "", ""], says: "served by a route" } : null),
     });
     this.trouble = h("p", { class: "problem", role: "status" });
     byId("method-list").append(this.picker.element, this.trouble);
@@ -47,9 +48,9 @@ export class Methods {
   }
 
   #build(place) {
-    this.title = h("h3", { class: "name" }, "No method is chosen");
-    this.doc = h("p", { class: "doc" }, "Choose one to read about it, and to call it.");
-    this.body = h("textarea", { id: "call-body", rows: 4, spellcheck: false, "aria-describedby": "call-problem", placeholder: "JSON, such as [2, 3]; nothing is no argument", oninput: () => this.#check(), onkeydown: (event) => this.#key(event) });
+    this.title = h("h3", { class: "name" }, "No method selected");
+    this.doc = h("p", { class: "doc" }, SELECT);
+    this.body = h("textarea", { id: "call-body", rows: 4, spellcheck: false, "aria-describedby": "call-problem", placeholder: "JSON, such as [2, 3]; empty for no arguments", oninput: () => this.#check(), onkeydown: (event) => this.#key(event) });
     this.problem = h("p", { id: "call-problem", class: "problem", role: "status" });
     this.timeout = h("input", { id: "call-timeout", type: "number", min: "0.1", max: "3600", step: "any", value: "10", required: true });
     this.asStream = h("input", { id: "call-stream", type: "checkbox" });
@@ -59,7 +60,7 @@ export class Methods {
       h("label", { for: "call-body" }, "Arguments"), this.body, this.problem,
       h("div", { class: "line" },
         h("label", { for: "call-timeout" }, "Timeout"), this.timeout, h("span", {}, "s"),
-        h("label", { class: "tick" }, this.asStream, "part by part"), this.button, this.stop));
+        h("label", { class: "tick" }, this.asStream, "Stream the result"), this.button, this.stop));
     this.outcome = h("p", { class: "outcome" });
     this.result = h("pre", { tabIndex: 0, "aria-label": "Result" });
     this.answer = h("div", { class: "answer", role: "status", id: "call-answer" }, this.outcome, this.result);
@@ -74,7 +75,7 @@ export class Methods {
     this.names = methods.filter((each) => !ABOUT_ITSELF.has(each));
     this.routes = routes;
     this.offered = more ? null : new Set(methods);
-    this.say(more ? `And ${count(more)} more, which are not in this list.` : "", "more");
+    this.say(more ? `${count(more)} more methods are not listed.` : "", "more");
     this.draw();
   }
 
@@ -94,8 +95,8 @@ export class Methods {
   /** Why a method cannot be called from here, or nothing. */
   #why(name) {
     if (name === "" || name.startsWith("(")) return "";
-    if (UNSPELLED.test(name)) return "This page speaks LRPM, which has no letters for this name. A client of another protocol can call it.";
-    return this.#isGone(name) ? "Nobody offers it now." : "";
+    if (UNSPELLED.test(name)) return "This page uses LRPM, which cannot encode this name. Call the method with a client of another protocol.";
+    return this.#isGone(name) ? "This method is no longer registered." : "";
   }
 
   /** Show what there is with the latest numbers: the most called first, the hub's own last. Rates would make rows jump. */
@@ -113,7 +114,7 @@ export class Methods {
       const calls = rate(rates.get(name) ?? 0);
       const failed = numbers.failures ? `${Math.ceil((100 * numbers.failures) / numbers.calls)} %` : "";
       const p95 = numbers.p95 === null ? "" : duration(numbers.p95);
-      if (gone.has(name)) return { name, cells: ["gone", failed, p95], kind: "gone", says: "nobody offers it now" };
+      if (gone.has(name)) return { name, cells: ["gone", failed, p95], kind: "gone", says: "no longer registered" };
       return { name, cells: [calls, failed, p95], kind: numbers.failures ? "failing" : "", says: `${calls} calls, ${failed || "none"} failed, p95 ${p95 || "unknown"}` };
     }));
     this.#allow();
@@ -138,9 +139,9 @@ export class Methods {
     let text = TOGETHER.get(name);
     if (text) return say(this.doc, text);
     try {
-      text = (await this.session.peer.discover(name)).doc || "It has no documentation.";
+      text = (await this.session.peer.discover(name)).doc || "No documentation.";
     } catch (error) {
-      text = error instanceof CallError && error.reason === "refused" ? "This session may not call it." : `No documentation: ${error.message}`;
+      text = error instanceof CallError && error.reason === "refused" ? "You are not allowed to call this method." : `No documentation: ${error.message}`;
     }
     if (asked === this.#docs) say(this.doc, text);
   }
@@ -161,7 +162,7 @@ export class Methods {
     show(this.form, this.chosen !== "" && !TOGETHER.has(this.chosen) && rights.may("call", this.chosen));
     if (this.chosen) return;
     const may = rights.mayAny("call");
-    say(this.doc, may ? "Choose one to read about it, and to call it." : "This session may only look: it has no right to call anything.");
+    say(this.doc, may ? SELECT : "You have no permission to call methods.");
   }
 
   #check() {
@@ -186,7 +187,7 @@ export class Methods {
     show(this.stop, true);
     this.button.disabled = true;
     this.answer.className = "answer";
-    say(this.outcome, "Waiting for the answer");
+    say(this.outcome, "Waiting for the response");
     say(this.result, "");
     show(this.result, false);
     const begun = performance.now();
@@ -216,8 +217,8 @@ export class Methods {
       if (parts.length > MOST_PARTS) parts.shift();
       this.#settle("good", `${number} ${number === 1 ? "part" : "parts"} so far, ${took()}`, parts.join("\n"));
     }
-    const left = number > MOST_PARTS ? `, of which the last ${MOST_PARTS} are here` : "";
-    this.#settle("good", `The stream ended after ${took()} and ${number} ${number === 1 ? "part" : "parts"}${left}`, parts.join("\n"));
+    const left = number > MOST_PARTS ? `, the last ${MOST_PARTS} shown` : "";
+    this.#settle("good", `Stream ended after ${took()}: ${number} ${number === 1 ? "part" : "parts"}${left}`, parts.join("\n"));
   }
 
   #failed(error, took) {
@@ -226,7 +227,7 @@ export class Methods {
       return;
     }
     const ran = { no: "it did not run", yes: "it ran", unknown: "it may have run" }[error.ran] ?? "";
-    const wait = error.retryAfter ? `, try again in ${duration(error.retryAfter)}` : "";
+    const wait = error.retryAfter ? `, retry after ${duration(error.retryAfter)}` : "";
     const data = error.data === null || error.data === undefined ? "" : `\n${pretty(error.data, MOST_SHOWN)}`;
     this.#settle("bad", `Failed after ${took}: ${error.reason}${ran ? `, ${ran}` : ""}${wait}`, `${error.message}${data}`);
   }

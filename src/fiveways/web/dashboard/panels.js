@@ -1,9 +1,9 @@
-// What stands still and is only looked at: tiles, protocols, who calls whom, failures, slow consumers, sessions.
+// Tiles and tables of the traffic: protocols, calls between protocols, slow consumers.
 
 import { colourOf, inOrder } from "./charts.js";
-import { byId, cut, h, say, show, Table } from "./dom.js";
-import { byteRate, bytes, count, duration, rate, short, timeOfDay } from "./format.js";
-import { frames, inARow } from "./history.js";
+import { byId, h, say, show, Table } from "./dom.js";
+import { byteRate, bytes, count, duration, rate, short } from "./format.js";
+import { frames } from "./history.js";
 import { HUB } from "./place.js";
 
 const isOwn = (method) => method.startsWith("hub.");
@@ -16,7 +16,6 @@ const passed = (told, column) => Object.values(told.protocols).reduce((sum, each
 const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 /** More columns than this need more room than half of the page. */
 const MANY = 6;
-const MOST_PEERS = 50;
 
 /** A list of names and values, which are used again. */
 class Tiles {
@@ -48,18 +47,11 @@ export class Panels {
     this.protocols = this.#table("protocols", "Traffic by protocol", [
       { title: "Protocol" }, { title: "Sessions", number: true }, { title: "Frames/s in", number: true }, { title: "out", number: true },
       { title: "Bytes/s in", number: true, extra: true }, { title: "out", number: true, extra: true }, { title: "Calls/s", number: true },
-      { title: "Publ./s", number: true, extra: true },
-    ], "Nobody has come yet.");
-    this.failures = this.#table("failures", "Latest failures", [
-      { title: "Time" }, { title: "Method", kind: "name" }, { title: "From, to", extra: true }, { title: "Times", number: true },
-      { title: "Why", kind: "wide name" },
-    ], "No call has failed since the hub started.");
+      { title: "Pub/s", number: true, extra: true },
+    ], "No sessions yet.");
     this.slow = this.#table("slow", "Slow consumers", [
-      { title: "Peer" }, { title: "Protocol" }, { title: "Missed", number: true }, { title: "Unread", number: true },
-    ], "Everybody keeps up with what was published.");
-    this.peers = this.#table("peers", "Sessions", [
-      { title: "Peer" }, { title: "Protocol" }, { title: "Identity", kind: "wide name" },
-    ], "Nobody is here but this page.");
+      { title: "Session" }, { title: "Protocol" }, { title: "Missed events", number: true }, { title: "Unread", number: true },
+    ], "No slow consumers.");
     this.bridges = byId("bridges");
   }
 
@@ -72,8 +64,8 @@ export class Panels {
   /** Show an answer of `hub.stats`. */
   stats(told) {
     const waiting = Object.values(told.queues ?? {}).reduce((sum, each) => sum + each, 0);
-    const also = [told.owed ? `${count(told.owed)} owed` : "", waiting ? `${count(waiting)} queued` : ""].filter(Boolean);
-    this.tiles.say("open", count(told.open_calls), also.join(", ") || "nothing else waits");
+    const also = [told.owed ? `${count(told.owed)} durable` : "", waiting ? `${count(waiting)} queued` : ""].filter(Boolean);
+    this.tiles.say("open", count(told.open_calls), also.join(", ") || "none queued");
     this.tiles.say("sessions", count(told.sessions), `${many(told.offers, "method")}, ${many(told.subscriptions, "subscription")}`);
   }
 
@@ -83,13 +75,11 @@ export class Panels {
     this.#totals(told);
     this.#protocols(told);
     this.#bridges(told.bridges);
-    this.failures.show(inARow(told.failures).map((each) => [
-      timeOfDay(each.at), cut(each.method, 100), `${each.caller} → ${each.callee}`, count(each.times),
-      each.text ? `${each.reason}: ${each.text}` : each.reason,
-    ]));
     this.slow.show(told.slow.map((each) => [
       { text: each.peer, kind: "code" }, each.protocol, { text: count(each.missed), kind: each.missed ? "bad" : "" }, bytes(each.waiting_bytes),
     ]));
+    const observed = this.history.rate((each) => frames(each.observers));
+    say(byId("observers"), observed === null ? "" : ` (now ${short(observed)} frames/s)`);
   }
 
   #totals(told) {
@@ -97,13 +87,13 @@ export class Panels {
     const failed = history.rate((each) => called(each, "failures"));
     const recent = history.latency();
     const sizes = (each) => passed(each, "bytes_in") + passed(each, "bytes_out");
-    const all = (sum, column) => [rate(history.rate((each) => sum(each, column))), `${count(sum(told, column))} in all`];
+    const all = (sum, column) => [rate(history.rate((each) => sum(each, column))), `${count(sum(told, column))} total`];
     this.tiles.say("calls", ...all(called, "calls"));
     this.tiles.say("failures", ...all(called, "failures"), failed > 0 ? "bad" : "");
-    this.tiles.say("p95", duration(recent.p95), recent.p95 === null || recent.p95 === undefined ? "no call ended lately" : `p50 ${duration(recent.p50)}, p99 ${duration(recent.p99)}`);
+    this.tiles.say("p95", duration(recent.p95), recent.p95 === null || recent.p95 === undefined ? "no calls in the last 5 s" : `p50 ${duration(recent.p50)}, p99 ${duration(recent.p99)}`);
     this.tiles.say("publications", ...all(passed, "publications"));
     this.tiles.say("deliveries", ...all(passed, "deliveries"));
-    this.tiles.say("bytes", byteRate(history.rate(sizes)), `${bytes(sizes(told))} in all`);
+    this.tiles.say("bytes", byteRate(history.rate(sizes)), `${bytes(sizes(told))} total`);
   }
 
   #protocols(told) {
@@ -117,7 +107,7 @@ export class Panels {
 
   #bridges(bridges) {
     if (!bridges.length) {
-      this.bridges.replaceChildren(h("p", { class: "empty" }, "No call has been made yet. Try ", h("code", {}, `fiveways call ${HUB} hub.ping`), "."));
+      this.bridges.replaceChildren(h("p", { class: "empty" }, "No calls yet. Try ", h("code", {}, `fiveways call ${HUB} hub.ping`), "."));
       return;
     }
     const callers = inOrder(new Set(bridges.map((each) => each.caller)));
@@ -125,7 +115,7 @@ export class Panels {
     const callees = inOrder(new Set(bridges.map((each) => each.callee))).sort((a, b) => last(a) - last(b));
     const shape = [...callers, "|", ...callees].join(" ");
     if (this.shape !== shape) this.#drawBridges(callers, callees, shape);
-    // What the hub answers itself, this page's questions among it, must not make the rest look pale.
+    // Calls that the hub answers itself are often the most, and must not make the rest look pale.
     const most = Math.max(...bridges.map((each) => (each.callee === "hub" ? 0 : each.calls)));
     const found = new Map(bridges.map((each) => [`${each.caller} ${each.callee}`, each]));
     for (const [key, cell] of this.cells) {
@@ -152,28 +142,16 @@ export class Panels {
       this.cells.set(`${caller} ${callee}`, cell);
       return cell;
     })));
-    const table = h("table", { class: callees.length > MANY ? "heat many" : "heat", "aria-label": "Calls from each protocol to each other one" }, h("thead", {}, head), h("tbody", {}, ...rows));
-    const time = h("span", { class: "extra" }, "the time that 95 in 100 took at most, and ");
-    const note = h("p", { class: "more" }, "Calls since the hub started; below them, ", time, "how many failed", callees.length > MANY ? h("span", { class: "extra" }, " (✗)") : null, ".");
-    this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Who calls whom" }, table), note);
+    const table = h("table", { class: callees.length > MANY ? "heat many" : "heat", "aria-label": "Calls by caller and callee protocol" }, h("thead", {}, head), h("tbody", {}, ...rows));
+    const time = h("span", { class: "extra" }, "p95 latency and ");
+    const note = h("p", { class: "more" }, "Calls since the hub started, with ", time, "failures", callees.length > MANY ? h("span", { class: "extra" }, " (✗)") : null, ".");
+    this.bridges.replaceChildren(h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Calls between protocols" }, table), note);
   }
 
-  /** Show an answer of `hub.peers`. */
-  sessions(told) {
-    const rows = told.peers.slice(0, MOST_PEERS).map((each) => [
-      { text: each.peer, kind: "code" }, { text: each.protocol, kind: `proto ${colourOf(each.protocol)}` }, each.identity || "anonymous",
-    ]);
-    const hidden = told.sessions - rows.length;
-    this.peers.show(rows, { more: hidden > 0 ? `And ${count(hidden)} more.` : "" });
-  }
-
-  /** Say why something is not shown. */
-  refuse(what, sentence) {
-    const tables = { traffic: [this.protocols, this.failures, this.slow], peers: [this.peers] }[what] ?? [];
-    for (const each of tables) each.show([], { empty: sentence });
-    if (what === "traffic") {
-      this.shape = "";
-      this.bridges.replaceChildren(h("p", { class: "empty" }, sentence));
-    }
+  /** Say why nothing is shown. */
+  refuse(sentence) {
+    for (const each of [this.protocols, this.slow]) each.show([], { empty: sentence });
+    this.shape = "";
+    this.bridges.replaceChildren(h("p", { class: "empty" }, sentence));
   }
 }

@@ -62,8 +62,8 @@ export class Picker {
     show(this.heads, hasRows);
     show(this.note, this.items.length === 0 && !extra);
     const hidden = found.length - ROWS;
-    const none = this.items.length && !hasRows ? `None of ${count(this.items.length)} matches.` : "";
-    say(this.more, hidden > 0 ? `The first ${ROWS} of ${count(found.length)}; type to find others.` : none);
+    const none = this.items.length && !hasRows ? `No match among ${count(this.items.length)}.` : "";
+    say(this.more, hidden > 0 ? `Showing the first ${ROWS} of ${count(found.length)}. Type to filter.` : none);
     show(this.more, this.more.textContent !== "");
   }
 

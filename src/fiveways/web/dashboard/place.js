@@ -7,3 +7,6 @@ export function hubAt({ protocol, hostname, port }) {
 }
 
 export const HUB = hubAt(location);
+
+/** The same for this page: an observer, whose own traffic the hub does not count as load. */
+export const OBSERVED = `${HUB}?observer`;

@@ -9,15 +9,15 @@ const pair = (each) => `${each.caller || "unknown"} → ${each.callee || "hub"}`
 const SHOWN = 10;
 const TABLES = [
   ["slo", "Slowest methods", [{ title: "Method", kind: "wide name" }, { title: "Calls", number: true }, { title: "Failed", number: true }, { title: "p99", number: true }],
-    (each) => [each.method || "unknown", count(each.calls), percent(each.errors, each.calls), duration(each.p99)], "No call was recorded."],
-  ["errors", "Most frequent errors", [{ title: "Method", kind: "wide name" }, { title: "Reason" }, { title: "From, to", extra: true }, { title: "Calls", number: true }, { title: "Last", extra: true }],
-    (each) => [each.method || "unknown", each.reason || "no answer", pair(each), count(each.calls), timeOfDay(each.last_at)], "Nothing failed."],
-  ["starved", "Accepted and never answered", [{ title: "Method", kind: "wide name" }, { title: "Caller" }, { title: "Passed on", number: true }, { title: "Waits for", number: true }],
-    (each) => [each.method || "unknown", each.caller || "unknown", `${count(each.forwards)} times`, duration(each.waited)], "All that was accepted was answered."],
-  ["slow_consumers", "Slow consumers", [{ title: "Peer", kind: "wide name" }, { title: "Protocol" }, { title: "Dropped", number: true }, { title: "Waited p95", number: true }],
-    (each) => [each.peer || each.session, each.protocol, `${count(each.dropped)} of ${count(each.events)}`, duration(each.queued_p95)], "Nothing was dropped."],
-  ["bridge_matrix", "Who called whom", [{ title: "From, to", kind: "wide" }, { title: "Calls", number: true }, { title: "Failed", number: true }, { title: "p95", number: true }],
-    (each) => [pair(each), count(each.calls), percent(each.errors, each.calls), duration(each.p95)], "No call was recorded."],
+    (each) => [each.method || "unknown", count(each.calls), percent(each.errors, each.calls), duration(each.p99)], "No calls were recorded."],
+  ["errors", "Most frequent errors", [{ title: "Method", kind: "wide name" }, { title: "Reason" }, { title: "Caller → callee", extra: true }, { title: "Calls", number: true }, { title: "Last", extra: true }],
+    (each) => [each.method || "unknown", each.reason || "no response", pair(each), count(each.calls), timeOfDay(each.last_at)], "No failures."],
+  ["starved", "Accepted requests without a response", [{ title: "Method", kind: "wide name" }, { title: "Caller" }, { title: "Deliveries", number: true }, { title: "Waiting for", number: true }],
+    (each) => [each.method || "unknown", each.caller || "unknown", count(each.forwards), duration(each.waited)], "All accepted requests were answered."],
+  ["slow_consumers", "Slow consumers", [{ title: "Session", kind: "wide name" }, { title: "Protocol" }, { title: "Dropped", number: true }, { title: "Queued p95", number: true }],
+    (each) => [each.peer || each.session, each.protocol, `${count(each.dropped)} of ${count(each.events)}`, duration(each.queued_p95)], "No events were dropped."],
+  ["bridge_matrix", "Calls between protocols", [{ title: "Caller → callee", kind: "wide" }, { title: "Calls", number: true }, { title: "Failed", number: true }, { title: "p95", number: true }],
+    (each) => [pair(each), count(each.calls), percent(each.errors, each.calls), duration(each.p95)], "No calls were recorded."],
 ];
 
 export class Results {
@@ -31,7 +31,7 @@ export class Results {
       this.tables.set(name, table);
       this.grid.append(h("div", {}, h("h3", {}, title), table.element));
     }
-    this.report = h("p", {}, h("a", { href: "/report" }, "The whole report"), ", if one was made.");
+    this.report = h("p", {}, h("a", { href: "/report" }, "Full report"), " (if it was generated)");
     byId("results-body").append(this.note, this.summary, this.grid, this.report);
     this.show(null);
   }
@@ -42,15 +42,15 @@ export class Results {
     for (const each of [this.summary, this.grid, this.report]) each.hidden = !isThere;
     this.note.hidden = isThere;
     if (told === null) {
-      this.note.replaceChildren("The pipeline's results appear here when the hub knows where they are: ",
-        h("code", {}, "fiveways serve --journal journal --set dashboard.tables=tables"), " and ", h("code", {}, "fiveways pipeline run --journal journal --out tables"), ".");
+      this.note.replaceChildren("To see results here, start the hub with ",
+        h("code", {}, "fiveways serve --journal journal --set dashboard.tables=tables"), " and run ", h("code", {}, "fiveways pipeline run --journal journal --out tables"), ".");
       return;
     }
     if (!isThere) return say(this.note, `The tables cannot be read. ${told.trouble}`);
     const made = told.finished_at.replace("T", " ").replace(/\.\d+|\+00:00|Z$/g, "");
     say(this.summary, [
-      `Tables of ${made} UTC from ${count(told.segments)} segments of the journal`, told.day ? `the day ${told.day}` : "",
-      `${count(told.rows.calls ?? 0)} calls and ${count(told.rows.messages ?? 0)} messages in all`, `${count(told.quarantined)} unreadable`, `${count(told.late)} late`,
+      `Tables built at ${made} UTC from ${count(told.segments)} journal segments`, told.day ? `day ${told.day}` : "",
+      `${count(told.rows.calls ?? 0)} calls and ${count(told.rows.messages ?? 0)} messages in total`, `${count(told.quarantined)} unreadable`, `${count(told.late)} late`,
     ].filter(Boolean).join(" · "));
     for (const [name, , , cells] of TABLES) {
       const rows = told[name] ?? [];

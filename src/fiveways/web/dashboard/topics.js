@@ -8,6 +8,7 @@ import { HUB } from "./place.js";
 const MOST_EVENTS = 50;
 const MOST_WATCHES = 8;
 const LONGEST_DATA = 240;
+const SELECT = "Select a topic, or enter a pattern: * matches any characters within a segment.";
 
 export class Topics {
   #events = [];
@@ -20,8 +21,8 @@ export class Topics {
     this.session = session;
     const line = `fiveways publish ${HUB} sensors.roof.temperature 21.5`;
     this.picker = new Picker({
-      name: "topic", label: "Find a topic", hint: "name, or a pattern such as sensors.*", order: "most published since the start first", columns: ["published", "missed"], choose: (name) => this.choose(name),
-      empty: ["Nothing was published yet. Try ", h("code", {}, line), "."], extra: (typed) => ({ name: typed, cells: ["", ""], says: "as typed" }),
+      name: "topic", label: "Find a topic", hint: "name, or a pattern such as sensors.*", order: "sorted by total publications", columns: ["published", "missed"], choose: (name) => this.choose(name),
+      empty: ["Nothing published yet. Try ", h("code", {}, line), "."], extra: (typed) => ({ name: typed, cells: ["", ""], says: "as typed" }),
     });
     byId("topic-list").append(this.picker.element);
     this.#build(byId("topic-one"));
@@ -34,7 +35,7 @@ export class Topics {
       h("label", { for: "watch-pattern" }, "Topic or pattern"),
       h("div", { class: "line" }, this.pattern, h("button", { type: "submit", class: "main" }, "Watch")), this.problem);
     this.chips = h("ul", { class: "chips", "aria-label": "Watched" });
-    this.events = new Table("Events", [{ title: "Time" }, { title: "Topic", kind: "name" }, { title: "Data", kind: "wide name code" }], "Choose a topic, or type a pattern in which * stands for any characters of a segment.");
+    this.events = new Table("Events", [{ title: "Time" }, { title: "Topic", kind: "name" }, { title: "Data", kind: "wide name code" }], SELECT);
     this.topic = h("input", { id: "publish-topic", type: "text", placeholder: "sensors.roof.temperature", autocomplete: "off", spellcheck: false, required: true, oninput: () => this.#check() });
     this.data = h("textarea", { id: "publish-data", rows: 2, spellcheck: false, placeholder: "JSON, such as 21.5", oninput: () => this.#check() });
     this.retain = h("input", { type: "checkbox", id: "publish-retain" });
@@ -43,7 +44,7 @@ export class Topics {
     this.publish = h("details", { class: "publish" }, h("summary", {}, "Publish"),
       h("form", { "aria-label": "Publish", onsubmit: (event) => { event.preventDefault(); this.#publish(); } },
         h("label", { for: "publish-topic" }, "Topic"), this.topic, h("label", { for: "publish-data" }, "Data"), this.data,
-        h("div", { class: "line" }, h("label", { class: "tick" }, this.retain, "keep it for later subscribers"), this.button), this.said));
+        h("div", { class: "line" }, h("label", { class: "tick" }, this.retain, "Retain the value for later subscribers"), this.button), this.said));
     place.append(this.form, this.chips, this.events.element, this.publish);
   }
 
@@ -62,7 +63,7 @@ export class Topics {
     const { rights } = this.session;
     show(this.form, rights.mayAny("subscribe"));
     show(this.publish, rights.mayAny("publish"));
-    if (!rights.mayAny("subscribe") && this.#watches.size === 0) this.events.show([], { empty: "This session may not subscribe to anything." });
+    if (!rights.mayAny("subscribe") && this.#watches.size === 0) this.events.show([], { empty: "You have no permission to subscribe." });
   }
 
   choose(name) {
@@ -76,7 +77,7 @@ export class Topics {
     say(this.problem, "");
     if (!pattern || this.#watches.has(pattern)) return;
     if (this.#watches.size >= MOST_WATCHES) {
-      say(this.problem, `${MOST_WATCHES} are watched already; end one of them first.`);
+      say(this.problem, `At most ${MOST_WATCHES} topics can be watched. Stop watching one first.`);
       return;
     }
     this.#watches.set(pattern, null);
@@ -87,7 +88,7 @@ export class Topics {
       this.#follow(pattern, events);
     } catch (error) {
       this.#watches.delete(pattern);
-      say(this.problem, `${pattern} cannot be watched: ${error.message}`);
+      say(this.problem, `Cannot watch ${pattern}: ${error.message}`);
     }
     this.#drawWatches();
   }
@@ -96,7 +97,7 @@ export class Topics {
     try {
       for await (const event of events) this.#took(event);
     } catch (error) {
-      say(this.problem, `${pattern} is watched no longer: ${error.message}`);
+      say(this.problem, `Stopped watching ${pattern}: ${error.message}`);
     }
     if (this.#watches.get(pattern) === events) this.#unwatch(pattern);
   }
@@ -121,7 +122,7 @@ export class Topics {
 
   #drawEvents() {
     const more = this.#number > MOST_EVENTS ? `The last ${MOST_EVENTS} of ${count(this.#number)} events.` : "";
-    const empty = this.#watches.size ? "Nothing was published on it since you watch." : "Choose a topic, or type a pattern in which * stands for any characters of a segment.";
+    const empty = this.#watches.size ? "No events yet." : SELECT;
     this.events.show(this.#events, { more, empty });
   }
 
@@ -135,7 +136,7 @@ export class Topics {
   #check() {
     const topic = this.topic.value.trim();
     const [, problem] = fromJson(this.data.value);
-    const denied = topic && !this.session.rights.may("publish", topic) ? `This session may not publish on ${cut(topic, 80)}.` : "";
+    const denied = topic && !this.session.rights.may("publish", topic) ? `You are not allowed to publish on ${cut(topic, 80)}.` : "";
     say(this.said, denied || problem);
     this.button.disabled = Boolean(denied || problem);
   }
@@ -147,7 +148,7 @@ export class Topics {
       await this.session.peer.publish(this.topic.value.trim(), data, { retain: this.retain.checked });
       say(this.said, `Published at ${timeOfDay(Date.now() / 1000)}.`);
     } catch (error) {
-      say(this.said, `It was not published: ${error.message}`);
+      say(this.said, `Publishing failed: ${error.message}`);
     }
   }
 }
