@@ -144,7 +144,7 @@ def test_what_is_no_json_is_said_and_not_called(board: Board) -> None:
 
     def act(page: Page) -> None:
         page.fill("#call-body", "[1, 2")
-        expect(page.locator("#call-problem")).to_contain_text("This is no JSON", timeout=SOON)
+        expect(page.locator("#call-problem")).to_contain_text("Invalid JSON", timeout=SOON)
         expect(page.locator("#method-one button[type=submit]")).to_be_disabled()
         page.fill("#call-body", "[1, 2]")
         expect(page.locator("#call-problem")).to_be_empty()

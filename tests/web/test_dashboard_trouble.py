@@ -84,7 +84,7 @@ FULL = """async (protocols) => {
 def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, width: int) -> None:
     protocols = ["umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq", "zmq", "app", "hub"]
     with watching(chromium, address(busy), (width, 900)) as board:
-        board.has("#bridges", "lrpm-json")
+        board.has("#protocols", "lrpm-json")
         wide, lines = evaluated(board, FULL, protocols)
         assert wide == []
         if width >= 1280:

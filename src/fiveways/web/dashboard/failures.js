@@ -13,7 +13,7 @@ export class Failures {
   constructor(describe) {
     this.describe = describe;
     this.table = new Table("Latest failures", [
-      { title: "Time" }, { title: "Method", kind: "words" }, { title: "Caller → callee", kind: "line", extra: true }, { title: "Count", number: true },
+      { title: "Time" }, { title: "Method", kind: "words" }, { title: "Caller → callee", kind: "unbroken", extra: true }, { title: "Count", number: true },
       { title: "Reason", kind: "wide name" },
     ], "No call has failed since the hub started.");
     byId("failures").append(this.table.element);

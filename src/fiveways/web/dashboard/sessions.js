@@ -32,8 +32,8 @@ export class Sessions {
     this.ask = ask;
     this.table = new Table("Sessions", [
       { title: "Session" }, { title: "Name", kind: "words" }, { title: "Protocol" }, { title: "Identity", kind: "words", extra: true },
-      { title: "Address", kind: "line", extra: true }, { title: "Connected since", kind: "line", extra: true }, { title: "Registered", kind: "words", extra: true },
-      { title: "Subscribed", kind: "words", extra: true },
+      { title: "Address", kind: "unbroken", extra: true }, { title: "Connected since", kind: "unbroken", extra: true }, { title: "Registered", kind: "words roomy" },
+      { title: "Subscribed", kind: "words roomy" },
     ], "No open sessions.");
     byId("peers").append(this.table.element);
     this.details = new Details("peers", "Session");
