@@ -9,6 +9,11 @@ import { count, duration, exactly, moment } from "./format.js";
 const MOST_PEERS = 50;
 const FEW = 3;
 
+/** Applications in the hub's own process have neither an identity nor an address. */
+const isInHub = (session) => session.protocol === "app";
+const identityOf = (session) => session.identity || (isInHub(session) ? "–" : "anonymous");
+const addressOf = (session) => session.address || (isInHub(session) ? "in the hub" : "–");
+
 /** The first names of a list, and how many more there are. */
 function some(names, total) {
   const shown = names.slice(0, FEW);
@@ -49,7 +54,7 @@ export class Sessions {
     this.#known = new Map(told.peers.map((each) => [each.peer, each]));
     const rows = told.peers.slice(0, MOST_PEERS).map((each) => [
       { text: each.peer, kind: "code", key: each.peer, isOpen: each.peer === this.details.key, press: (opener) => this.#open(each, opener) },
-      each.name || "–", { text: each.protocol, kind: `proto ${colourOf(each.protocol)}` }, each.identity || "anonymous", each.address || "–",
+      each.name || "–", { text: each.protocol, kind: `proto ${colourOf(each.protocol)}` }, identityOf(each), addressOf(each),
       { text: moment(each.since), title: exactly(each.since) }, some(each.registered, each.methods), some(each.subscribed, each.subscriptions),
     ]);
     const hidden = told.sessions - rows.length;
@@ -71,12 +76,12 @@ export class Sessions {
   }
 
   #about(session) {
-    const { peer, name, protocol, identity, address, since, observer } = session;
+    const { peer, name, protocol, since, observer } = session;
     return [
       h("h4", { class: "name" }, name || peer),
       terms([
-        ["Session", h("code", {}, peer)], ["Name", name], ["Protocol", protocol], ["Identity", identity || "anonymous"],
-        ["Address", address || "unknown"], ["Connected since", `${exactly(since)} (${duration(Math.max(0, Math.floor(Date.now() / 1000 - since)))})`],
+        ["Session", h("code", {}, peer)], ["Name", name], ["Protocol", protocol], ["Identity", identityOf(session)],
+        ["Address", addressOf(session)], ["Connected since", `${exactly(since)} (${duration(Math.max(0, Math.floor(Date.now() / 1000 - since)))})`],
         ["Traffic", observer ? "not counted: this session observes the hub" : ""],
         ["Registered methods", all(session.registered, session.methods)], ["Subscribed topics", all(session.subscribed, session.subscriptions)],
       ]),
