@@ -10,6 +10,7 @@ FLAGS ?=
 RUNS := .venv/.runs
 READY := .venv/.ready
 RUN := .venv/bin/python -m
+RPC := src/fiveways/protocols/mqtt_rpc/rpc
 TYPED := $(wildcard src tests chaos fuzz benchmarks examples)
 COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
@@ -82,13 +83,14 @@ docs: $(READY) ## rewrite the pages that are made: the configuration and the met
 	$(RUN) tests.bridges.page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
-	$(RUN) grpc_tools.protoc --proto_path=src --python_out=src --mypy_out=quiet:src \
-		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy src/fiveways/protocols/mqtt_rpc/rpc.proto
+	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
+		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy $(RPC).proto
+	.venv/bin/python scripts/message_classes.py < .venv/rpc.binpb > $(RPC)_pb2.py.new && mv $(RPC)_pb2.py.new $(RPC)_pb2.py
 
 lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
-	$(COMPILE) --output-file requirements.lock
-	$(COMPILE) --extra pipeline --constraint requirements.lock --output-file requirements-pipeline.lock
-	$(COMPILE) --extra pipeline --extra tracing --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
+	$(COMPILE) --extra hub --output-file requirements.lock
+	$(COMPILE) --extra hub --extra pipeline --constraint requirements.lock --output-file requirements-pipeline.lock
+	$(COMPILE) --extra all --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[4] / "src"
+ROOT = Path(__file__).parents[4]
+SOURCE = ROOT / "src"
 FOLDER = Path("fiveways/protocols/mqtt_rpc")
 
 
@@ -14,9 +15,12 @@ FOLDER = Path("fiveways/protocols/mqtt_rpc")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("proto")
     plugin = Path(sys.executable).parent / "protoc-gen-mypy"
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SOURCE}", f"--python_out={out}"]
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SOURCE}", "--descriptor_set_out=/dev/stdout"]
     command += [f"--mypy_out=quiet:{out}", f"--plugin=protoc-gen-mypy={plugin}", str(SOURCE / FOLDER / "rpc.proto")]
-    subprocess.run(command, check=True)  # noqa: S603  a compiler that the lock file names
+    described = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603  the lock file names it
+    with (out / FOLDER / "rpc_pb2.py").open("wb") as file:
+        writer = [sys.executable, str(ROOT / "scripts" / "message_classes.py")]
+        subprocess.run(writer, check=True, input=described, stdout=file)  # noqa: S603
     return out
 
 
