@@ -49,7 +49,8 @@ from fiveways.transports.http import (
 from fiveways.transports.origin import check_origin, preflight, shared
 from fiveways.transports.port import Port
 from fiveways.transports.spool import DiskSpools
-from fiveways.transports.websocket import WebSocketLink, server_protocol
+from fiveways.transports.websocket import WebSocketLink
+from fiveways.transports.websocket_server import check_picows, server_protocol
 from fiveways.wire.packet import Packet
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Server:
 
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
+        check_picows()
         server = self._settings.server
         if self._journaling is not None:
             self._journaling.start()

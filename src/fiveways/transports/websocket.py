@@ -7,18 +7,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from picows import (
-    WSAutoPingStrategy,
     WSCloseCode,
     WSFrame,
     WSHandshakeError,
     WSListener,
     WSMsgType,
     WSTransport,
-    WSUpgradeResponse,
-    WSUpgradeResponseWithListener,
     ws_connect,
 )
-from picows.picows import WSProtocol  # type: ignore[attr-defined]  # it is not in picows' stubs
 
 from fiveways.transports import framing
 from fiveways.transports.address import describe, no_hub
@@ -37,13 +33,13 @@ _LINGER: Final = 2.0
 _LONGEST_REASON: Final = 120
 _PROTOCOL_ERROR: Final = 1002
 _NOT_UTF8: Final = 1007
-_READ_BUFFER: Final = 1 << 14
+READ_BUFFER: Final = 1 << 14
 """What is read at once. A quarter of it would do for an idle peer, but costs a busy one four passes for one."""
 
 # picows tells of every connection and of every frame that it does not like; we tell what matters ourselves.
 _log = logging.getLogger("fiveways.websocket")
-_QUIET: Final = logging.getLogger("fiveways.picows")
-_QUIET.setLevel(logging.CRITICAL)
+QUIET: Final = logging.getLogger("fiveways.picows")
+QUIET.setLevel(logging.CRITICAL)
 
 
 class WebSocketLink(WSListener):
@@ -276,33 +272,6 @@ def _is_utf8(payload: bytes) -> bool:
     return True
 
 
-def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotocol: str = "") -> asyncio.BaseProtocol:
-    """Return what takes over a socket whose upgrade request is about to be replayed."""
-    headers = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol else None
-
-    def listener(_request: object) -> WSUpgradeResponseWithListener:
-        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(headers), make())
-
-    # The order of picows' own ws_create_server; a test opens a connection through it.
-    return WSProtocol(  # type: ignore[no-any-return]
-        None,
-        None,
-        False,
-        listener,
-        _QUIET,
-        True,
-        10.0,
-        False,
-        0.0,
-        0.0,
-        WSAutoPingStrategy.PING_WHEN_IDLE,
-        False,
-        limits.max_frame,
-        None,
-        _READ_BUFFER,
-    )
-
-
 async def open_websocket(
     url: str,
     receive: Callable[[WebSocketLink], Receiver],
@@ -322,10 +291,10 @@ async def open_websocket(
                 lambda *_: link,
                 url,
                 websocket_handshake_timeout=timeout,
-                logger_name=_QUIET,
+                logger_name=QUIET,
                 max_frame_size=limits.max_frame,
                 extra_headers=extra,
-                read_buffer_init_size=_READ_BUFFER,
+                read_buffer_init_size=READ_BUFFER,
                 enable_auto_pong=False,
             ),
             timeout,
