@@ -18,8 +18,9 @@ FivewaysError
 │   ├── CallLost             the callee or a link went away; it may have run
 │   └── Cancelled            somebody cancelled it; it may have run
 ├── BadValue                 a value that came does not fit the type that was asked for
-└── ConnectionLost           there is no connection (any more), and no new one is tried
-    └── Refused              the other end does not let us in
+├── ConnectionLost           there is no connection (any more), and no new one is tried
+│   └── Refused              the other end does not let us in
+└── MissingExtra             the package was installed without the extra that a feature needs
 """
 
 import re
@@ -205,3 +206,11 @@ class ConnectionLost(FivewaysError):
 
 class Refused(ConnectionLost):
     """The other end does not let us in: who we are was not enough."""
+
+
+class MissingExtra(FivewaysError, ImportError):
+    """The package was installed without an extra: `by` needs the packages that `fiveways[extra]` adds."""
+
+    def __init__(self, extra: str, by: str) -> None:
+        super().__init__(f"{by} needs the {extra} extra: pip install 'fiveways[{extra}]'")
+        self.extra = extra

@@ -12,9 +12,10 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "fiveways"
 
 # What each layer may import besides itself. `.` is the package's own __init__.py, which only says the public names.
-CORE = {"errors", "wire", "model"}
+CORE = {"errors", "extras", "wire", "model"}
 LAYERS = {
     "errors": set[str](),
+    "extras": {"errors"},
     "wire": {"errors"},
     "model": {"errors", "wire"},
     "protocols": CORE,
@@ -38,8 +39,9 @@ LAYERS = {
     "__main__": {"cli"},
 }
 
-# What single rooms of a layer may import besides: Spark as a peer is a client like any other.
-ROOMS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}}
+# What single rooms of a layer may import besides: Spark as a peer is a client like any other, and the example
+# application is written as users write theirs.
+ROOMS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}, ("demo", "app"): {"."}}
 
 # Layers that are told the time and handed their chance, and never wait.
 PURE = {"wire", "model", "protocols", "hub"}

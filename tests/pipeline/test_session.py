@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from fiveways.errors import MissingExtra
 from fiveways.pipeline import job, session
 from fiveways.pipeline.errors import NoSpark, SparkFailed
 
@@ -54,7 +55,7 @@ def test_no_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_no_pyspark_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
-    with pytest.raises(NoSpark, match=r"pyspark is not installed; pip install 'fiveways\[pipeline\]'"):
+    with pytest.raises(MissingExtra, match=r"^Spark needs the pipeline extra: pip install 'fiveways\[pipeline\]'$"):
         session.check()
 
 

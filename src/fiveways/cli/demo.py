@@ -51,7 +51,9 @@ def demo(
     MQTT broker, a plain ZeroMQ program. All of them call each other, some
     calls fail as they should, and everything is written down. In the end
     Spark turns that into tables and a report. Nothing but this machine is
-    needed; without Java, all but the report is there. docs/demo.md tells more.
+    needed; without Java, all but the report is there.
+
+    Documentation: https://github.com/fiveways/fiveways/blob/main/docs/demo.md
 
     [bold]Examples[/bold]
 

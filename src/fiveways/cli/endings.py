@@ -75,7 +75,9 @@ def end(command: str, exc: BaseException, *, debug: bool) -> int:
     """Tell why a command ended, and return its exit code."""
     if debug:
         traceback.print_exception(exc)
-    tell(f"{command}: {sentence_of(exc)}")
+    sentence = sentence_of(exc)
+    # The sentence about a missing extra names the command already.
+    tell(sentence if sentence.startswith(f"{command} ") else f"{command}: {sentence}")
     return int(code_of(exc))
 
 

@@ -41,7 +41,9 @@ def tail(  # noqa: PLR0913  as many as the user has
 ) -> None:
     """Show the last messages that passed the hub, and with -f those that come.
 
-    → is to the hub, ← from it. Times are UTC. docs/journal.md tells more.
+    → is to the hub, ← from it. Times are UTC.
+
+    Documentation: https://github.com/fiveways/fiveways/blob/main/docs/journal.md
 
     [bold]Examples[/bold]
 
@@ -105,7 +107,9 @@ def replay(  # noqa: PLR0913
     """Send what peers said to a hub once more, and tell what it answers differently.
 
     Each recorded session becomes a connection in its own protocol. It ends with 1 if anything
-    differs, else with 0; docs/journal.md says what cannot be the same.
+    differs, else with 0. Some answers cannot be the same; the documentation lists them.
+
+    Documentation: https://github.com/fiveways/fiveways/blob/main/docs/journal.md
 
     [bold]Examples[/bold]
 

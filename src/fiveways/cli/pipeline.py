@@ -12,7 +12,8 @@ app = typer.Typer(
     help="""Turn a journal into tables with Spark.
 
 It needs pyspark (pip install 'fiveways\\[pipeline]') and Java 17 or later.
-docs/pipeline.md tells more.
+
+Documentation: https://github.com/fiveways/fiveways/blob/main/docs/pipeline.md
 
 [bold]Examples[/bold]
 

@@ -41,7 +41,7 @@ config_app = typer.Typer(
     cls=Verbs,
     help="""Check a configuration file, or show what is set.
 
-docs/configuration.md describes every setting.
+Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration.md
 
 [bold]Example[/bold]
 
@@ -118,7 +118,7 @@ def serve(
         str | None, typer.Option("--app", metavar="MODULE:NAME", help="Methods in Python to offer, a `fiveways.App`.")
     ] = None,
     journal: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where to write a record of every frame, see docs/journal.md.")
+        str | None, typer.Option(metavar="DIR", help="Where to write a record of every frame, the journal.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -128,12 +128,14 @@ def serve(
     """Run a hub until it is told to stop (Ctrl-C, TERM); HUP reads the settings again.
 
     Flags win over variables such as FIVEWAYS_SERVER_PORT, these over the file, the file over defaults.
-    docs/configuration.md and `fiveways config show --docs` describe every setting.
+    `fiveways config show --docs` describes every setting.
+
+    Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration.md
 
     [bold]Examples[/bold]
 
       fiveways serve
-      fiveways serve --port 7600 --app examples.app:app
+      fiveways serve --port 7600 --app fiveways.demo.app:app
       fiveways serve --journal journal
       fiveways serve --config fiveways.toml --set log.level=debug
     """

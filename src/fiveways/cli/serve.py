@@ -122,7 +122,8 @@ def _reach(settings: Settings) -> str:
     if is_loopback(server_settings.host):
         return (
             f"Only programs on this machine can connect: the hub listens on {server_settings.host}.\n"
-            'For others set server.host = "0.0.0.0" and an [[auth.identity]] with a token; see docs/configuration.md.'
+            'For others set server.host = "0.0.0.0" and an [[auth.identity]] with a token; see\n'
+            "https://github.com/fiveways/fiveways/blob/main/docs/configuration.md"
         )
     if auth.anonymous == "always":
         return 'Everybody who can reach this machine is let in: auth.anonymous is "always".'

@@ -3,7 +3,6 @@
 pyspark is imported when Spark is started and not before, so that a machine without it is told in one sentence.
 """
 
-import importlib.util
 import logging
 import os
 import shutil
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from fiveways.extras import require
 from fiveways.pipeline import shipping
 from fiveways.pipeline.errors import NoSpark, SparkFailed
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA: Final = "Java 17 or later (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
-_SPARK: Final = "pip install 'fiveways[pipeline]'"
 _PATIENCE: Final = 20.0
 """Seconds for the JVM to end by itself."""
 _LARGEST_HEAP: Final = 4 << 10
@@ -77,9 +76,8 @@ class Settings:
 
 
 def check(*, java: bool = True) -> None:
-    """Raise `NoSpark` if it is plain that Spark cannot start; without Java only if its packages are not even here."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise NoSpark(f"pyspark is not installed; {_SPARK}, and {JAVA}")
+    """Raise `MissingExtra` without pyspark, and `NoSpark` without Java unless `java` is False."""
+    require("pipeline", "Spark")
     if java and _java() is None:
         raise NoSpark(f"Spark needs {JAVA}, and there is none in JAVA_HOME or on the PATH")
 

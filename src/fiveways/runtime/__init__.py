@@ -1,0 +1,3 @@
+from fiveways.extras import require
+
+require("hub", __name__)

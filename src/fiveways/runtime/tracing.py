@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from fiveways.errors import FivewaysError
+from fiveways.extras import require
 from fiveways.hub.spans import Recorded, Spans
 from fiveways.settings.forms import is_web_url
 from fiveways.settings.operations import TracingSettings
@@ -31,15 +32,12 @@ class Tracing:
     """Sends what the hub records, as long as it runs. What the collector does not take is lost, and counted."""
 
     def __init__(self, settings: TracingSettings, epoch: float) -> None:
-        """Make it; `epoch` is when the hub's clock was 0. BadTracing if it cannot work."""
+        """Make it; `epoch` is when the hub's clock was 0. BadTracing or MissingExtra if it cannot work."""
         if not is_web_url(settings.endpoint):
             raise BadTracing("tracing.endpoint must be a URL such as http://localhost:4318/v1/traces")
-        try:
-            from fiveways.runtime.otel import Exporter, Maker  # noqa: PLC0415  it is not installed everywhere
-        except ImportError as exc:
-            raise BadTracing(
-                "tracing.endpoint is set, but OpenTelemetry is not installed: pip install 'fiveways[tracing]'"
-            ) from exc
+        require("tracing", "tracing.endpoint")
+        from fiveways.runtime.otel import Exporter, Maker  # noqa: PLC0415  only the extra installs OpenTelemetry
+
         # Ids have to differ from those of others, and are no secrets.
         self.spans = Spans(Random(), settings.sample, settings.max_waiting)  # noqa: S311
         self.sent = 0

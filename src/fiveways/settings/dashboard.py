@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """The page that a browser finds under the hub's address. See docs/dashboard.md."""
+    """The page that a browser finds under the hub's address.
+
+    See https://github.com/fiveways/fiveways/blob/main/docs/dashboard.md
+    """
 
     enabled: bool = True
     """Whether there is one; without it, `/` tells in plain text what is served where."""

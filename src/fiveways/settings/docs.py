@@ -76,7 +76,8 @@ def as_toml(loaded: Loaded, *, docs: bool = False) -> str:
     """Return all settings as a file that says where each one came from, and with `docs` what it means."""
     lines: list[str] = []
     for section, kind in SECTIONS.items():
-        lines += [f"# {inspect.getdoc(kind)}" if docs else "", f"[{section}]"][not docs and not lines :]
+        about = "\n".join(f"# {line}" for line in (inspect.getdoc(kind) or "").splitlines() if line)
+        lines += [about if docs else "", f"[{section}]"][not docs and not lines :]
         values = getattr(loaded.settings, section)
         for each in keys(kind):
             place = loaded.places.get(f"{section}.{each.name}")

@@ -22,7 +22,10 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """What is told under `/metrics` and by `hub.traffic`. See docs/metrics.md."""
+    """What is told under `/metrics` and by `hub.traffic`.
+
+    See https://github.com/fiveways/fiveways/blob/main/docs/metrics.md
+    """
 
     max_methods: Annotated[int, Meta(ge=1)] = 200
     """Methods that are counted by name; of more, those that are called least are counted together, as `(other)`."""

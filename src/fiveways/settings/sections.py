@@ -1,6 +1,6 @@
 """Everything an operator can set, with what it means and what it is by default.
 
-The text below a key is its documentation: `docs/configuration.md` and `fiveways config show --docs` are made from it.
+The text below a key is its documentation: `fiveways config show --docs` and the page on configuration are made from it.
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,10 @@ class LimitSettings(Limits):
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read. See docs/journal.md."""
+    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read.
+
+    See https://github.com/fiveways/fiveways/blob/main/docs/journal.md
+    """
 
     path: str = ""
     """The directory it is written to; empty writes none."""

@@ -1,0 +1,3 @@
+from fiveways.extras import require
+
+require("pipeline", __name__)

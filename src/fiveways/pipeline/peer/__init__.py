@@ -1,9 +1,13 @@
 """Spark as a peer of a hub: topics are read as rows, and rows are published on topics.
 
-`spark.dataSource.register(FivewaysDataSource)` makes the format `fiveways` known; docs/spark-peer.md tells its options,
-its columns, and what is promised.
+`spark.dataSource.register(FivewaysDataSource)` makes the format `fiveways` known. Options, columns and guarantees:
+https://github.com/fiveways/fiveways/blob/main/docs/spark-peer.md
 """
 
-from fiveways.pipeline.peer.source import FivewaysDataSource
+from fiveways.extras import require
+
+require("pipeline", __name__)
+
+from fiveways.pipeline.peer.source import FivewaysDataSource  # noqa: E402  it imports pyspark
 
 __all__ = ["FivewaysDataSource"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from fiveways.wire.payload import Value
 
 SCHEMA: Final = "topic string, data string, at long, missed long, gap boolean, reader string, seq long"
-"""One row per publication that came; docs/spark-peer.md explains the columns."""
+"""One row per publication that came. Columns: https://github.com/fiveways/fiveways/blob/main/docs/spark-peer.md"""
 ARROW: Final = pa.schema(
     [
         ("topic", pa.string()),

