@@ -16,7 +16,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lock clean
+.PHONY: help run serve test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,16 @@ proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
 		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy $(RPC).proto
 	.venv/bin/python scripts/message_classes.py < .venv/rpc.binpb > $(RPC)_pb2.py.new && mv $(RPC)_pb2.py.new $(RPC)_pb2.py
+
+lowest: $(READY) ## the tests of the client and its transports with the lowest version of each requirement
+	rm -rf .cache/lowest
+	$(RUN) uv venv --quiet --python .venv/bin/python .cache/lowest
+	$(RUN) uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[hub]'
+	$(RUN) uv pip freeze --quiet --exclude-editable --python .cache/lowest/bin/python > .cache/lowest/versions.txt
+	$(RUN) uv pip install --quiet --python .cache/lowest/bin/python --constraint .cache/lowest/versions.txt \
+		cbor2 hypothesis paho-mqtt prometheus-client pytest pytest-xdist
+	.cache/lowest/bin/python -m pytest -n $(WORKERS) tests/transports tests/client tests/runtime/test_port.py tests/schemas \
+		tests/unit/protocols/mqtt_rpc/test_frames.py tests/packaging/test_client_install.py
 
 lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
 	$(COMPILE) --extra hub --output-file requirements.lock

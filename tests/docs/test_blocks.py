@@ -59,7 +59,8 @@ INSTALLS = sorted({each for _, each in COMMANDS if re.search(r"pip install", eac
 @pytest.mark.parametrize("command", INSTALLS)
 def test_what_is_installed_can_be(command: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = re.findall(r"(?:fiveways|'\.|'fiveways)\[(\w+)\]", command)
+    listed = re.findall(r"(?:fiveways|'\.|'fiveways)\[([\w,]+)\]", command)
+    wanted = [extra for each in listed for extra in each.split(",")]
     assert set(wanted) <= project["optional-dependencies"].keys()
     assert wanted or "paho-mqtt" in command
 
