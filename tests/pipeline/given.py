@@ -56,6 +56,7 @@ def calls(spark: SparkSession, *rows: Row) -> DataFrame:
             "parts": 0,
             "progress": 0,
             "useless": 0,
+            "negative_durations": 0,
             **{name: value for name, value in given.items() if name != "latency"},
         }
         if "latency" in given:
@@ -116,6 +117,9 @@ def deliveries(spark: SparkSession, *rows: Row) -> DataFrame:
         sent, published = bool(row["copies"]), row["published_at"]
         if sent and isinstance(published, int):
             row.setdefault("first_at", published + 1_000_000)
+        # Records are numbered in the order of their times, unless a test says otherwise.
+        for number, at in {"published_seq": published, "first_seq": row.get("first_at")}.items():
+            row.setdefault(number, at)
         row["outcome"] = "delivered" if sent else "dropped"
         row.setdefault("date", day_of(row["published_at"] or row["first_at"]))
         made.append(row)
@@ -139,6 +143,8 @@ def activity(spark: SparkSession, *rows: Row) -> DataFrame:
         row = {**base, **given}
         row.setdefault("first_at", row["minute_at"])
         row.setdefault("last_at", row["first_at"])
+        row.setdefault("first_seq", row["first_at"])
+        row.setdefault("last_seq", row["last_at"])
         made.append({**row, "date": day_of(row["minute_at"])})
     return frame(spark, empty(spark, "_activity").schema, made)
 
@@ -146,7 +152,9 @@ def activity(spark: SparkSession, *rows: Row) -> DataFrame:
 def names(spark: SparkSession, *rows: Row) -> DataFrame:
     """Names that were spoken of at noon."""
     base: Row = {"run": "run1", "session": "s1", "protocol": "umq", "first_at": NOON}
-    made = [{**base, **row, "date": day_of(row.get("first_at", NOON))} for row in rows]
+    made: list[Row] = [{**base, **row, "date": day_of(row.get("first_at", NOON))} for row in rows]
+    for row in made:
+        row.setdefault("first_seq", row["first_at"])
     return frame(spark, empty(spark, "_names").schema, made)
 
 

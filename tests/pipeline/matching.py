@@ -48,6 +48,7 @@ def table(rows: Iterable[Row], *, coded: Sequence[str] = ()) -> pa.Table:
 
 NOTHING: Row = dict.fromkeys(schemas.CALLS.fieldNames(), None)
 NOTHING |= dict.fromkeys(("attempts", "answers", "forwards", "returns", "parts", "progress", "useless"), 0)
+NOTHING["negative_durations"] = 0
 
 
 def call(**known: object) -> Row:
@@ -70,7 +71,7 @@ class Case:
 def asked(at: int, **known: object) -> Row:
     """Return a call of the caller's leg alone."""
     told: Row = {"caller_session": "s", "caller_protocol": "umq", "attempts": 1, "outcome": "unanswered"}
-    return call(requested_at=at, request_size=100 + at, **(told | known))
+    return call(requested_at=at, **({"request_size": 100 + at} | told | known))
 
 
 def answered(at: int, until: int, **known: object) -> Row:
@@ -79,8 +80,8 @@ def answered(at: int, until: int, **known: object) -> Row:
     return asked(at, answered_at=until, **(told | known))
 
 
-def order(row: Row) -> tuple[int, int, int]:
-    return row["at"], row["seq"], row["part"]
+def order(row: Row) -> tuple[int, int]:
+    return row["seq"], row["part"]
 
 
 def date_of(at: int) -> str:
@@ -96,8 +97,20 @@ class Group:
     def first(self, role: str, name: str) -> Any:  # noqa: ANN401  of any column
         return min(self.said[role], key=order)[name] if self.said.get(role) else None
 
+    def count_behind(self, role: str, first: str) -> int:
+        """Count the messages that stand behind the first one of another role."""
+        if not self.said.get(first):
+            return 0
+        begin = min(map(order, self.said[first]))
+        return sum(order(row) > begin for row in self.said.get(role, ()))
+
     def count(self, *which: str) -> int:
         return sum(len(self.said.get(role, ())) for role in which)
+
+
+def known(spent: int | None) -> int | None:
+    """Return a duration, unless it is negative."""
+    return spent if spent is not None and spent >= 0 else None
 
 
 def role_of(row: Row) -> str | None:
@@ -202,12 +215,14 @@ def _call(key: tuple[Any, ...], group: Group) -> Row:
     forwarded, returned = first("forward", "at"), first("return", "at") if is_forwarded else None
     latency = answered - requested if None not in (answered, requested) else None
     callee = returned - forwarded if returned is not None else None
+    durations = [latency, callee]
+    latency, callee = map(known, durations)
+    durations.append(None if latency is None or callee is None else latency - callee)
     told = "return" if len(key) > 2 and key[2] == "callee" else "answer"
     cancelled = first("cancel", "at")
-    known = [at for at in (forwarded, first("return", "at"), answered) if at is not None]
     ended = "cancelled" if cancelled is not None and told == "answer" else "unanswered"
     return {
-        "date": date_of(requested if requested is not None else min(known)),
+        "date": date_of(requested if requested is not None else forwarded),
         "run": key[0],
         "op": key[1],
         "method": first("attempt", "method") or first("forward", "method"),
@@ -232,12 +247,13 @@ def _call(key: tuple[Any, ...], group: Group) -> Row:
         "returns": group.count("return") if is_forwarded else 0,
         "parts": group.count("part"),
         "progress": group.count("progress"),
-        "useless": sum(row["at"] > answered for row in group.said.get("attempt", ())) if answered is not None else 0,
+        "useless": group.count_behind("attempt", "answer"),
         "request_size": first("attempt", "size"),
         "answer_size": first("answer", "size"),
         "latency_ns": latency,
         "callee_ns": callee,
-        "hub_ns": latency - callee if latency is not None and callee is not None else None,
+        "hub_ns": known(durations[2]),
+        "negative_durations": sum(spent is not None and spent < 0 for spent in durations),
     }
 
 

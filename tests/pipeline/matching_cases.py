@@ -231,6 +231,115 @@ BY_OPERATION = {
     ),
 }
 
+CLOCK_SET_BACK = {
+    "the clock is set back while the callee works": Case(
+        [
+            message(1, "in", "call", op="7", id="a", at=1000),
+            message(2, "out", "call", op="7", id="1", at=1001, **CALLEE),
+            message(3, "in", "result", op="7", id="1", at=11, **CALLEE),
+            message(4, "out", "result", op="7", id="a", at=12),
+        ],
+        [
+            call(
+                op="7",
+                **OF_UMQ,
+                **TO_LRPM,
+                requested_at=1000,
+                forwarded_at=1001,
+                returned_at=11,
+                answered_at=12,
+                outcome="result",
+                attempts=1,
+                answers=1,
+                forwards=1,
+                returns=1,
+                request_size=101,
+                answer_size=104,
+                negative_durations=2,
+            )
+        ],
+    ),
+    "the callee seems to take longer than the whole call": Case(
+        [
+            message(1, "in", "call", op="7", id="a", at=1000),
+            message(2, "out", "call", op="7", id="1", at=990, **CALLEE),
+            message(3, "in", "result", op="7", id="1", at=1005, **CALLEE),
+            message(4, "out", "result", op="7", id="a", at=1006),
+        ],
+        [
+            call(
+                op="7",
+                **OF_UMQ,
+                **TO_LRPM,
+                requested_at=1000,
+                forwarded_at=990,
+                returned_at=1005,
+                answered_at=1006,
+                outcome="result",
+                attempts=1,
+                answers=1,
+                forwards=1,
+                returns=1,
+                request_size=101,
+                answer_size=104,
+                latency_ns=6,
+                callee_ns=15,
+                negative_durations=1,
+            )
+        ],
+    ),
+    "a repeat behind the answer is useless, and one before it is not, whatever the clock says": Case(
+        [
+            message(1, "in", "call", op="7", id="a", at=500, **NQ),
+            message(2, "in", "call", op="7", id="a", at=1000, **NQ),
+            message(3, "out", "result", op="7", id="a", at=600, **NQ),
+            message(4, "in", "call", op="7", id="a", at=10, **NQ),
+            message(5, "out", "result", op="7", id="a", at=20, **NQ),
+        ],
+        [
+            call(
+                op="7",
+                caller_session="s",
+                caller_peer="p",
+                caller_protocol="nq",
+                requested_at=500,
+                answered_at=600,
+                outcome="result",
+                attempts=3,
+                answers=2,
+                useless=1,
+                request_size=101,
+                answer_size=103,
+                latency_ns=100,
+            )
+        ],
+    ),
+    "an identifier is used again after the clock was set back": Case(
+        [
+            message(1, "in", "call", id="a", at=1000),
+            message(2, "out", "result", id="a", at=1010),
+            message(3, "in", "call", id="a", at=10),
+            message(4, "out", "failure", id="a", at=15, **FAILED),
+        ],
+        [
+            asked(
+                1000, request_size=101, outcome="result", answers=1, answered_at=1010, answer_size=102, latency_ns=10
+            ),
+            asked(
+                10,
+                request_size=103,
+                outcome="failed",
+                reason="raised",
+                code="6",
+                answers=1,
+                answered_at=15,
+                answer_size=104,
+                latency_ns=5,
+            ),
+        ],
+    ),
+}
+
 BY_IDENTIFIER = {
     "each leg has its own row": Case(
         [
@@ -380,4 +489,4 @@ BY_IDENTIFIER = {
         orphans=(2, 3, 4),
     ),
 }
-CASES = BY_OPERATION | BY_IDENTIFIER
+CASES = BY_OPERATION | CLOCK_SET_BACK | BY_IDENTIFIER

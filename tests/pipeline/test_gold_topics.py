@@ -110,6 +110,34 @@ def test_delivery_audit_finds_what_vanished_between_first_and_last(spark: SparkS
     ]
 
 
+def test_delivery_audit_after_the_clock_was_set_back_goes_by_the_order_of_records(spark: SparkSession) -> None:
+    table = delivery_audit(
+        deliveries(
+            spark,
+            *(
+                {"op": f"p{number}", "published_at": at, "published_seq": 2 * number, "first_seq": 2 * number + 1}
+                for number, at in enumerate((NOON + 50, NOON + 60, NOON + 10, NOON + 20))
+            ),
+        ),
+        names(spark),
+    )
+    assert told(table, "publications delivered lost reordered") == [(4, 4, 0, 0)]
+
+
+def test_unused_after_the_clock_was_set_back_was_offered_first_by_the_first_record(spark: SparkSession) -> None:
+    offered: Row = {"what": "offered", "name": "math.mul"}
+    table = unused(
+        names(
+            spark,
+            {**offered, "peer": "ann", "first_seq": 1},
+            {**offered, "peer": "bob", "first_at": NOON - 5, "first_seq": 2},
+            {**offered, "peer": "kim", "first_at": NOON + 5, "first_seq": 0, "run": "run2"},
+        ),
+        empty(spark, "retries"),
+    )
+    assert told(table, "name offered_by since_at") == [("math.mul", "ann", NOON)]
+
+
 def test_delivery_audit_makes_nothing_of_what_it_does_not_know(spark: SparkSession) -> None:
     unknown: Row = {"op": None, "topic": None, "publisher_session": None, "published_at": None}
     table = delivery_audit(

@@ -171,3 +171,13 @@ def test_capacity_lets_unanswered_calls_end_with_what_is_known(spark: SparkSessi
 def test_capacity_begins_every_day_anew(spark: SparkSession) -> None:
     found = open_calls(spark, [{"minute_at": MIDNIGHT}], {"requested_at": MIDNIGHT - MINUTE // 2, "latency": MINUTE})
     assert found == [(DAY, "23:59", 1, 0.5, 1), (NEXT, "00:00", 0, 0.0, 0)]
+
+
+def test_capacity_has_a_call_that_ends_before_it_begins_open_for_no_time(spark: SparkSession) -> None:
+    table = capacity(
+        activity(spark, {}),
+        messages(spark, {}),
+        empty(spark, "quarantine"),
+        calls(spark, {"requested_at": NOON + 30 * SECOND, "answered_at": NOON - 30 * SECOND}),
+    )
+    assert told(table, "minute calls open_calls_mean open_calls_max") == [("12:00", 1, 0.0, 0)]

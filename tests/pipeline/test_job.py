@@ -32,7 +32,8 @@ def test_a_journal_becomes_tables(plain: captures.Plain) -> None:
     assert captures.count(out, "calls", outcome="result", method="math.add") == 30
     assert captures.count(out, "calls", outcome="unanswered") == 1
     told = json.loads((out / "_run.json").read_text())
-    assert told["version"] == 1
+    assert told["version"] == 2
+    assert (told["repeated"], told["negative_durations"]) == (0, 0)
     assert [each["name"] for each in told["segments"]] == ["r1-000001", "r1-000002", "r1-000003"]
     assert all(each["size"] == (plain.journal / f"{each['name']}.parquet").stat().st_size for each in told["segments"])
     assert told["rows"] == {name: captures.count(out, name) for name in SHOWN}
@@ -175,3 +176,55 @@ def test_many_small_segments_become_few_files(spark: SparkSession, tmp_path: Pat
     captures.write(journal, tape.records[-4:], 99)
     run(spark, journal, out)
     assert captures.count(out, "calls", outcome="result") == 61
+
+
+@pytest.mark.usefixtures("few")
+def test_a_record_that_is_there_twice_is_one_record(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.open()
+    tape.calls(range(1, 31))
+    paths = captures.split(journal, tape.records, 3)
+    once = run(spark, journal, out)
+    expected = captures.tables(out)
+    # A copy of a segment that was read before, and some records of several segments, one of them twice.
+    (journal / "copy.parquet").write_bytes(paths[1].read_bytes())
+    captures.write(journal, [*tape.records[30:60], tape.records[0], tape.records[0]], 9)
+    again = run(spark, journal, out)
+    assert captures.tables(out) == expected
+    assert (again.segments, again.records, again.state.rows) == (2, 0, once.state.rows)
+    assert again.state.repeated == parquet.read_metadata(paths[1]).num_rows + 32
+    # All at once, and beside records that nobody has read yet.
+    tape.answer(7)
+    captures.write(journal, tape.records[-12:], 10)
+    more = run(spark, journal, out)
+    assert (more.records, more.state.rows["messages"]) == (2, once.state.rows["messages"] + 2)
+    expected = captures.tables(out)
+    assert run(spark, journal, out, full=True).state.rows == more.state.rows
+    assert captures.tables(out) == expected
+    assert captures.count(out, "calls", attempts=1, answers=1) == 29
+
+
+def test_a_clock_that_is_set_back_leaves_no_negative_duration(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.open()
+    tape.ask(1)
+    tape.put("caller", "in", payload=b"P\nnews\n1", op="p1")
+    tape.at -= 3600 * SECOND
+    tape.put("callee", "out", payload=b"R9\n3", queued_ns=-5)
+    tape.answer(1)
+    tape.calls(range(2, 9))
+    tape.put("caller", "in", "close")
+    captures.split(journal, tape.records, 4)
+    state = run(spark, journal, out).state
+    for name in ("calls", "deliveries", "sessions", "messages"):
+        found = parquet.read_table(sorted((out / name).glob("*.parquet")))
+        durations = [each for each in found.column_names if each.endswith("_ns")]
+        assert durations
+        for each in durations:
+            assert (pa.compute.min(found[each]).as_py() or 0) >= 0, (name, each)
+    assert captures.count(out, "calls", negative_durations=2, op="1") == 1
+    assert captures.count(out, "sessions", negative_durations=1, session="caller") == 1
+    assert state.negative_durations == 2 + 1 + 1
+    assert json.loads((out / "_run.json").read_text())["negative_durations"] == state.negative_durations

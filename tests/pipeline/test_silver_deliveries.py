@@ -21,12 +21,29 @@ def test_each_subscriber_has_a_row_with_all_that_is_known(spark: SparkSession) -
         ),
         marks(spark, {**DROP, "session": "s3"}, {"kind": "open"}, {**DROP, "op": "12"}),
     )
-    about = (DAY, "run1", "p1", "news", "pub", "lrpm-json", NOON)
+    about = (DAY, "run1", "p1", "news", "pub", "lrpm-json", NOON, 0)
     assert told(table, " ".join(table.columns)) == [
-        (*about, "s1", None, "umq", NOON + 10, 1, 0, "delivered", 10, 4, 30),
-        (*about, "s2", "ann", "mqtt-rpc", NOON + 15, 1, 0, "delivered", 15, 4, 30),
-        (*about, "s3", None, "umq", None, 0, 1, "dropped", None, None, None),
+        (*about, "s1", None, "umq", NOON + 10, 1, 1, 0, "delivered", 10, 4, 30, 0),
+        (*about, "s2", "ann", "mqtt-rpc", NOON + 15, 2, 1, 0, "delivered", 15, 4, 30, 0),
+        (*about, "s3", None, "umq", None, None, 0, 1, "dropped", None, None, None, 0),
     ]
+
+
+def test_after_the_clock_was_set_back_the_first_is_still_the_first(spark: SparkSession) -> None:
+    table = deliveries(
+        messages(
+            spark,
+            PUBLISHED,
+            {**EVENT, "at": NOON - 500, "size": 31},
+            {**EVENT, "at": NOON - 900, "size": 32},
+            {**PUBLISHED, "at": NOON - 800, "session": "again"},
+        ),
+        marks(spark),
+    )
+    assert told(table, "publisher_session published_at published_seq first_at first_seq size copies") == [
+        ("pub", NOON, 0, NOON - 500, 1, 31, 2)
+    ]
+    assert told(table, "latency_ns negative_durations") == [(None, 1)]
 
 
 def test_a_repeat_is_another_copy_and_the_first_tells_the_times(spark: SparkSession) -> None:
@@ -49,7 +66,7 @@ def test_a_conversation_of_nq_is_one_subscriber_over_all_its_links(spark: SparkS
         messages(
             spark,
             PUBLISHED,
-            {**event, "session": "later", "at": NOON + 50},
+            {**event, "session": "later", "at": NOON + 50, "seq": 9},
             {**event, "session": "first"},
             {**event, "session": "other", "peer": "conv2", "id": "9"},
             {**event, "session": "nobody", "peer": None},
@@ -68,7 +85,7 @@ def test_a_repeated_publication_is_known_by_its_first_message(spark: SparkSessio
     table = deliveries(
         messages(
             spark,
-            {**again, "session": "b", "at": NOON + 5},
+            {**again, "session": "b", "at": NOON + 5, "seq": 9},
             {**again, "session": "a"},
             {"kind": "call", "method": "hub.publish", "op": "p1", "direction": "out"},
             EVENT,

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from fiveways.pipeline.silver.activity import activity
 from fiveways.pipeline.silver.names import names
 from fiveways.pipeline.silver.sessions import sessions
-from tests.pipeline.given import DAY, MIDNIGHT, MINUTE, NEXT, NOON, Row, marks, messages, quarantine, told
+from tests.pipeline.given import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, Row, marks, messages, quarantine, told
 from tests.pipeline.given import activity as active
 
 
@@ -136,3 +136,41 @@ def test_names_that_were_refused_are_left_out(spark: SparkSession) -> None:
         )
     )
     assert told(table, "what name") == [("offered", "granted"), ("offered", "unanswered")]
+
+
+def test_after_the_clock_was_set_back_a_session_goes_by_the_order_of_its_records(spark: SparkSession) -> None:
+    table = sessions(
+        active(
+            spark,
+            {"peer": "ann", "first_seq": 1, "last_seq": 5},
+            {"peer": "bob", "minute_at": NOON - HOUR, "first_seq": 6, "last_seq": 8},
+        ),
+        marks(
+            spark,
+            {"kind": "open", "seq": 0},
+            {"kind": "close", "seq": 9, "at": NOON - HOUR, "reason": "first"},
+            {"kind": "open", "seq": 10, "at": NOON - HOUR - 5},
+            {"kind": "close", "seq": 11, "at": NOON - HOUR - 1, "reason": "last"},
+            {"kind": "open", "session": "again", "seq": 20},
+            {"kind": "close", "session": "again", "seq": 21, "at": NOON + 1},
+            {"kind": "open", "session": "again", "seq": 22, "at": NOON - HOUR},
+        ),
+    )
+    assert told(table, "session peer opened_at closed_at close_reason duration_ns negative_durations") == [
+        ("again", None, NOON, None, None, None, 0),
+        ("s1", "bob", NOON, NOON - HOUR - 1, "last", None, 1),
+    ]
+
+
+def test_after_the_clock_was_set_back_a_refusal_is_still_behind_its_request(spark: SparkSession) -> None:
+    offer: Row = {"kind": "call", "method": "hub.register"}
+    table = names(
+        messages(
+            spark,
+            {**offer, "topic": "refused", "id": "1"},
+            {"kind": "failure", "direction": "out", "id": "1", "at": NOON - 5},
+            {**offer, "topic": "granted", "id": "2"},
+            {**offer, "topic": "granted", "id": "3", "at": NOON - 9},
+        )
+    )
+    assert told(table, "what name first_at first_seq") == [("offered", "granted", NOON, 2)]

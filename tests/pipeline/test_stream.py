@@ -70,8 +70,14 @@ def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: 
     assert captures.count(out, "messages") == len(tape.records) - 20
     assert captures.count(out, "calls", outcome="result") < 20
     assert captures.count(out, "orphans") > 0
+    # What the tables know, late or not, is not read again from a copy.
+    (journal / "copy-1.parquet").write_bytes((journal / "r1-000001.parquet").read_bytes())
+    (journal / "copy-2.parquet").write_bytes((journal / "r1-000002.parquet").read_bytes())
+    (step,) = watch(spark, journal, out, delay=30.0)
+    assert (step.segments, step.records, step.state.late, step.state.rows["late"]) == (2, 0, 20, 20)
+    captures.write(journal, [*early[:5], *tape.records[-5:]], 3)
     report = job.run(job.Wish(str(journal), out), spark=spark)
-    assert (report.segments, report.state.late) == (1, 0)
+    assert (report.segments, report.records, report.state.late) == (2, 20, 0)
     assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
     assert captures.count(out, "calls", outcome="result") == 20
     assert watch(spark, journal, out, delay=30.0) == []

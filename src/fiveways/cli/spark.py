@@ -161,6 +161,10 @@ def _account(state: "State") -> str:
         said += f", {state.quarantined:,} unreadable"
     if state.late:
         said += f", {state.late:,} late"
+    if state.repeated:
+        said += f", {state.repeated:,} repeated"
+    if state.negative_durations:
+        said += f", {_count(state.negative_durations, 'duration')} unknown because the clock was set back"
     return f"{said} in {len(rows)} tables"
 
 

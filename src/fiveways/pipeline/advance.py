@@ -2,21 +2,24 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
+from pyarrow import parquet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.journal.reader import Segment
 from fiveways.pipeline import compacting, settling
-from fiveways.pipeline.digest import SCHEMAS, Summary, Task
+from fiveways.pipeline.digest import SCHEMAS, SEQS, Summary, Task
 from fiveways.pipeline.errors import BadInput
 from fiveways.pipeline.making import GROUP, WRITTEN, Making, Plan, location
 from fiveways.pipeline.output import END, Output
 from fiveways.pipeline.progress import Teller
+from fiveways.pipeline.seqs import Seqs
 from fiveways.pipeline.state import Part, Read, State
 from fiveways.pipeline.tables import TABLES
 
@@ -25,6 +28,8 @@ __all__ = ["GROUP", "Step", "nothing"]
 _LATE: Final = "~late"
 """Behind the name of a part that has what was too late at first."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+_TIMED: Final = ("calls", "deliveries", "sessions")
+"""Tables that count the durations which came out negative."""
 _TOGETHER: Final = ("publish", "event")
 """Messages of publications, which `_pieces` does not know."""
 
@@ -58,6 +63,28 @@ class Step:
         """Return how one is to be read of which some was too late."""
         task = self.task(segment, read.watermark)
         return Task(task.path, f"{task.part}{_LATE}", task.into, task.from_at, task.to_at, task.watermark, True)
+
+    def repeats(self, tasks: Sequence[Task]) -> dict[int, Task]:
+        """Return, by their places, the tasks of segments with records that another one has too, without these."""
+        folder = self._output.next / SEQS
+        seen = Seqs.read(folder / f"{part.name}{END}" for part in self._before.parts)
+        if any(task.late_only for task in tasks):
+            # These are read once more, so that they do not count as read.
+            seen = seen.minus(self._late())
+        again = {}
+        for place, task in enumerate(tasks):
+            mine = Seqs.read([folder / f"{task.part}{END}"])
+            if common := mine.common(seen):
+                again[place] = replace(task, without=common)
+            seen.add(mine)
+        return again
+
+    def _late(self) -> Seqs:
+        found = Seqs()
+        for name in self._output.files("late"):
+            for batch in parquet.read_table(self._output.path / "late" / name).to_batches():
+                found.take(batch, Seqs())
+        return found
 
     def end(self, found: Sequence[tuple[Segment, Summary]], teller: Teller, *, keep_late: bool = False) -> State:
         """Make all tables with what was found, and put them in place."""
@@ -108,6 +135,9 @@ class Step:
             self._before,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             late=rows["late"],
+            repeated=sum(each.repeated for each in reads.values()),
+            negative_durations=sum(each.negative_durations for each in reads.values())
+            + sum(self._output.total(name, "negative_durations") for name in _TIMED),
             quarantined=rows["quarantine"],
             rows={name: count for name, count in sorted(rows.items()) if not name.startswith("_")},
             segments=list(reads.values()),
@@ -216,5 +246,7 @@ def _read(segment: Segment, summary: Summary) -> Read:
         first_at=summary.first_at,
         last_at=summary.last_at,
         late=summary.late,
+        repeated=summary.repeated,
+        negative_durations=summary.negative,
         watermark=summary.watermark if summary.late else None,
     )

@@ -34,6 +34,7 @@ CALLS: Final = _columns(
     " requested_at:long accepted_at:long forwarded_at:long returned_at:long answered_at:long cancelled_at:long"
     " outcome reason code attempts:int answers:int forwards:int returns:int parts:int progress:int useless:int"
     " request_size:int answer_size:int latency_ns:long callee_ns:long hub_ns:long"
+    " negative_durations:int"
 )
 # One row per answer without a request.
 ORPHANS: Final = _columns(
@@ -41,14 +42,15 @@ ORPHANS: Final = _columns(
 )
 # One row per publication and subscriber.
 DELIVERIES: Final = _columns(
-    "date run op topic publisher_session publisher_protocol published_at:long subscriber_session subscriber_peer"
-    " subscriber_protocol first_at:long copies:int dropped:int outcome latency_ns:long queued_ns:long size:int"
+    "date run op topic publisher_session publisher_protocol published_at:long published_seq:long subscriber_session"
+    " subscriber_peer subscriber_protocol first_at:long first_seq:long copies:int dropped:int outcome latency_ns:long"
+    " queued_ns:long size:int negative_durations:int"
 )
 # One row per link.
 SESSIONS: Final = _columns(
     "date run node session peer protocol transport opened_at:long closed_at:long duration_ns:long close_reason"
     " frames_in:long frames_out:long bytes_in:long bytes_out:long messages_in:long messages_out:long errors:long"
-    " drops:long denials:long"
+    " drops:long denials:long negative_durations:int"
 )
 # One row per record that came when the stream had closed its time.
 LATE: Final = _columns(

@@ -17,11 +17,14 @@ from pyarrow import parquet
 
 from fiveways.journal import reader
 from fiveways.journal.errors import JournalError
-from fiveways.pipeline import schemas
+from fiveways.pipeline import schemas, seqs
 from fiveways.pipeline.days import DAY, date
 from fiveways.pipeline.decode import decode
 from fiveways.pipeline.pieces import PIECES, pieces_of
+from fiveways.pipeline.seqs import Seqs
 
+SEQS: Final = "_seqs"
+"""Which records were read."""
 _SLICE: Final = 1 << 20
 """Messages that are held, and paired with each other, at once: a segment of any size fits into memory."""
 SCHEMAS: Final = {
@@ -31,6 +34,7 @@ SCHEMAS: Final = {
     "_marks": schemas.arrow(schemas.MARKS),
     "_pieces": PIECES,
     "_buckets": pa.schema([PIECES.field("bucket")]),
+    SEQS: seqs.SCHEMA,
 }
 """Columns of what is written here."""
 
@@ -50,6 +54,8 @@ class Task:
     """Records before this are too late."""
     late_only: bool = False
     """Whether only these are wanted, because the others were read before."""
+    without: Seqs = field(default_factory=Seqs)
+    """Records that are left out, because another segment has them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,10 @@ class Summary:
     first_at: int | None = None
     last_at: int | None = None
     late: int = 0
+    repeated: int = 0
+    """Records that were left out, because they are there twice."""
+    negative: int = 0
+    """Records that waited in the hub for a time that is negative, because the clock was set back."""
     watermark: int | None = None
     dates: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
@@ -86,7 +96,8 @@ class _Digest:
         self._files = {name: File(Path(task.into, name), task.part, SCHEMAS[name]) for name in SCHEMAS}
         self._held: list[pa.Table] = []
         self._held_rows = 0
-        self._records = 0
+        self._seqs = Seqs()
+        self._records = self._repeated = self._negative = 0
         self._days: set[int] = set()
         self._first: int | None = None
         self._last: int | None = None
@@ -95,16 +106,31 @@ class _Digest:
         for batch in reader.read_batches(self._task.path, encoded=True):
             self._take(batch)
         self._pair()
+        self._files[SEQS].write(self._seqs.table())
         rows = {name: file.rows for name, file in self._files.items()}
         size = sum(file.close() for file in self._files.values())
         dates = list(map(date, sorted(self._days)))
-        part, late, watermark = self._task.part, rows["late"], self._task.watermark
-        return Summary(part, self._records, self._first, self._last, late, watermark, dates, rows, size)
+        return Summary(
+            self._task.part,
+            self._records,
+            self._first,
+            self._last,
+            rows["late"],
+            self._repeated,
+            self._negative,
+            self._task.watermark,
+            dates,
+            rows,
+            size,
+        )
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        batch = self._wanted(batch)
+        wanted = self._wanted(batch)
+        batch = self._seqs.take(wanted, self._task.without)
+        self._repeated += len(wanted) - len(batch)
         if not len(batch):
             return
+        batch = self._waited(batch)
         at = batch.column("at").to_numpy()
         first, last = int(at.min()), int(at.max())
         self._records += len(batch)
@@ -131,6 +157,16 @@ class _Digest:
         if task.late_only and task.watermark is not None:
             batch = batch.filter(pc.less(batch.column("at"), task.watermark))
         return batch
+
+    def _waited(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out how long a frame waited in the hub, if the clock was set back meanwhile."""
+        queued = batch.column("queued_ns")
+        is_negative = pc.fill_null(pc.less(queued, 0), False)
+        if not (number := pc.sum(is_negative).as_py()):
+            return batch
+        self._negative += number
+        known = pc.if_else(is_negative, pa.scalar(None, pa.int64()), queued)
+        return batch.set_column(batch.schema.get_field_index("queued_ns"), "queued_ns", known)
 
     def _in_time(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         """Put aside what is too late."""
@@ -192,8 +228,9 @@ class File:
         self.rows += len(table)
 
     def close(self) -> int:
-        """Make it whole; return its size."""
+        """Make it whole; return its size. Without rows there is none, nor one that an earlier attempt left."""
         if self._writer is None:
+            self._path.unlink(missing_ok=True)
             return 0
         self._writer.close()
         size = self._begun.stat().st_size

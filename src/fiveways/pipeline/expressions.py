@@ -15,8 +15,10 @@ __all__ = [
     "begin",
     "count_of",
     "date_of",
+    "duration",
     "instant",
     "is_error",
+    "negative",
     "subscriber",
     "total",
 ]
@@ -44,6 +46,16 @@ def instant(at: "Column | str") -> Column:
     """Return a time in ns that is a whole second as a timestamp."""
     column = F.col(at) if isinstance(at, str) else at
     return F.timestamp_seconds(F.call_function("div", column, F.lit(SECOND)))
+
+
+def duration(spent: Column) -> Column:
+    """Return a difference of two times; null if it is negative: then the clock was set back, and nobody knows."""
+    return F.when(spent >= 0, spent)
+
+
+def negative(spent: Column) -> Column:
+    """Return 1 for a difference of two times that is negative, else 0."""
+    return F.when(spent < 0, 1).otherwise(0).cast("int")
 
 
 def is_error() -> Column:

@@ -18,6 +18,7 @@ from fiveways.pipeline.session import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from fiveways.pipeline.advance import Step
     from fiveways.pipeline.digest import Summary, Task
     from fiveways.pipeline.state import State
 
@@ -81,8 +82,7 @@ def run(wish: Wish, teller: Teller | None = None, spark: "SparkSession | None" =
             tasks = [*map(step.task, todo.fresh), *(step.late_task(*each) for each in todo.again)]
             read = [*todo.fresh, *(segment for segment, _ in todo.again)]
             teller.begin("reading segments", len(tasks))
-            summaries = digest_all(running, tasks, teller)
-            refuse_bad(summaries)
+            summaries = read_all(running, step, tasks, teller)
             state = step.end(list(zip(read, summaries, strict=True)), teller)
     records = sum(each.records for each in summaries)
     return Report(len(tasks), records, state, notes, perf_counter() - started)
@@ -106,7 +106,24 @@ def located(journal: str) -> str:
     return journal if "://" in journal else os.path.abspath(journal)  # noqa: PTH100  it need not be there
 
 
-def digest_all(spark: "SparkSession", tasks: Sequence["Task"], teller: Teller) -> list["Summary"]:
+def read_all(spark: "SparkSession", step: "Step", tasks: Sequence["Task"], teller: Teller) -> list["Summary"]:
+    """Read segments; records that are in several of them, or were read before, are taken once. BadInput if one is bad.
+
+    Nobody knows what is in a segment before it is read, and nearly all have records of their own alone: the few others
+    are read again.
+    """
+    summaries = _digest_all(spark, tasks, teller)
+    _refuse_bad(summaries)
+    again = step.repeats(tasks)
+    if again:
+        found = _digest_all(spark, list(again.values()), teller)
+        _refuse_bad(found)
+        for place, summary in zip(again, found, strict=True):
+            summaries[place] = summary
+    return summaries
+
+
+def _digest_all(spark: "SparkSession", tasks: Sequence["Task"], teller: Teller) -> list["Summary"]:
     """Read segments, each in one task of Spark."""
     from fiveways.pipeline.advance import GROUP  # noqa: PLC0415
     from fiveways.pipeline.digest import digest  # noqa: PLC0415
@@ -131,7 +148,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def refuse_bad(summaries: Sequence["Summary"]) -> None:
+def _refuse_bad(summaries: Sequence["Summary"]) -> None:
     """Raise BadInput if a segment could not be read."""
     for summary in summaries:
         if summary.error:

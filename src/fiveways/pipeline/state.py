@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 RUN_FILE: Final = "_run.json"
-VERSION: Final = 1
+VERSION: Final = 2
 """Grows when tables of an older version cannot be added to, and have to be made anew."""
 
 
@@ -19,6 +19,10 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     last_at: int | None
     late: int = 0
     """Records that came too late for the stream: they are in table `late`, and in no other."""
+    repeated: int = 0
+    """Records that were left out, because they are in another segment, or twice in this one."""
+    negative_durations: int = 0
+    """Frames whose wait in the hub is unknown, because the clock was set back meanwhile."""
     watermark: int | None = None
     """The time before which records were late."""
 
@@ -45,6 +49,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from"
     to_at: int | None = None
     late: int = 0
     quarantined: int = 0
+    repeated: int = 0
+    """Records that the journal holds more than once, beyond the first."""
+    negative_durations: int = 0
+    """Durations that came out negative, because the clock was set back; they are null in all tables."""
     rows: dict[str, int] = {}
     segments: list[Read] = []
     parts: list[Part] = []

@@ -204,8 +204,7 @@ class _Stream:
         segments = [Segment("", 0, line.path, line.size, is_closed=True) for line in new]
         self._teller.begin("reading segments", len(new))
         tasks = [step.task(segment, line.watermark) for segment, line in zip(segments, new, strict=True)]
-        found = job.digest_all(self._spark, tasks, self._teller)
-        job.refuse_bad(found)
+        found = job.read_all(self._spark, step, tasks, self._teller)
         records = sum(each.records for each in found)
         if not records and not self._state.parts:
             return  # nothing to make tables of yet

@@ -17,7 +17,8 @@ def capacity(activity: DataFrame, messages: DataFrame, quarantine: DataFrame, ca
     """How much had each hub to do at once, and was it too much?
 
     One row per minute and node in which anything happened. A call is open from its first request until it is answered
-    or cancelled, and otherwise until the last that its caller's link said that day; over midnight none is.
+    or cancelled, and otherwise until the last that its caller's link said that day; over midnight none is. One that
+    ended before it began, as the clock was set back, is open for no time.
 
     Columns:
         date: day in UTC
@@ -83,7 +84,11 @@ def _spans(calls: DataFrame, activity: DataFrame) -> DataFrame:
     """Return when each call began and ended."""
     asked = calls.filter("requested_at is not null").select(
         *("date", "run", "caller_session", "reason", "requested_at"),
-        F.coalesce("answered_at", "cancelled_at").alias("ended_at"),
+        F.coalesce(
+            F.when(F.coalesce("answered_at", "cancelled_at") < F.col("requested_at"), F.col("requested_at")),
+            "answered_at",
+            "cancelled_at",
+        ).alias("ended_at"),
     )
     heard = activity.groupBy("date", "run", F.col("session").alias("caller_session")).agg(
         F.max("last_at").alias("last_at")

@@ -40,7 +40,7 @@ def delivery_audit(deliveries: DataFrame, names: DataFrame) -> DataFrame:
             count_of(F.col("copies") > 1).alias("duplicated"),
             count_of(F.col("sent_number") < F.col("latest")).alias("reordered"),
             (F.max("number") - F.min("number") + 1 - F.count("number")).alias("gaps"),
-            F.max(F.struct("first_at", "subscriber_session", "subscriber_peer")).alias("last"),
+            F.max(F.struct("first_seq", "subscriber_session", "subscriber_peer")).alias("last"),
         )
     )
     named = got.select("*", F.col("last.subscriber_session"), F.col("last.subscriber_peer"))
@@ -65,15 +65,15 @@ def delivery_audit(deliveries: DataFrame, names: DataFrame) -> DataFrame:
 
 def _numbered(deliveries: DataFrame) -> DataFrame:
     """Count the publications of each topic, and say how far each subscriber was when it got one."""
-    in_topic = Window.partitionBy(*_TOPIC).orderBy("published_at", F.length("op"), "op")
-    number = F.when(F.col("published_at").isNotNull(), F.dense_rank().over(in_topic))
-    so_far = Window.partitionBy(*_WHO).orderBy("first_at", "number").rowsBetween(Window.unboundedPreceding, -1)
+    in_topic = Window.partitionBy(*_TOPIC).orderBy("published_seq", F.length("op"), "op")
+    number = F.when(F.col("published_seq").isNotNull(), F.dense_rank().over(in_topic))
+    so_far = Window.partitionBy(*_WHO).orderBy("first_seq", "number").rowsBetween(Window.unboundedPreceding, -1)
     who = subscriber("subscriber_session", "subscriber_peer", "subscriber_protocol")
-    columns = ("op", "published_at", "first_at", "copies", "subscriber_session", "subscriber_peer")
+    columns = ("op", "published_seq", "first_seq", "copies", "subscriber_session", "subscriber_peer")
     numbered = deliveries.select(*_TOPIC, who.alias("who"), "subscriber_protocol", *columns).withColumn(
         "number", number
     )
-    sent = numbered.withColumn("sent_number", F.when(F.col("first_at").isNotNull(), F.col("number")))
+    sent = numbered.withColumn("sent_number", F.when(F.col("first_seq").isNotNull(), F.col("number")))
     return sent.withColumn("latest", F.max("sent_number").over(so_far))
 
 

@@ -29,7 +29,7 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
         count: how often
         first_at: for the first time
         last_at: for the last time
-        sample_session: link of the last of them
+        sample_session: link of the last of them by the clock
     """
     told = F.col("reason")
     denied = _seen(marks.filter(F.col("kind") == "deny"), F.lit("denied"), told)
@@ -48,7 +48,7 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
         .agg(
             F.count("*").alias("count"),
             F.min("at").alias("first_at"),
-            F.max(F.struct("at", "session")).alias("last"),
+            F.max(F.struct("at", "seq", "session")).alias("last"),
         )
     )
     return groups.select(
@@ -63,4 +63,6 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
 
 
 def _seen(rows: DataFrame, what: Column, reason: Column) -> DataFrame:
-    return rows.select("at", what.alias("what"), reason.alias("reason"), "peer", "protocol", "transport", "session")
+    return rows.select(
+        "at", "seq", what.alias("what"), reason.alias("reason"), "peer", "protocol", "transport", "session"
+    )

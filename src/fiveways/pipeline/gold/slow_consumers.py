@@ -31,7 +31,7 @@ def slow_consumers(deliveries: DataFrame) -> DataFrame:
         F.count("*").alias("events"),
         count_of(is_dropped).alias("dropped"),
         ordered("queued_ns").alias("queued"),
-        F.max(F.struct("first_at", "subscriber_session", "subscriber_peer")).alias("last"),
+        F.max(F.struct("first_seq", "subscriber_session", "subscriber_peer")).alias("last"),
     )
     return groups.select(
         "date",

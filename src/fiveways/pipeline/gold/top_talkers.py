@@ -30,7 +30,7 @@ def top_talkers(activity: DataFrame, calls: DataFrame) -> DataFrame:
     """
     moved = activity.groupBy("date", "run", "session").agg(
         F.max("protocol").alias("protocol"),
-        F.max(F.when(F.col("peer").isNotNull(), F.struct("last_at", "peer"))).alias("last"),
+        F.max(F.when(F.col("peer").isNotNull(), F.struct("last_seq", "peer"))).alias("last"),
         *(_way(name, direction) for name in ("frames", "bytes") for direction in ("in", "out")),
     )
     size = F.col("bytes_in") + F.col("bytes_out")

@@ -23,8 +23,11 @@ def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
     """
     offers = (
         names.filter("what in ('offered', 'subscribed')")
+        # Within a run the order of its records tells who was first; between runs only the clock does.
+        .groupBy("what", "name", "run")
+        .agg(F.min(F.struct("first_seq", "first_at", "peer", "session", "protocol")).alias("first"))
         .groupBy("what", "name")
-        .agg(F.min(F.struct("first_at", "peer", "session", "protocol")).alias("first"))
+        .agg(F.min(F.struct(*(f"first.{name}" for name in ("first_at", "peer", "session", "protocol")))).alias("first"))
     )
     called = retries.select(F.col("method").alias("used")).filter("used is not null").distinct()
     published = names.filter("what = 'published'").select(F.col("name").alias("used")).distinct()

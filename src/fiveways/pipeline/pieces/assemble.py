@@ -129,9 +129,14 @@ class Rows:
         grouped, size = self._grouped, self._grouped.size
         places = np.flatnonzero((grouped.role == roles.ATTEMPT) & (self._counts[roles.ANSWER] > 0)[grouped.group])
         group = grouped.group[places]
-        answered = self._made["answered_at"].fill_null(0).to_numpy(zero_copy_only=False)
-        late = self._columns.longs("at")[grouped.rows[places]] > answered[group]
+        seq, part = (self._columns.longs(name)[grouped.rows[places]] for name in ("seq", "part"))
+        answered_seq, answered_part = (self._place_of("answered", name)[group] for name in ("seq", "part"))
+        late = (seq > answered_seq) | ((seq == answered_seq) & (part > answered_part))
         return np.bincount(group[late], minlength=size)
+
+    def _place_of(self, prefix: str, name: str) -> Longs:
+        """Return where the first message of a role stands; anything where there is none."""
+        return np.asarray(self._made[f"{prefix}_{name}"].fill_null(0).to_numpy(zero_copy_only=False))
 
     def _name(self) -> None:
         """Fill the columns by which a row is known."""

@@ -19,11 +19,14 @@ def calls_of(rows: pa.Table) -> pa.Table:
         return CALLS.empty_table()
     forwarded = _counts(rows, "forwards") > 0
     returned_at = rows["returned_at"] if forwarded.all() else _where(forwarded, rows["returned_at"])
-    latency = pc.subtract(rows["answered_at"], rows["requested_at"])
-    callee = pc.subtract(returned_at, rows["forwarded_at"])
+    durations = Durations(len(rows))
+    latency = durations.between(rows["requested_at"], rows["answered_at"])
+    callee = durations.between(rows["forwarded_at"], returned_at)
+    hub = durations.between(callee, latency)
     is_callees = _are_callees(rows)
     made = {
-        "date": dates_of(_first_at(rows)),
+        # A call without a request is known by a forward.
+        "date": dates_of(_either(rows["requested_at"], rows["forwarded_at"])),
         "method": _either(rows["method"], rows["callee_method"]),
         "returned_at": returned_at,
         "outcome": _outcomes(rows, is_callees),
@@ -32,9 +35,27 @@ def calls_of(rows: pa.Table) -> pa.Table:
         "returns": pa.array(_counts(rows, "returns") * forwarded),
         "latency_ns": latency,
         "callee_ns": callee,
-        "hub_ns": pc.subtract(latency, callee),
+        "hub_ns": hub,
+        "negative_durations": pa.array(durations.negative),
     }
     return pa.table([made[name] if name in made else rows[name] for name in CALLS.names], names=CALLS.names)
+
+
+class Durations:
+    """Durations of rows. Where the clock was set back between two times, it is unknown how long that was."""
+
+    def __init__(self, rows: int) -> None:
+        self.negative = np.zeros(rows, np.int32)
+        """How many durations of each row came out negative, and are null instead."""
+
+    def between(self, begin: pa.ChunkedArray, end: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return how long it was from one time to the other; null if that is negative."""
+        spent = pc.subtract(end, begin)
+        is_negative = pc.fill_null(pc.less(spent, 0), False).to_numpy()
+        if not is_negative.any():
+            return spent
+        self.negative += is_negative
+        return _where(~is_negative, spent)
 
 
 def _are_calls(rows: pa.Table) -> Flags:
@@ -47,13 +68,6 @@ def _are_callees(rows: pa.Table) -> Flags:
     """Say which rows are of the callee's leg alone, where no operation ties it to the caller's."""
     leg = Coded(rows["leg"])
     return np.asarray(np.array([*(name == "callee" for name in leg.names), False], np.bool_)[leg.codes])
-
-
-def _first_at(rows: pa.Table) -> pa.ChunkedArray:
-    if not rows["requested_at"].null_count:
-        return rows["requested_at"]
-    others = pc.min_element_wise(rows["forwarded_at"], rows["returned_at"], rows["answered_at"], skip_nulls=True)
-    return pc.coalesce(rows["requested_at"], others)
 
 
 def _outcomes(rows: pa.Table, is_callees: Flags) -> pa.DictionaryArray:

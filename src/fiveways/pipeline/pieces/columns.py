@@ -82,8 +82,7 @@ class Columns:
         return self.array(name).take(pa.array(rows, mask=rows < 0))
 
     def in_order(self, rows: Longs) -> Longs:
-        """Return the rows in the order of (at, seq, part)."""
-        at, seq, part = (self.longs(name)[rows] for name in ("at", "seq", "part"))
-        same_at, same_seq = at[1:] == at[:-1], seq[1:] == seq[:-1]
-        later = (at[1:] > at[:-1]) | (same_at & ((seq[1:] > seq[:-1]) | (same_seq & (part[1:] >= part[:-1]))))
-        return rows if later.all() else rows[np.lexsort((part, seq, at))]
+        """Return the rows in the order of (seq, part): that of their run, whatever its clock said meanwhile."""
+        seq, part = (self.longs(name)[rows] for name in ("seq", "part"))
+        later = (seq[1:] > seq[:-1]) | ((seq[1:] == seq[:-1]) & (part[1:] >= part[:-1]))
+        return rows if later.all() else rows[np.lexsort((part, seq))]

@@ -24,7 +24,7 @@ NQ_SCOPES: Final = ("peer", "link")
 
 @dataclass(frozen=True)
 class Grouped:
-    """Messages in the order of (at, seq, part), each with the number of its group."""
+    """Messages in the order of (seq, part), each with the number of its group."""
 
     rows: Longs
     """Their rows in the table."""

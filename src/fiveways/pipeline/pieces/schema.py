@@ -38,7 +38,7 @@ def _place(name: str) -> list[tuple[str, pa.DataType]]:
 
 
 # One row per operation of a segment; where no operation is known, one per use of an identifier on one leg. The columns
-# of a message (requested, forwarded, ...) are those of the first one by (at, seq, part).
+# of a message (requested, forwarded, ...) are those of the first one by (seq, part).
 PIECES: Final = pa.schema(
     [
         ("run", _STRING),

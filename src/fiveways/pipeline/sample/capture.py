@@ -15,10 +15,10 @@ from fiveways.pipeline import schemas
 from fiveways.pipeline.sample import block, noise
 from fiveways.pipeline.sample.frames import Frames, frames_of
 from fiveways.pipeline.sample.options import ENCODINGS, SECOND, Options
-from fiveways.pipeline.sample.script import Column, Script, What
+from fiveways.pipeline.sample.script import NOBODY, Column, Script, What
 from fiveways.pipeline.sample.spoken import written_id
 from fiveways.pipeline.sample.tally import Tally
-from fiveways.pipeline.sample.truth import Truth, dates_of
+from fiveways.pipeline.sample.truth import DELIVERIES, Truth, dates_of
 from fiveways.pipeline.sample.words import FAILURES
 from fiveways.pipeline.sample.world import World
 
@@ -27,7 +27,7 @@ _TABLES: Final = {
     "calls": schemas.arrow(schemas.CALLS),
     "orphans": schemas.arrow(schemas.ORPHANS),
     "quarantine": schemas.arrow(schemas.QUARANTINE),
-    "deliveries": schemas.arrow(schemas.DELIVERIES),
+    "deliveries": DELIVERIES,
     "sessions": schemas.arrow(schemas.SESSIONS),
 }
 _SHOWN: Final = 256
@@ -111,18 +111,20 @@ class Capture:
     def _written(self, script: Script, rng: np.random.Generator) -> pa.Table:
         """Write a script, and tell its truth; what needs the record's number is kept in hidden columns."""
         lines = script.lines()
+        lines["order"] = at = lines["at"]
+        is_behind = (rng.random(len(at)) < 0.1) & (lines["frame"] == NOBODY)
+        lines["at"] = at - np.where(is_behind, rng.integers(0, self.options.disorder + 1, len(at)), 0)
         frames = frames_of(lines, self._world, self.options, rng)
         truth = Truth(lines, frames.sizes, self._world, self.options, script.first_call, script.calls)
         self._keep("calls", truth.calls())
         self._keep("deliveries", truth.deliveries(frames.queued))
         self._tally.add(lines, frames, len(self._world.names))
-        return self._tagged(lines, frames, rng)
+        return self._tagged(lines, frames)
 
-    def _tagged(self, lines: dict[str, Column], frames: Frames, rng: np.random.Generator) -> pa.Table:
+    def _tagged(self, lines: dict[str, Column], frames: Frames) -> pa.Table:
         rows = {name: column[frames.line] for name, column in lines.items()}
         at = rows["at"]
-        late = np.where(rng.random(len(at)) < 0.1, rng.integers(0, self.options.disorder + 1, len(at)), 0)
-        table = frames.table.append_column("_order", pa.array(at + late))
+        table = frames.table.append_column("_order", pa.array(rows["order"]))
         orphan = rows["orphan"]
         names = np.full(len(at), None, object)
         targets = np.full(len(at), None, object)

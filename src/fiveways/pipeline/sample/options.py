@@ -32,7 +32,7 @@ class Options:
     block: int = 1_000_000
     """Records that are thought out at a time."""
     disorder: int = 2_000_000
-    """How many nanoseconds a record may come late in the order of `seq`."""
+    """How many nanoseconds the time of a record may be behind its place in the order of `seq`."""
 
     @property
     def seconds(self) -> float:

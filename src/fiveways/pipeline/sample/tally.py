@@ -45,7 +45,10 @@ class Tally:
         self._count("errors", session[rows["unread"]])
         self._count("drops", session[what == What.DROP])
         self._count("denials", session[what == What.DENY])
-        np.minimum.at(self.counts["first_at"], session, rows["at"])
+        in_order = np.argsort(rows["order"], kind="stable")
+        seen, first = np.unique(session[in_order], return_index=True)
+        is_news = self.counts["first_at"][seen] == np.iinfo(np.int64).max
+        self.counts["first_at"][seen[is_news]] = rows["at"][in_order][first[is_news]]
         opened, closed = what == What.OPEN, what == What.CLOSE
         self.counts["opened_at"][session[opened]] = rows["at"][opened]
         self.counts["closed_at"][session[closed]] = rows["at"][closed]
@@ -71,8 +74,9 @@ class Tally:
             "transport": pa.array(world.transports),
             "opened_at": pa.array(opened, mask=no_open),
             "closed_at": pa.array(closed, mask=no_close),
-            "duration_ns": pa.array(closed - opened, mask=no_open | no_close),
+            "duration_ns": pa.array(closed - opened, mask=no_open | no_close | (closed < opened)),
             "close_reason": pa.array(CLOSE_REASONS).take(pa.array(self.reasons, mask=no_close)),
             **{name: pa.array(counts[name]) for name in _COUNTS},
+            "negative_durations": pa.array(~(no_open | no_close) & (closed < opened)),
         }
         return pa.table(columns).filter(pa.array(seen)).cast(schemas.arrow(schemas.SESSIONS))

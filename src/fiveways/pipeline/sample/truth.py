@@ -20,6 +20,10 @@ LEGS: Final = 3
 _ASKS_TO_PUBLISH: Final = tuple(ENCODINGS.index(each) for each in ("umq", "umq36", "nq"))
 _CANONICAL: Final = [topics.spell(topic, topics.LRPM) for topic in TOPICS]
 NONE: Final = -1
+DELIVERIES: Final = pa.schema(
+    field for field in schemas.arrow(schemas.DELIVERIES) if field.name not in {"published_seq", "first_seq"}
+)
+"""Columns of the truth: a plan does not know the numbers that its records will have."""
 
 
 def dates_of(at: Column) -> pa.Array:
@@ -49,10 +53,10 @@ class Firsts:
         return pa.array(self.take(values), mask=self.missing)
 
 
-def firsts(chosen: Column, key: Column, at: Column, keys: int) -> Firsts:
-    """Find them by time."""
+def firsts(chosen: Column, key: Column, order: Column, keys: int) -> Firsts:
+    """Find them by the order in which they are recorded."""
     rows = np.flatnonzero(chosen)
-    rows = rows[np.lexsort((at[rows], key[rows]))]
+    rows = rows[np.lexsort((order[rows], key[rows]))]
     line = np.full(keys, NONE)
     heads = np.flatnonzero(np.diff(key[rows], prepend=-1)) if len(rows) else rows
     line[key[rows[heads]]] = rows[heads]
@@ -72,7 +76,7 @@ class Truth:
 
     def calls(self) -> pa.Table:
         """Return the calls: one row for each operation, or if operations are not told, for each leg."""
-        lines, at = self.lines, self.lines["at"]
+        lines, at, order = self.lines, self.lines["at"], self.lines["order"]
         what, leg = lines["what"], lines["leg"]
         mine = (lines["call"] >= 0) & ~lines["orphan"]
         caller = leg == CALLER
@@ -81,18 +85,19 @@ class Truth:
         key, keys = self._keys()
 
         def first(chosen: Column) -> Firsts:
-            return firsts(mine & chosen, key, at, keys)
+            return firsts(mine & chosen, key, order, keys)
 
         asked, accepted = first(asks & caller), first((what == What.ACCEPTED) & caller)
         forwarded, returned = first(asks & routed), first(final & routed)
         answered, stopped = first(final & caller), first((what == What.CANCEL) & caller)
         parts, notes = first((what == What.PART) & caller), first((what == What.NOTE) & caller)
-        answered_at = np.where(answered.missing, np.iinfo(np.int64).max, answered.take(at))
-        late = first(asks & caller & (at > answered_at[np.maximum(key, 0)]))
+        answer = np.where(answered.missing, np.iinfo(np.int64).max, answered.take(order))
+        late = first(asks & caller & (order > answer[np.maximum(key, 0)]))
         either = Firsts(np.where(asked.missing, forwarded.line, asked.line), asked.count)
         rows = np.flatnonzero(~either.missing)
-        latency = _difference(answered, asked, at)
-        callee_ns = _difference(returned, forwarded, at)
+        durations = [_difference(answered, asked, at), _difference(returned, forwarded, at)]
+        durations.append(pc.subtract(*map(_known, durations)))
+        latency, callee_ns, hub_ns = map(_known, durations)
         columns = {
             "date": dates_of(either.take(at)),
             "run": pa.repeat(self.options.run, keys),
@@ -118,7 +123,8 @@ class Truth:
             "answer_size": answered.numbers(self.sizes),
             "latency_ns": latency,
             "callee_ns": callee_ns,
-            "hub_ns": _subtracted(latency, callee_ns),
+            "hub_ns": hub_ns,
+            "negative_durations": sum(map(_are_negative, durations)),
         }
         schema = schemas.arrow(schemas.CALLS)
         whole = pa.table(
@@ -185,7 +191,7 @@ class Truth:
 
     def deliveries(self, queued: Column) -> pa.Table:
         """Return what became of each publication at each who followed its topic."""
-        lines, at = self.lines, self.lines["at"]
+        lines, at, order = self.lines, self.lines["at"], self.lines["order"]
         event, drop = lines["what"] == What.EVENT, lines["what"] == What.DROP
         rows = np.flatnonzero(event | drop)
         which = np.stack([lines["call"][rows], lines["session"][rows].astype(np.int64)])
@@ -196,7 +202,7 @@ class Truth:
         key = np.zeros(len(at), np.int64)
         key[rows] = key_of_row
         keys = pairs.shape[1]
-        came, dropped = firsts(event, key, at, keys), firsts(drop, key, at, keys)
+        came, dropped = firsts(event, key, order, keys), firsts(drop, key, order, keys)
         either = Firsts(np.where(came.missing, dropped.line, came.line), came.count)
         columns = {
             **(self._publication(either) if self.options.ops else self._unknown(either)),
@@ -209,8 +215,9 @@ class Truth:
             "queued_ns": came.numbers(queued),
             "size": came.numbers(self.sizes),
         }
-        columns["latency_ns"] = pc.subtract(columns["first_at"], columns["published_at"])
-        schema = schemas.arrow(schemas.DELIVERIES)
+        latency = pc.subtract(columns["first_at"], columns["published_at"])
+        columns |= {"latency_ns": _known(latency), "negative_durations": pa.array(_are_negative(latency))}
+        schema = DELIVERIES
         return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
     def _publication(self, event: Firsts) -> dict[str, pa.Array]:
@@ -252,5 +259,10 @@ def _difference(later: Firsts, earlier: Firsts, at: Column) -> pa.Array:
     return pa.array(later.take(at) - earlier.take(at), mask=later.missing | earlier.missing)
 
 
-def _subtracted(whole: pa.Array, part: pa.Array) -> pa.Array:
-    return pc.subtract(whole, part)
+def _are_negative(durations: pa.Array) -> Column:
+    """Say which durations tell of a clock that was set back."""
+    return np.asarray(pc.fill_null(pc.less(durations, 0), False).to_numpy(zero_copy_only=False), np.int32)
+
+
+def _known(durations: pa.Array) -> pa.Array:
+    return pc.if_else(pc.less(durations, 0), pa.scalar(None, pa.int64()), durations)

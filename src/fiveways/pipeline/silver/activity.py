@@ -28,8 +28,10 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
         messages: messages in them
         bytes: size of the frames
         errors: frames that cannot be read
-        first_at: the first of them
-        last_at: the last of them
+        first_at: the earliest of them
+        last_at: the latest of them
+        first_seq: the number of the first record
+        last_seq: the number of the last record
     """
     is_first = F.col("part") == 0
     read = _frames(messages, is_first, F.lit(1), F.lit(0))
@@ -44,6 +46,8 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
             F.sum("errors").alias("errors"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
+            F.min("seq").alias("first_seq"),
+            F.max("seq").alias("last_seq"),
         )
     )
     return groups.select(
@@ -56,6 +60,8 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
         "errors",
         "first_at",
         "last_at",
+        "first_seq",
+        "last_seq",
     )
 
 
@@ -65,6 +71,7 @@ def _frames(rows: DataFrame, is_frame: Column, messages: Column, errors: Column)
         begin("at", MINUTE).alias("minute_at"),
         *_WHOSE,
         "at",
+        "seq",
         F.when(is_frame, 1).otherwise(0).alias("frames"),
         messages.alias("messages"),
         F.when(is_frame, F.col("size")).alias("bytes"),

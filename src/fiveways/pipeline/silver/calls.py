@@ -11,10 +11,11 @@ def calls(shared: DataFrame) -> DataFrame:
 
     One row per operation, a call of one of the hub's own methods among them. Where no operation is known, one row per
     request on one leg: a row of the callee's leg has no caller, no latency and no attempts, and its outcome is what the
-    callee said. Callbacks, publications and requests for descriptions are no calls.
+    callee said. Callbacks, publications and requests for descriptions are no calls. First is what the hub recorded
+    first (by `seq`), also if the clock was set back meanwhile.
 
     Columns:
-        date: day of the request in UTC, or of the first that is known of the call
+        date: day of the first request in UTC; if that is unknown, of the first passing on
         run: one life of a hub
         op: the operation, null if unknown
         method: what was called, in the hub's own spelling
@@ -45,6 +46,7 @@ def calls(shared: DataFrame) -> DataFrame:
         latency_ns: from first request to first answer
         callee_ns: from first passing on to the callee's first answer
         hub_ns: what is left of the latency
+        negative_durations: durations of this row that came out negative, as the clock was set back; these are null
     """
     hashed = shared.withColumn(merging.HASH, merging.key_hash())
     keys = F.broadcast(merging.shared_keys(shared))

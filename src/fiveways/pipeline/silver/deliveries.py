@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.pipeline import schemas
-from fiveways.pipeline.expressions import count_of, date_of
+from fiveways.pipeline.expressions import count_of, date_of, duration, negative
 
 _KEY: Final = ("run", "key")
 _PUBLICATION: Final = {
@@ -14,8 +14,9 @@ _PUBLICATION: Final = {
     "publisher_session": "session",
     "publisher_protocol": "protocol",
     "published_at": "at",
+    "published_seq": "seq",
 }
-_FIRST: Final = ("at", "session", "peer", "queued_ns", "size")
+_FIRST: Final = ("at", "seq", "session", "peer", "queued_ns", "size")
 
 
 def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
@@ -32,16 +33,19 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
         publisher_session: link of who published it; null if that was the hub's own process, or an earlier run
         publisher_protocol: in which protocol
         published_at: when it came
+        published_seq: the number of its record in the run
         subscriber_session: link that got it, or should have
         subscriber_peer: whose that is, null if nobody's
         subscriber_protocol: in which protocol
         first_at: when it was first sent, null if never
+        first_seq: the number of the record of that
         copies: how often it was sent; once each to several subscriptions of one link is once
         dropped: how often the hub gave up sending it
         outcome: delivered, dropped
         latency_ns: from publication to first sending
         queued_ns: how long the first sending waited in the hub
         size: bytes of the first frame
+        negative_durations: 1 if the latency came out negative, as the clock was set back, and is null; else 0
     """
     # All that is said of a publication comes together once, before it is joined and counted.
     sent = _events(messages).unionByName(_drops(marks)).repartition(*_KEY)
@@ -54,6 +58,7 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
     )
     is_sent = F.col("first.is_sent")
     first = {name: F.when(is_sent, F.col(f"first.{name}")) for name in _FIRST}
+    latency = first["at"] - F.col("published_at")
     made = {
         "date": date_of(F.coalesce("published_at", "first.at")),
         "topic": F.coalesce("topic", "event_topic"),
@@ -61,10 +66,12 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
         "subscriber_peer": F.col("first.peer"),
         "subscriber_protocol": F.col("protocol"),
         "first_at": first["at"],
+        "first_seq": first["seq"],
         "outcome": F.when(is_sent, "delivered").otherwise("dropped"),
-        "latency_ns": first["at"] - F.col("published_at"),
+        "latency_ns": duration(latency),
         "queued_ns": first["queued_ns"],
         "size": first["size"],
+        "negative_durations": negative(latency),
     }
     return groups.select(*(made.get(name, F.col(name)).alias(name) for name in schemas.DELIVERIES.fieldNames()))
 
@@ -75,7 +82,7 @@ def _publications(messages: DataFrame) -> DataFrame:
     firsts = (
         messages.filter((F.col("direction") == "in") & F.col("op").isNotNull() & is_publication)
         .groupBy("run", F.col("op").alias("key"))
-        .agg(F.min(F.struct("at", "seq", "part", "topic", "session", "protocol")).alias("first"))
+        .agg(F.min(F.struct("seq", "part", "at", "topic", "session", "protocol")).alias("first"))
     )
     return firsts.select(*_KEY, *(F.col(f"first.{field}").alias(name) for name, field in _PUBLICATION.items()))
 
@@ -124,5 +131,5 @@ def _amounts() -> list[Column]:
         F.when(is_one, copies).otherwise(1).cast("int").alias("copies"),
         count_of(~is_sent).cast("int").alias("dropped"),
         F.max("event_topic").alias("event_topic"),
-        F.min(F.struct(~is_sent, "at", "seq", "part", *rest)).alias("first"),
+        F.min(F.struct(~is_sent, "seq", "part", "at", *rest)).alias("first"),
     ]

@@ -9,6 +9,8 @@ from fiveways.pipeline.expressions import DAY, begin, date_of
 
 _KEYS: Final = ("what", "name", "run", "session", "peer", "protocol")
 _CLAIM: Final = ("run", "session", "id")
+_PLACE: Final = ("seq", "part")
+"""Where a message stands in its run."""
 
 
 def names(messages: DataFrame) -> DataFrame:
@@ -25,6 +27,7 @@ def names(messages: DataFrame) -> DataFrame:
         peer: whose it is, null if nobody's
         protocol: which one; null for what was published
         first_at: when it was first said that day
+        first_seq: the number of the record of that
     """
     published = messages.filter(_is("publish", "hub.publish") | (F.col("kind") == "event")).select(
         F.lit("published").alias("what"),
@@ -32,14 +35,20 @@ def names(messages: DataFrame) -> DataFrame:
         "run",
         *(F.lit(None).cast("string").alias(each) for each in ("session", "peer", "protocol")),
         "at",
+        "seq",
     )
     spoken = (
         published.filter("name is not null")
         .unionByName(_granted(messages).select(*published.columns))
         .unionByName(_ended(messages).select(*published.columns))
     )
-    groups = spoken.groupBy(begin("at", DAY).alias("day_at"), *_KEYS).agg(F.min("at").alias("first_at"))
-    return groups.select(date_of(F.col("day_at")).alias("date"), *_KEYS, "first_at")
+    groups = spoken.groupBy(begin("at", DAY).alias("day_at"), *_KEYS).agg(F.min(F.struct("seq", "at")).alias("first"))
+    return groups.select(
+        date_of(F.col("day_at")).alias("date"),
+        *_KEYS,
+        F.col("first.at").alias("first_at"),
+        F.col("first.seq").alias("first_seq"),
+    )
 
 
 def _is(kind: str, method: str) -> Column:
@@ -59,31 +68,33 @@ def _granted(messages: DataFrame) -> DataFrame:
         "protocol",
         "at",
         *_CLAIM,
+        *_PLACE,
     )
-    return claims.join(F.broadcast(_refused(claims, messages)), on=[*_CLAIM, "at"], how="left_anti")
+    return claims.join(F.broadcast(_refused(claims, messages)), on=[*_CLAIM, *_PLACE], how="left_anti")
 
 
 def _refused(claims: DataFrame, messages: DataFrame) -> DataFrame:
     """Return claims whose first answer is a failure: few fail, so that results are looked through for these alone."""
-    asked = F.broadcast(claims.select(*_CLAIM, "at"))
+    asked = F.broadcast(claims.select(*_CLAIM, *_PLACE))
+    is_behind = F.col("answer") > F.struct(*_PLACE)
     failed = (
         _answers(messages, "failure")
         .join(asked, on=[*_CLAIM], how="inner")
-        .filter(F.col("answer.at") >= F.col("at"))
-        .groupBy(*_CLAIM, "at")
+        .filter(is_behind)
+        .groupBy(*_CLAIM, *_PLACE)
         .agg(F.min("answer").alias("failure"))
     )
     done_before = (
         _answers(messages, "result")
         .join(F.broadcast(failed), on=[*_CLAIM], how="inner")
-        .filter((F.col("answer.at") >= F.col("at")) & (F.col("answer") < F.col("failure")))
+        .filter(is_behind & (F.col("answer") < F.col("failure")))
     )
-    return failed.join(F.broadcast(done_before.select(*_CLAIM, "at")), on=[*_CLAIM, "at"], how="left_anti")
+    return failed.join(F.broadcast(done_before.select(*_CLAIM, *_PLACE)), on=[*_CLAIM, *_PLACE], how="left_anti")
 
 
 def _answers(messages: DataFrame, kind: str) -> DataFrame:
     return messages.filter((F.col("direction") == "out") & (F.col("kind") == kind)).select(
-        *_CLAIM, F.struct("at", "seq", "part").alias("answer")
+        *_CLAIM, F.struct(*_PLACE).alias("answer")
     )
 
 
@@ -92,5 +103,5 @@ def _ended(messages: DataFrame) -> DataFrame:
     ended = _is("unsubscribe", "hub.unsubscribe") | (F.col("kind") == "topic_closed")
     nothing = F.lit(None).cast("string").alias("name")
     return messages.filter(ended).select(
-        F.lit("ended").alias("what"), nothing, "run", "session", "peer", "protocol", "at"
+        F.lit("ended").alias("what"), nothing, "run", "session", "peer", "protocol", "at", "seq"
     )

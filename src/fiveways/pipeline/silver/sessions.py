@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.pipeline import schemas
-from fiveways.pipeline.expressions import count_of, date_of, total
+from fiveways.pipeline.expressions import count_of, date_of, duration, negative, total
 
 _ALIKE: Final = ("node", "protocol", "transport")
 """What is the same in all rows of one link, but may be missing in some."""
@@ -40,39 +40,43 @@ def sessions(activity: DataFrame, marks: DataFrame) -> DataFrame:
         errors: frames that cannot be read
         drops: messages that were dropped on the way to the peer
         denials: requests of the peer that were refused
+        negative_durations: 1 if the duration came out negative, as the clock was set back, and is null; else 0
     """
     rows = _moved(activity).unionByName(_marked(marks))
     groups = rows.groupBy("run", "session").agg(
         *(F.max(name).alias(name) for name in _ALIKE),
-        F.max(F.when(F.col("peer").isNotNull(), F.struct("last_at", "peer"))).alias("last"),
-        F.min("first_at").alias("first_at"),
-        F.min(_at("open")).alias("opened_at"),
-        F.max(_at("open")).alias("last_opened_at"),
-        F.max(F.when(F.col("mark") == "close", F.struct("last_at", "seq", "reason"))).alias("end"),
+        F.max(F.when(F.col("peer").isNotNull(), F.struct("last_seq", "peer"))).alias("last"),
+        F.min(F.struct("first_seq", "first_at")).alias("first"),
+        F.min(_marked_as("open")).alias("opened"),
+        F.max(_marked_as("open")).alias("reopened"),
+        F.max(_marked_as("close")).alias("end"),
         *(_way(name, direction) for name in ("frames", "bytes", "messages") for direction in ("in", "out")),
         total("errors").alias("errors"),
         count_of(F.col("mark") == "drop").alias("drops"),
         count_of(F.col("mark") == "deny").alias("denials"),
     )
     # One that was opened again is open, whatever was before.
-    is_closed = F.col("end.last_at") >= F.coalesce("last_opened_at", "end.last_at")
-    ended = groups.withColumn("closed_at", F.when(is_closed, F.col("end.last_at")))
+    is_closed = F.col("end.last_seq") > F.coalesce("reopened.last_seq", F.lit(-1))
+    closed_at = F.when(is_closed, F.col("end.last_at"))
+    lasted = closed_at - F.col("opened.last_at")
     made = {
-        "date": date_of(F.coalesce("opened_at", "first_at")),
+        "date": date_of(F.coalesce("opened.last_at", "first.first_at")),
         "peer": F.col("last.peer"),
-        "duration_ns": F.col("closed_at") - F.col("opened_at"),
+        "opened_at": F.col("opened.last_at"),
+        "closed_at": closed_at,
+        "duration_ns": duration(lasted),
         "close_reason": F.when(is_closed, F.col("end.reason")),
+        "negative_durations": negative(lasted),
     }
-    return ended.select(*(made.get(name, F.col(name)).alias(name) for name in schemas.SESSIONS.fieldNames()))
+    return groups.select(*(made.get(name, F.col(name)).alias(name) for name in schemas.SESSIONS.fieldNames()))
 
 
 def _moved(activity: DataFrame) -> DataFrame:
     nothing = F.lit(None)
     return activity.select(
         *("run", "session", "peer", *_ALIKE, "direction", "frames", "bytes", "messages", "errors"),
-        *("first_at", "last_at"),
+        *("first_at", "last_at", "first_seq", "last_seq"),
         nothing.cast("string").alias("mark"),
-        nothing.cast("bigint").alias("seq"),
         nothing.cast("string").alias("reason"),
     )
 
@@ -83,14 +87,16 @@ def _marked(marks: DataFrame) -> DataFrame:
         *(F.lit(0).alias(name) for name in ("frames", "bytes", "messages", "errors")),
         F.col("at").alias("first_at"),
         F.col("at").alias("last_at"),
+        F.col("seq").alias("first_seq"),
+        F.col("seq").alias("last_seq"),
         F.col("kind").alias("mark"),
-        "seq",
         "reason",
     )
 
 
-def _at(mark: str) -> Column:
-    return F.when(F.col("mark") == mark, F.col("last_at"))
+def _marked_as(mark: str) -> Column:
+    """Return where such a mark stands in the run, its time and its reason."""
+    return F.when(F.col("mark") == mark, F.struct("last_seq", "last_at", "reason"))
 
 
 def _way(name: str, direction: str) -> Column:
