@@ -45,11 +45,11 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":  # noqa: ARG001
     """The one Spark of the run."""
-    log = tmp_path_factory.mktemp("spark") / "jvm.log"
-    with log.open("wb") as out:
-        started = session.start(session.Settings("local[2]", CONF, name="tests"), out)
+    folder, jvm = tmp_path_factory.mktemp("spark"), session.Jvm()
+    with (folder / "jvm.log").open("wb") as out:
+        started = session.start(session.Settings("local[2]", CONF, name="tests"), out, folder, jvm)
     yield started
-    session.stop(started)
+    session.stop(jvm)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping
@@ -17,6 +16,8 @@ from fiveways.pipeline import session
 _LOOK_EVERY: Final = 0.2
 _PATIENCE: Final = 300.0
 """Seconds for a word; a machine may be busy, but something that takes longer is stuck."""
+_LEAVING: Final = 10.0
+"""Seconds for it to end Java, and to clear away what that left."""
 _FLUSHED_WITHIN: Final = 0.5
 """Seconds after which a record is in a segment, for certain."""
 _CLOSES_WITHIN: Final = 30.0
@@ -52,8 +53,8 @@ class Analysis:
         folder = self._folder
         paths = [str(each.absolute()) for each in (folder.journal, folder.tables, folder.report)]
         command = [sys.executable, "-m", "fiveways.demo.analyst", *paths]
-        # It is killed, for it has nothing to bring into order. Java and its workers end with its pipes.
-        self._process = await children.start(command, folder.log, hears=True, at_parents_end=signal.SIGKILL)
+        # It ends Java when it is terminated, and removes what that has left in the temporary directory.
+        self._process = await children.start(command, folder.log, hears=True)
         self._warming = asyncio.create_task(self._warm_up(), name="fiveways.demo.spark")
         return self
 
@@ -62,7 +63,7 @@ class Analysis:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
         if self._process is not None:
-            await children.end(self._process, 0)
+            await children.end(self._process, _LEAVING)
 
     async def _warm_up(self) -> None:
         """Wait for Spark, and have it make tables of what there is: the second time it takes a third of the time."""

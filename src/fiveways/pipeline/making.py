@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,20 +57,24 @@ class Making:
         rows = {name: self._output.complete(name, schema) for name, schema in _WRITTEN.items()}
         self._set_planning()
         waiting = [table for table in TABLES.values() if table.inputs]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="making", initializer=self._join) as pool:
-            going: dict[Future[int], Table] = {}
-            try:
-                while waiting or going:
-                    ready = [table for table in waiting if all(name in rows for name in table.inputs)]
-                    waiting = [table for table in waiting if table not in ready]
-                    going |= {pool.submit(self._make, table): table for table in ready}
-                    for future in wait(going, return_when=FIRST_COMPLETED).done:
-                        table = going.pop(future)
-                        rows[table.name] = future.result()
-                        made(table.name)
-            finally:
-                for future in going:
-                    future.cancel()
+        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="making", initializer=self._join)
+        going: dict[Future[int], Table] = {}
+        try:
+            while waiting or going:
+                ready = [table for table in waiting if all(name in rows for name in table.inputs)]
+                waiting = [table for table in waiting if table not in ready]
+                going |= {pool.submit(self._make, table): table for table in ready}
+                for future in wait(going, return_when=FIRST_COMPLETED).done:
+                    table = going.pop(future)
+                    rows[table.name] = future.result()
+                    made(table.name)
+        except BaseException as exc:
+            with suppress(Exception):  # Spark may be gone
+                self._spark.sparkContext.cancelJobGroup(GROUP)
+            # Whoever interrupts does not want to wait, and ends Spark: then these threads end too.
+            pool.shutdown(wait=isinstance(exc, Exception), cancel_futures=True)
+            raise
+        pool.shutdown()
         shutil.rmtree(self._output.next / _STAGE, ignore_errors=True)
         return rows
 

@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from fiveways.extras import require
-from fiveways.pipeline import shipping
+from fiveways.pipeline import cleanup, shipping
 from fiveways.pipeline.errors import NoSpark, SparkFailed
 
 if TYPE_CHECKING:
@@ -29,10 +30,15 @@ _LARGEST_HEAP: Final = 4 << 10
 """Megabytes: more does not make this work faster."""
 _TAIL: Final = 1 << 16
 
+_LOG: Final = "spark.log"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_TEMPORARY: Final = "java.io.tmpdir"
+_NO_COUNTERS: Final = "-XX:-UsePerfData"
+"""Java would count what it does in a file in /tmp, wherever its temporary directory is."""
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _ALWAYS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Djava.net.preferIPv4Stack=true",
+    _JAVA_OPTIONS: "-XX:+UseParallelGC -Djava.net.preferIPv4Stack=true",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -91,34 +97,56 @@ def _java() -> str | None:
 def running(settings: Settings) -> "Iterator[SparkSession]":
     """Have Spark for a while. What it says is in a file, of which nobody hears unless something goes wrong in it."""
     check()
-    if settings.verbose:
-        session = start(settings, None)
+    with cleanup.ended_by_signals(), cleanup.quiet_bridge(), cleanup.private_directory() as folder:
+        jvm = Jvm()
+        log = None if settings.verbose else folder / _LOG
         try:
-            yield session
-        finally:
-            stop(session)
-        return
-    handle, name = tempfile.mkstemp(prefix="fiveways-spark-", suffix=".log")
-    with open(handle, "wb") as log:  # noqa: PTH123  mkstemp opened it
-        session = start(settings, log)
-    try:
-        yield session
-    except SparkFailed as exc:
-        stop(session)
-        raise SparkFailed(f"{exc}; what Spark said is in {name}") from exc.__cause__
-    except BaseException:
-        stop(session)
-        Path(name).unlink(missing_ok=True)
-        raise
-    stop(session)
-    Path(name).unlink(missing_ok=True)
+            yield _logged(settings, log, folder, jvm)
+        except (NoSpark, SparkFailed) as exc:
+            stop(jvm)
+            where = f"; what Spark said is in {_kept(log)}" if log is not None and log.exists() else ""
+            raise type(exc)(f"{exc}{where}") from exc.__cause__
+        except BaseException as exc:
+            # Whoever interrupts does not want to wait; on other machines there are others who do the work.
+            stop(jvm, at_once=settings.is_local and not isinstance(exc, Exception))
+            raise
+        stop(jvm)
 
 
-def start(settings: Settings, log: IO[bytes] | None) -> "SparkSession":
+def _logged(settings: Settings, log: Path | None, folder: Path, jvm: "Jvm") -> "SparkSession":
+    if log is None:
+        return start(settings, None, folder, jvm)
+    with log.open("wb") as out:
+        return start(settings, out, folder, jvm)
+
+
+def _kept(log: Path) -> str:
+    """Put a log where it stays."""
+    handle, name = tempfile.mkstemp(prefix=cleanup.PREFIX, suffix=".log")
+    os.close(handle)
+    shutil.move(log, name)
+    return name
+
+
+@dataclass(slots=True)
+class Jvm:
+    """What was started: known piece by piece, since it may be interrupted in between."""
+
+    process: subprocess.Popen[bytes] | None = None
+    session: "SparkSession | None" = None
+
+
+def start(
+    settings: Settings, log: IO[bytes] | None, folder: Path | None = None, jvm: Jvm | None = None
+) -> "SparkSession":
     """Start a JVM and Spark in it.
 
-    The JVM's output goes to `log` from its first line on, which no setting of log4j could do, and nobody else's: it is
-    given to that process alone. `None` leaves it on the terminal.
+    Args:
+        settings: Where it runs, and how.
+        log: Gets the JVM's output from its first line on, which no setting of log4j could do, and nobody else's: it is
+            given to that process alone. `None` leaves it on the terminal.
+        folder: Where Spark, Java and workers put what is temporary, if not where all do.
+        jvm: Is told what was started.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -131,39 +159,68 @@ def start(settings: Settings, log: IO[bytes] | None) -> "SparkSession":
         for name in _LOGGERS:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     conf = SparkConf(loadDefaults=False)
-    for key, value in configuration(settings).items():
+    for key, value in configuration(settings, folder).items():
         conf.set(key, value)
+    jvm = jvm or Jvm()
     try:
-        with _environment(settings):
+        with _environment(settings, folder), _launched(jvm), cleanup.interrupts_kept():
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, {"stdout": log, "stderr": log} if log else None
             )
             context = SparkContext(conf=conf, gateway=gateway)
+            jvm.session = SparkSession(context)
+            return jvm.session
     except (PySparkException, OSError) as exc:
         raise NoSpark(_why(log, exc)) from exc
     except Exception as exc:  # what the JVM throws has no base of its own here
         if type(exc).__module__.partition(".")[0] != "py4j":
             raise
         raise NoSpark(_why(log, exc)) from exc
-    return SparkSession(context)
 
 
-def stop(session: "SparkSession") -> None:
-    """End Spark and its JVM."""
+@contextmanager
+def _launched(jvm: Jvm) -> Iterator[None]:
+    """Learn of the process before anybody waits for it: pyspark tells of it only when Java has answered."""
+    from pyspark import java_gateway  # noqa: PLC0415
+
+    module: Any = java_gateway
+    popen = module.Popen
+
+    def launch(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as pyspark gives them
+        process: subprocess.Popen[bytes] = popen(*arguments, **options)
+        jvm.process = process
+        return process
+
+    module.Popen = launch
+    try:
+        yield
+    finally:
+        module.Popen = popen
+
+
+def stop(jvm: Jvm, *, at_once: bool = False) -> None:
+    """End Spark and its JVM, in good order or at once."""
     from pyspark import SparkContext  # noqa: PLC0415
 
-    gateway = session.sparkContext._gateway  # noqa: SLF001  it has no public name
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    with suppress(Exception):  # a JVM that is gone has nothing left to stop
-        session.stop()
-    if gateway is not None:
-        with suppress(Exception):
-            gateway.shutdown()
-    # The next session in this process gets a JVM of its own, with its own settings.
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
-    if process is None:
-        return
+    with cleanup.undisturbed(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a JVM that is gone
+        if at_once and jvm.process is not None:
+            jvm.process.kill()
+        if jvm.session is not None:
+            gateway = jvm.session.sparkContext._gateway  # noqa: SLF001  it has no public name
+            with suppress(Exception):  # a JVM that is gone has nothing left to stop
+                jvm.session.stop()
+            if gateway is not None:
+                with suppress(Exception):
+                    gateway.shutdown()
+        # The next session in this process gets a JVM of its own, with its own settings.
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+        if jvm.process is not None:
+            _wait(jvm.process)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -174,8 +231,8 @@ def stop(session: "SparkSession") -> None:
         process.wait()
 
 
-def configuration(settings: Settings) -> dict[str, str]:
-    """Return Spark's settings: ours, and above them what the user said."""
+def configuration(settings: Settings, folder: Path | None = None) -> dict[str, str]:
+    """Return Spark's settings: ours, and above them what the user said; `folder` is for what is temporary."""
     ours = {**_ALWAYS, "spark.master": settings.master, "spark.app.name": settings.name}
     if settings.is_local:
         cores = str(max(2, min(4, os.cpu_count() or 2)))
@@ -186,7 +243,13 @@ def configuration(settings: Settings) -> dict[str, str]:
             "spark.sql.shuffle.partitions": cores,
             "spark.default.parallelism": cores,
         }
-    return ours | dict(settings.conf)
+    if folder is not None:
+        ours["spark.sql.warehouse.dir"] = f"file://{folder}/warehouse"
+    wanted = ours | dict(settings.conf)
+    if folder is not None and _TEMPORARY not in wanted[_JAVA_OPTIONS]:
+        # Spark's own directories are there too, unless `spark.local.dir` is set: that would be for all machines.
+        wanted[_JAVA_OPTIONS] += f' {_NO_COUNTERS} "-D{_TEMPORARY}={folder}"'
+    return wanted
 
 
 def _heap() -> int:
@@ -196,7 +259,7 @@ def _heap() -> int:
 
 
 @contextmanager
-def _environment(settings: Settings) -> Iterator[None]:
+def _environment(settings: Settings, folder: Path | None) -> Iterator[None]:
     """Set what Spark takes from the environment while it starts, and put back what was there."""
     python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -205,6 +268,10 @@ def _environment(settings: Settings) -> Iterator[None]:
         wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(shipping.ROOT), os.environ.get("PYTHONPATH")]))
     if settings.is_local:
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    if folder is not None:
+        wanted["SPARK_LAUNCHER_OPTS"] = " ".join(filter(None, [os.environ.get("SPARK_LAUNCHER_OPTS"), _NO_COUNTERS]))
+        if settings.is_local:
+            wanted["TMPDIR"] = str(folder)
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -224,8 +291,7 @@ def _why(log: IO[bytes] | None, exc: Exception) -> str:
         return f"the Java found here ({_java()}) is not what Spark needs: {JAVA}"
     telling = [line.strip() for line in said.splitlines() if "Exception" in line or "Error" in line]
     reason = telling[-1] if telling else next(iter(str(exc).splitlines()), type(exc).__name__)
-    where = f"; all it said is in {log.name}" if log and said else ""
-    return f"Spark did not start: {reason}{where}"
+    return f"Spark did not start: {reason}"
 
 
 def _tail(log: IO[bytes] | None) -> str:

@@ -1,0 +1,131 @@
+"""How the work with Spark ends: nothing is left behind, and nothing is said that nobody wants to hear.
+
+Java removes its temporary files only if it ends by itself. So Spark, Java and their workers have a private temporary
+directory, which is removed when Java is gone, however that came about. If even this process was killed, the next one
+that starts Spark removes it.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+PREFIX: Final = "fiveways-spark-"
+_ENDINGS: Final = (signal.SIGTERM, signal.SIGHUP)
+_BY_SIGNAL: Final = 128
+"""What a shell adds to the number of a signal that ended a program."""
+_PATIENCE: Final = 5.0
+"""Seconds for workers to end that still write files."""
+
+
+@contextmanager
+def private_directory() -> Iterator[Path]:
+    """Have a directory that nobody else uses, and that is removed at the end."""
+    _sweep(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        # As long as this process lives, nobody else can have the lock.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        _remove(folder)
+        os.close(handle)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the directories of processes that are dead."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # it is somebody else's, or in use, or a log that was kept
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists() or time.monotonic() > until:
+            return
+        time.sleep(0.05)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the work like Ctrl-C does, so that what was started is ended and cleared away.
+
+    That is possible in the main thread alone; in others nothing changes, nor where somebody else handles these signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours = [number for number in _ENDINGS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(_BY_SIGNAL + number)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let no signal interrupt what has to be done at the end: whoever presses Ctrl-C twice still gets all of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *_ENDINGS)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Keep the handler of Ctrl-C: Spark's own would talk to Java in the middle of another talk."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def quiet_bridge() -> Iterator[None]:
+    """Keep the bridge to Java from logging tracebacks of what is raised anyway, or was meant to end."""
+    logger, root = logging.getLogger("py4j"), logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    root.addFilter(_is_not_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_not_py4j)
+        logger.setLevel(level)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
