@@ -1,12 +1,16 @@
 """What the user types, and what they see."""
 
+import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from fiveways.cli import main
@@ -101,6 +105,8 @@ def test_sql_shows_so_many_rows(out: Path, capfd: pytest.CaptureFixture[str]) ->
     ("query", "word", "code"),
     [
         ("select nonsense from calls", "nonsense", 1),
+        ("select method from calls where metod = 1", "no column 'metod'; did you mean method?", 1),
+        ("select * from slo, sloo", "no table 'sloo' in", 1),
         ("selct 1", "selct", 1),
         ("select * from nowhere", "nowhere", 1),
         ("", "no query", 2),
@@ -116,10 +122,78 @@ def test_a_wrong_query_is_one_sentence(
     assert word in shown.err
 
 
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts Spark, or looks whether it could be started, fails."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was wanted")
+
+    monkeypatch.setattr(session, "running", refuse)
+    monkeypatch.setattr(session, "check", refuse)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("verb", [["sql", "select 1", "--out"], ["report", "--tables"]])
+def test_without_tables_a_sentence_says_how_to_make_them(
+    verb: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb, str(tmp_path)]) == 1
+    shown = capfd.readouterr().err
+    assert shown.count("\n") == 1
+    assert f"`fiveways pipeline run --out {tmp_path}`" in shown
+    assert main([*verb, str(tmp_path / "none")]) == 1
+    shown = capfd.readouterr().err
+    assert shown.count("\n") == 1
+    assert f"there is no directory {tmp_path / 'none'}" in shown
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_sql_looks_at_names_before_spark_starts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tables" / "slo").mkdir(parents=True)
+    (tmp_path / "tables" / "_run.json").write_text("{}")
+    parquet.write_table(pa.table({"method": ["a"]}), tmp_path / "tables" / "slo" / "empty.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert main(["sql", "select * from sloo"]) == 1
+    assert capfd.readouterr().err == "fiveways sql: no table 'sloo' in tables; did you mean slo?\n"
+    assert main(["sql", "select metod from slo"]) == 1
+    assert capfd.readouterr().err == "fiveways sql: no column 'metod' in slo; did you mean method?\n"
+
+
 @pytest.mark.usefixtures("mine")
-def test_sql_without_tables_says_how_to_make_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["sql", "select 1", "--out", str(tmp_path)]) == 1
-    assert "has no tables; `fiveways pipeline run" in capfd.readouterr().err
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_sql_shows_what_the_terminal_has_no_characters_for(
+    form: str, encoding: str, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = terminal(encoding, monkeypatch)
+    query = "select 'caf\u00e9 \u20ac' as `\u4e2d`, repeat('\u4e2d', 90) as b from slo limit 1"
+    assert main(["sql", query, "--out", str(out), "--format", form]) == 0
+    lines = shown.getvalue().decode(encoding).splitlines()
+    if form == "json":
+        assert json.loads(lines[0])["\u4e2d"] == "caf\u00e9 \u20ac"
+    else:
+        assert "\\u4e2d" in lines[0]
+        assert "\\u20ac" in lines[1]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_tables_are_listed_on_any_terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = terminal(encoding, monkeypatch)
+    assert main(["pipeline", "tables"]) == 0
+    assert main(["pipeline", "tables", "slo"]) == 0
+    assert main(["pipeline", "tables", "sl\u00f6"]) == 2
+    assert b"slo" in shown.getvalue()
+
+
+def terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
+    """Have output go to a terminal that has few characters; return what it gets."""
+    shown = io.BytesIO()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(shown, encoding, write_through=True))
+    return shown
 
 
 def test_times_are_read_exactly() -> None:

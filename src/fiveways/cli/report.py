@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fiveways.cli.endings import printable
+
 
 def report(
     *,
@@ -27,11 +29,14 @@ def report(
       fiveways report --tables tables
       fiveways report --tables tables -o monday.html --open
     """
-    from fiveways.pipeline.report.page import page  # noqa: PLC0415  help does without it
+    from fiveways.cli.spark import unbreakable_output  # noqa: PLC0415  help does without it
+    from fiveways.pipeline.report.page import page  # noqa: PLC0415
+
+    unbreakable_output()
 
     made = page(tables)
     _write(output, made.encode())
-    print(f"{output}: {len(made.encode()) / 1000:.0f} kB")  # noqa: T201
+    print(f"{printable(str(output))}: {len(made.encode()) / 1000:.0f} kB")  # noqa: T201
     if show:
         import webbrowser  # noqa: PLC0415
 

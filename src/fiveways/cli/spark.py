@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from fiveways.cli.endings import UsageError, printable, tell
 
@@ -64,6 +65,18 @@ class Pace:
     checkpoint: Path | None = None
 
 
+def unbreakable_output() -> None:
+    """Have characters that the terminal's encoding lacks written as escapes: a command must not end because of one."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not is_unicode(stream):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Say whether a stream has all characters."""
+    return (stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+
 def _instant(option: str, text: str | None) -> int | None:
     if text is None:
         return None
@@ -77,6 +90,7 @@ def _instant(option: str, text: str | None) -> int | None:
 
 def run(place: Place, span: Span, *, full: bool) -> None:
     """Make tables, and say in a line what was done."""
+    unbreakable_output()
     from_at, to_at = span.bounds()
     settings = place.settings()
     _check()
@@ -95,6 +109,7 @@ def run(place: Place, span: Span, *, full: bool) -> None:
 
 def watch(place: Place, pace: Pace) -> None:
     """Follow a journal, and say a line for each step."""
+    unbreakable_output()
     settings = place.settings()
     _check()
     from fiveways.pipeline import stream  # noqa: PLC0415
@@ -113,6 +128,7 @@ def watch(place: Place, pace: Pace) -> None:
 
 def tables(name: str) -> None:
     """Show what each table answers, or one of them in full."""
+    unbreakable_output()
     _check(java=False)
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -124,7 +140,10 @@ def tables(name: str) -> None:
     shown.add_column(style="bold", no_wrap=True)
     if name:
         if name not in TABLES:
-            raise UsageError(f"there is no table {name}; `fiveways pipeline tables` lists them")
+            from fiveways.pipeline.query import suggestion  # noqa: PLC0415
+
+            hint = suggestion(name, TABLES) or "; `fiveways pipeline tables` lists them"
+            raise UsageError(f"there is no table {name}{hint}")
         table = TABLES[name]
         console.print(f"{table.question}\n\n{table.grain}\n", markup=False)
         for column, meaning in table.columns.items():

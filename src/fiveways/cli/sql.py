@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fiveways.cli.endings import NobodyReads, UsageError, printable, tell
-from fiveways.cli.spark import Place
+from fiveways.cli.spark import Place, is_unicode, unbreakable_output
 
 if TYPE_CHECKING:
     from fiveways.pipeline.sql import Answer
@@ -23,8 +23,12 @@ def sql(query: str, place: Place, form: str | None, limit: int) -> None:
     if not text.strip():
         raise UsageError("there is no query")
     settings = place.settings()
+    unbreakable_output()
+    from fiveways.pipeline import query as names  # noqa: PLC0415
     from fiveways.pipeline import session  # noqa: PLC0415
 
+    # Before Spark, which takes its time to start, or is not even here.
+    names.check(text, names.tables_of(place.out), place.out)
     session.check()
     from fiveways.cli.spark import telling  # noqa: PLC0415
     from fiveways.pipeline import sql as asking  # noqa: PLC0415
@@ -57,8 +61,10 @@ def _table(answer: "Answer") -> None:
 
 
 def _json(answer: "Answer") -> None:
+    # What the terminal cannot show is written as JSON writes it.
+    is_ascii = not is_unicode(sys.stdout)
     for row in answer.rows:
-        print(json.dumps(dict(zip(answer.columns, map(_jsonable, row), strict=True)), ensure_ascii=False))  # noqa: T201
+        print(json.dumps(dict(zip(answer.columns, map(_jsonable, row), strict=True)), ensure_ascii=is_ascii))  # noqa: T201
 
 
 def _csv(answer: "Answer") -> None:

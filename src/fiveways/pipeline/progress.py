@@ -52,14 +52,15 @@ class Bar:
         from rich.console import Console  # noqa: PLC0415  help does without it
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+        console = Console(stderr=True, highlight=False)
         self._progress = Progress(
-            SpinnerColumn(),
+            SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
             TextColumn("{task.description}", markup=False),
             BarColumn(24),
             TextColumn("{task.fields[pieces]}", markup=False, style="progress.percentage"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[tasks]}", markup=False, style="dim"),
-            console=Console(stderr=True, highlight=False),
+            console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

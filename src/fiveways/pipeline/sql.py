@@ -8,13 +8,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumericType
 
-from fiveways.pipeline import session
+from fiveways.pipeline import query, session
 from fiveways.pipeline.errors import PipelineError
 from fiveways.pipeline.making import location
-from fiveways.pipeline.output import END
 from fiveways.pipeline.progress import Silent, Teller
 from fiveways.pipeline.session import Settings
-from fiveways.pipeline.state import RUN_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +29,14 @@ class Answer:
 
 def views(spark: SparkSession, out: Path) -> list[str]:
     """Make each table of a directory known by its name; return the names."""
-    if not (out / RUN_FILE).is_file():
-        raise PipelineError(f"{out} has no tables; `fiveways pipeline run --out {out}` makes them")
-    names = []
-    for folder in sorted(out.resolve().iterdir()):
-        if folder.is_dir() and not folder.name.startswith((".", "_")) and any(folder.glob(f"*{END}")):
-            spark.read.parquet(location(folder)).createOrReplaceTempView(folder.name)
-            names.append(folder.name)
+    names = list(query.tables_of(out))
+    for name in names:
+        spark.read.parquet(location(out.resolve() / name)).createOrReplaceTempView(name)
     return names
 
 
 def ask(
-    query: str,
+    text: str,
     out: Path,
     settings: Settings,
     limit: int = 0,
@@ -51,23 +45,25 @@ def ask(
 ) -> Answer:
     """Return the answer to a query over the tables of a directory, or the first rows of it."""
     teller = teller or Silent()
+    tables = query.tables_of(out)
+    query.check(text, tables, out)
     if spark is not None:
-        return _ask(spark, query, out, limit, teller)
+        return _ask(spark, text, out, limit, teller)
     teller.begin("starting Spark")
     with session.running(settings) as started:
-        return _ask(started, query, out, limit, teller)
+        return _ask(started, text, out, limit, teller)
 
 
-def _ask(spark: SparkSession, query: str, out: Path, limit: int, teller: Teller) -> Answer:
+def _ask(spark: SparkSession, text: str, out: Path, limit: int, teller: Teller) -> Answer:
     teller.begin("asking")
     teller.follow(spark.sparkContext)
     try:
         views(spark, out)
-        frame = spark.sql(query)
+        frame = spark.sql(text)
         kinds = ["number" if isinstance(field.dataType, NumericType) else "" for field in frame.schema.fields]
         rows = (frame.limit(limit + 1) if limit else frame).toArrow()
     except PySparkException as exc:
-        raise PipelineError(_sentence(exc)) from exc
+        raise PipelineError(_sentence(exc, out)) from exc
     finally:
         teller.follow(None)
     is_cut = bool(limit) and len(rows) > limit
@@ -75,8 +71,22 @@ def _ask(spark: SparkSession, query: str, out: Path, limit: int, teller: Teller)
     return Answer(frame.columns, kinds, list(zip(*columns, strict=True)), is_cut)
 
 
-def _sentence(exc: PySparkException) -> str:
+def _sentence(exc: PySparkException, out: Path) -> str:
     """Return what is wrong with a query, without the class of the error and where in Java it was found."""
+    condition, known = exc.getCondition() or "", exc.getMessageParameters() or {}
+    if condition.startswith("UNRESOLVED_COLUMN") and "objectName" in known:
+        return query.no_column(_plain(known["objectName"]), map(_plain, _listed(known.get("proposal", ""))))
+    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND") and "relationName" in known:
+        return query.no_table(_plain(known["relationName"]), query.tables_of(out), out)
     text = (exc.getMessage() or str(exc)).partition("\n\n")[0].partition("SQLSTATE")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines)
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is typed: Spark quotes each part of it."""
+    return name.strip().replace("`", "")
+
+
+def _listed(names: str) -> list[str]:
+    return names.split(", ") if names else []
