@@ -11,6 +11,7 @@ import time
 from pyspark.sql import DataFrame, functions
 
 import fiveways
+from fiveways import FivewaysError
 from fiveways.client.sync import SyncPeer
 from fiveways.pipeline import session
 from fiveways.pipeline.peer import FivewaysDataSource
@@ -27,7 +28,11 @@ def wait_for_subscribers(peer: SyncPeer, number: int) -> None:
 def main(hub: str) -> None:
     """Publish readings, let Spark make means of them, and hear these as any peer would."""
     url = f"lrpm+ws://{hub}"
-    with session.running(session.Settings("local[2]", name="peer")) as spark, tempfile.TemporaryDirectory() as place:
+    with (
+        fiveways.connect_sync(url) as peer,  # before Spark, which takes some seconds to start
+        session.running(session.Settings("local[2]", name="peer")) as spark,
+        tempfile.TemporaryDirectory() as place,
+    ):
         spark.dataSource.register(FivewaysDataSource)
         readings = spark.range(0, 100, 1, 1).selectExpr(
             "concat('sensors.room', id % 4, '.temperature') as topic", "string(20 + id % 7) as data"
@@ -44,7 +49,7 @@ def main(hub: str) -> None:
 
         # A format in Python is streamed to by appending alone; what changes again and again goes out batch by batch.
         writing = means.writeStream.outputMode("update").foreachBatch(publish)
-        with fiveways.connect_sync(url) as peer, peer.subscribe("means.*") as events:
+        with peer.subscribe("means.*") as events:
             query = writing.option("checkpointLocation", place).trigger(availableNow=True).start()
             wait_for_subscribers(peer, 2)
             publish(readings)
@@ -56,4 +61,7 @@ def main(hub: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else HUB)
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else HUB)
+    except FivewaysError as exc:
+        sys.exit(f"peer.py: {exc}")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from fiveways.pipeline.session import Settings
+
 PATIENCE = 60
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq", "nq+http"]
 ROWS = "topic string, data string"
@@ -90,6 +92,21 @@ def running(stream: Collected) -> "Iterator[StreamingQuery]":
         yield query
     finally:
         query.stop()
+
+
+def given_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "list[Settings]":
+    """Let programs that start a Spark of their own have the one that is there; return how they wanted it."""
+    from fiveways.pipeline import session  # noqa: PLC0415  without pyspark the tests are skipped
+
+    wanted: list[Settings] = []
+
+    @contextmanager
+    def running(settings: "Settings") -> "Iterator[SparkSession]":
+        wanted.append(settings)
+        yield engine
+
+    monkeypatch.setattr(session, "running", running)
+    return wanted
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -313,10 +330,16 @@ def test_a_wrong_option_is_told_when_it_is_loaded(
 
 def test_a_hub_that_is_away_fails_batch_and_stream(engine: "SparkSession", tmp_path: Path) -> None:
     away = "lrpm+ws://127.0.0.1:9"
-    with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  without pyspark the tests are skipped
+
+    # While the query is planned: no task runs, and so nothing of Java's is in the error.
+    tracker = engine.sparkContext.statusTracker()
+    jobs = set(tracker.getJobIdsForGroup())
+    with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
         read(engine, away, "a")
-    with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
         publish(engine.createDataFrame([("a", "1")], ROWS), away)
+    assert set(tracker.getJobIdsForGroup()) == jobs
     query = Collected(engine, away, tmp_path, topic="a").started.start()
     with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
         query.awaitTermination(PATIENCE)
@@ -347,10 +370,16 @@ BLOCKS = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "spark-peer.md").read_t
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number, _ in enumerate(BLOCKS, 1)])
 def test_a_block_of_the_docs_prints_what_its_comments_say(
-    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, block: str, capsys: pytest.CaptureFixture[str]
+    engine: "SparkSession",
+    hub: hubs.Hub,
+    peer: SyncPeer,
+    block: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
-    exec(block.replace("localhost:7500", place), {"spark": engine})  # noqa: S102  our own docs
+    given_spark(engine, monkeypatch)
+    exec(block.replace("localhost:7500", place), {})  # noqa: S102  our own docs
     assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", block)
     for topic in ("sensors.roof", "sensors.cellar"):
         peer.close_topic(topic)
@@ -360,16 +389,7 @@ def test_the_example_runs(
     engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of it but the start of a Spark of its own: it is given the one that is there."""
-    from fiveways.pipeline import session  # noqa: PLC0415
-
-    wanted: list[session.Settings] = []
-
-    @contextmanager
-    def running(settings: session.Settings) -> "Iterator[SparkSession]":
-        wanted.append(settings)
-        yield engine
-
-    monkeypatch.setattr(session, "running", running)
+    wanted = given_spark(engine, monkeypatch)
     with hubs.serving() as hub:
         place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
         monkeypatch.setattr(sys, "argv", ["peer.py", place])
@@ -377,6 +397,17 @@ def test_the_example_runs(
     shown = capsys.readouterr().out
     assert sorted(line.split()[0] for line in shown.splitlines()) == [f"means.room{n}" for n in range(4)]
     assert [settings.master for settings in wanted] == ["local[2]"]
+
+
+def test_the_example_tells_of_a_hub_that_is_away_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, engine: "SparkSession"
+) -> None:
+    wanted = given_spark(engine, monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["peer.py", "127.0.0.1:9"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
+    assert re.fullmatch(r"peer\.py: [^\n]*127\.0\.0\.1:9[^\n]*", str(ended.value.code))
+    assert wanted == []
 
 
 def test_a_plan_shows_no_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:

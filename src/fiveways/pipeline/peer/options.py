@@ -90,6 +90,13 @@ class Options:
                 raise BadOption(f"topic: {exc}") from exc
         return self.topic
 
+    def check_hub(self) -> None:
+        """Connect and part again; FivewaysError in a sentence if the hub is away, or does not let us in.
+
+        Spark asks for it while it plans: without that, each task would find out by itself, and say so in a Java stack.
+        """
+        self.connect().close()
+
     def connect(self) -> SyncPeer:
         """Connect; what can go wrong is told in sentences by the client."""
         return connect_sync(

@@ -42,7 +42,9 @@ class FivewaysDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return who reads a batch."""
         _check(schema)
-        return TopicReader(self._said)
+        reader = TopicReader(self._said)
+        self._said.check_hub()
+        return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return who reads a stream."""
@@ -51,11 +53,15 @@ class FivewaysDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return who publishes a batch."""
-        return TopicWriter(self._said, schema, overwrite)
+        writer = TopicWriter(self._said, schema, overwrite)
+        self._said.check_hub()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return who publishes a stream."""
-        return TopicStreamWriter(self._said, schema, overwrite)
+        writer = TopicStreamWriter(self._said, schema, overwrite)
+        self._said.check_hub()
+        return writer
 
 
 def _check(schema: StructType) -> None:
