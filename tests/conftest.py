@@ -1,6 +1,7 @@
 """How all tests are run, and what every run says at its end."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -8,7 +9,26 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from fiveways.protocols import registry
+from tests.processes import (
+    pytest_fixture_post_finalizer,
+    pytest_fixture_setup,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+    pytest_sessionfinish,
+)
 from tests.protocols import vectors
+
+__all__ = [
+    "pytest_fixture_post_finalizer",
+    "pytest_fixture_setup",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "pytest_sessionfinish",
+]
+
+# A shell without job control starts what it puts into the background with SIGINT ignored, and so do `nohup` and many CI
+# runners. Children inherit that, and tests that interrupt them would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that is busy with other work makes no example wrong.
 settings.register_profile("patient", deadline=None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hubs import ROOT
+from tests.processes import mark
 
 
 def programs(wanted: str, path: Path, **variables: str) -> tuple[int, str]:
@@ -16,7 +17,7 @@ def programs(wanted: str, path: Path, **variables: str) -> tuple[int, str]:
     assert shell
     done = subprocess.run(  # noqa: S603  our own script
         [shell, ROOT / "scripts" / "programs", wanted],
-        env={"PATH": str(path), **variables},
+        env={"PATH": str(path), **mark(), **variables},
         capture_output=True,
         text=True,
         check=False,

@@ -11,6 +11,7 @@ import pytest
 
 from fiveways.protocols import registry
 from tests.cli import hubs
+from tests.processes import mark
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def run(*arguments: str) -> str:
     done = subprocess.run(  # noqa: S603  our own programs
         [sys.executable, *arguments],
         cwd=ROOT,
-        env={"PYTHONPATH": "src", "PATH": os.environ["PATH"]},
+        env={"PYTHONPATH": "src", "PATH": os.environ["PATH"], **mark()},
         capture_output=True,
         text=True,
         check=False,

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from playwright.sync_api import Page
 
+from tests.processes import mark
 from tests.web.browsers import PATIENCE, Chromium, missing
 
 HERE = Path(__file__).parent / "js"
@@ -104,7 +105,7 @@ def node_command() -> tuple[list[str], dict[str, str]]:
         missing("Node is not installed; its Debian package is `nodejs`")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
     major, minor = map(int, re.findall(r"\d+", version.stdout)[:2])
-    environment = {"PATH": "/usr/bin:/bin", "NODE_PATH": "/usr/share/nodejs"}
+    environment = {"PATH": "/usr/bin:/bin", "NODE_PATH": "/usr/share/nodejs", **mark()}
     if major >= 22:
         return [program], environment
     if (major, minor) >= (20, 10):

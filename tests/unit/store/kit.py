@@ -25,6 +25,7 @@ from fiveways.model.records import (
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
 from fiveways.store.store import Store
+from tests.processes import mark
 
 ROOT = Path(__file__).parents[3]
 NOW = 1_000.0
@@ -81,7 +82,7 @@ def child(*arguments: object, before: Iterable[str] = ()) -> subprocess.Popen[st
     return subprocess.Popen(  # noqa: S603
         command,
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **mark()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
