@@ -20,7 +20,7 @@ from tests.runtime.wire import Place
 from tests.unit.schemas.kit import crossing
 
 T = TypeVar("T")
-LONGEST: Final = 30.0
+LONGEST: Final = 120.0
 """Seconds after which a test that still waits is stuck."""
 SOON: Final = 0.4
 """Seconds after which the impatient hub ends a call, and asks a service again."""

@@ -25,7 +25,7 @@ from tests.client.scripted import URLS
 from tests.runtime.wire import hub
 
 P = ParamSpec("P")
-LONGEST: Final = 20.0
+LONGEST: Final = 120.0
 LRPM: Final = ("lrpm-json", "lrpm-cbor")
 UMQ: Final = ("umq", "umq36")
 RAN: Final = {row[0]: row[1] for row in TABLE}

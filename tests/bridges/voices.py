@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 """Seconds after which a peer gives up that hears nothing."""
 
 # The table of failures (docs/crossing.md): reason, was it run, umq36, umq, lrpm.

@@ -25,7 +25,7 @@ from tests.freezing import freeze, thaw
 
 BROKERS = ["mosquitto", "nats"]
 HOST = "127.0.0.1"
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds for a broker to be there, and to be gone."""
 _TRIES = 5
 _KIND = 0.5

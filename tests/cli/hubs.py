@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 
 

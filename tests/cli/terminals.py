@@ -1,5 +1,6 @@
 """A terminal for a command, as a person sits in front of one."""
 
+import codecs
 import os
 import pty
 import subprocess
@@ -32,6 +33,7 @@ class Terminal:
         columns, rows = size
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (rows, columns))
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end in the middle of a character
         self.shown = ""
         """All that came so far, with what moves the cursor."""
         where = theirs if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
@@ -76,5 +78,5 @@ class Terminal:
             data = os.read(self._ours, 1 << 16)
         except OSError:  # nobody writes to it any more
             return False
-        self.shown += data.decode()
+        self.shown += self._decoder.decode(data)
         return bool(data)

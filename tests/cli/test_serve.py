@@ -14,7 +14,7 @@ from fiveways.cli.program import program
 from fiveways.cli.serve import greet
 from fiveways.settings.operations import LogSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
-from tests.cli.hubs import ROOT, run, serving
+from tests.cli.hubs import PATIENCE, ROOT, run, serving
 
 TOKEN = "let-me-in"  # noqa: S105
 
@@ -159,7 +159,7 @@ def test_what_is_known_besides_has_keys_of_its_own(capsys: pytest.CaptureFixture
 def test_it_ends_well_when_told_to(number: signal.Signals) -> None:
     with serving() as hub:
         hub.signal(number)
-        assert hub.process.wait(timeout=60) == 0
+        assert hub.process.wait(timeout=PATIENCE) == 0
 
 
 def test_a_taken_port_is_named_with_a_way_out() -> None:

@@ -45,7 +45,7 @@ GRANTED = (
     words.SetVariable,
     words.UnsetVariable,
 )
-LONGEST = 30.0
+LONGEST = 120.0
 """Seconds after which a test that still waits is stuck."""
 
 P = ParamSpec("P")

@@ -111,7 +111,7 @@ async def test_nothing_is_said_while_it_is_paused() -> None:
 async def test_timeouts_hold_while_it_is_paused() -> None:
     hub = RawHub()
     async with hub.client() as (peer, session):
-        call = asyncio.create_task(peer.call("math.add", timeout=SOON))
+        call = asyncio.create_task(peer.call("math.add", timeout=10 * SOON))
         request = await session.request()
         peer.pause()
         with pytest.raises(CallTimeout):

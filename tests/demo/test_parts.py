@@ -171,9 +171,10 @@ def test_the_last_page_fits(
 
 
 def shown(terminal: Terminal) -> list[list[str]]:
-    """Return each picture that was drawn, without colours."""
-    pictures = filter(None, re.split(r"\x1b\[H", terminal.shown.partition("\x1b[?1049l")[0])[2:])
-    return [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", picture).splitlines() for picture in pictures]
+    """Return each picture that was drawn, without colours: each one begins where the cursor goes home."""
+    screen = terminal.shown.partition("\x1b[?1049h")[2].partition("\x1b[?1049l")[0]
+    pictures = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", each) for each in screen.split("\x1b[H")]
+    return [picture.splitlines() for picture in pictures if picture]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tests.docs.markdown import ROOT
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 _STEP = 0.02
 _PORTS = range(20_000, 32_000)

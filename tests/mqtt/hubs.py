@@ -78,4 +78,4 @@ async def retained(peer: MqttPeer, pattern: str) -> object:
     while True:
         async with peer.subscribe(pattern) as events:
             with suppress(TimeoutError):
-                return (await asyncio.wait_for(anext(aiter(events)), 0.2)).data
+                return (await asyncio.wait_for(anext(aiter(events)), 1.0)).data

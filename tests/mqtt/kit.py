@@ -22,7 +22,7 @@ from tests.brokers.running import RunningBroker
 from tests.unit.schemas.kit import greeter
 
 P = ParamSpec("P")
-LONGEST = 30.0
+LONGEST = 120.0
 """Seconds after which a test that still waits is stuck."""
 BAD = -1
 HANG = -2

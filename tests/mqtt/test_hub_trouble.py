@@ -69,7 +69,7 @@ async def answered(peer: Any, name: str) -> Any:
     """Ask until the service is back too: the hub may be there before it."""
     while True:
         try:
-            return await peer.call("greeter.say_hello", {"name": name}, timeout=0.5)
+            return await peer.call("greeter.say_hello", {"name": name}, timeout=2.0)
         except (fiveways.CallTimeout, fiveways.NotExecuted):
             await asyncio.sleep(0.05)
 

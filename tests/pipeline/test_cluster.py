@@ -170,5 +170,5 @@ def test_the_package_can_be_imported_from_its_parcel(tmp_path: Path) -> None:
     parcel = shipping.packed(tmp_path / "fiveways.zip")
     code = f"import sys; sys.path[:0] = [{str(parcel)!r}]; import fiveways.pipeline.digest as d; print(d.__file__)"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=PATIENCE)  # noqa: S603
     assert done.stdout.startswith(str(parcel))

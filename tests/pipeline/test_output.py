@@ -94,7 +94,7 @@ def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "out")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 9
     with Output(tmp_path / "out").locked():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fiveways.pipeline.session import Settings
 
-PATIENCE = 60
+PATIENCE = 300
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq", "nq+http"]
 ROWS = "topic string, data string"
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from fiveways.pipeline.peer.options import BadOption, Options
 from fiveways.pipeline.peer.reading import Offset, TopicStreamReader
 from fiveways.pipeline.peer.rows import Row, packed, text_of, unpacked
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 URL = "lrpm+ws://localhost:7500"
 ROW = Row("a", "1", 5, 0, False, "r", 1)
 

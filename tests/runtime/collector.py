@@ -9,7 +9,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Collector:

@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 @asynccontextmanager

@@ -93,7 +93,8 @@ def test_a_stalled_source_holds_others_back_no_longer_than_its_timeout() -> None
 
 def test_an_attachment_that_makes_progress_is_not_given_up() -> None:
     async def run() -> None:
-        async with hub(settings(limits=IMPATIENT)) as place:
+        timeout = 1.5
+        async with hub(settings(limits=LimitSettings(attachment_timeout=timeout))) as place:
             callee, caller = await callee_of(place), await place.umq()
             caller.text("A1\nM1\nstore\n")
             assert await callee.heard() == "A1\nM1\nstore\n"
@@ -101,7 +102,7 @@ def test_an_attachment_that_makes_progress_is_not_given_up() -> None:
             for number, piece in enumerate(pieces):
                 kind = WSMsgType.BINARY if number == 0 else WSMsgType.CONTINUATION
                 caller.ws.send(kind, piece, number == len(pieces) - 1)
-                await asyncio.sleep(IMPATIENT.attachment_timeout / 2)
+                await asyncio.sleep(timeout / 5)
             assert await callee.data() == b"".join(pieces)
 
     asyncio.run(run())

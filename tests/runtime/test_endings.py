@@ -74,7 +74,7 @@ def test_readyz_tells_that_the_hub_drains() -> None:
 
 def test_who_is_silent_and_does_not_answer_a_ping_is_let_go() -> None:
     async def run() -> None:
-        given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=0.1))
+        given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
         async with hub(given) as place:
             alive, dead = await place.umq(), await place.umq()
             dead.ws.underlying_transport.pause_reading()

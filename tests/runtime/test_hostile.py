@@ -111,7 +111,7 @@ async def answers(peer: WirePeer, number: int = 900) -> bool:
     """Whether a UMQ peer gets an answer; whatever it hears before that does not matter."""
     peer.text(f"M{number}\nhub:ping\n")
     try:
-        while await asyncio.wait_for(peer.frames.get(), SOON) != f"R{number}\npong":
+        while await asyncio.wait_for(peer.frames.get(), PATIENCE) != f"R{number}\npong":
             pass
     except TimeoutError:
         return False
@@ -191,7 +191,7 @@ def test_an_event_that_waits_on_disk_for_one_is_no_frame_for_another() -> None:
             while not slow_pump.choked and number < 400:
                 publisher.text(f"M{number}\nhub:publish\nnews\n{'x' * 50_000}")
                 number += 1
-                event = await asyncio.wait_for(healthy.frames.get(), SOON)
+                event = await asyncio.wait_for(healthy.frames.get(), PATIENCE)
                 assert isinstance(event, bytes)
                 assert len(event) > 50_000
             assert slow_pump.choked
@@ -377,7 +377,7 @@ def test_one_who_broke_the_protocol_gets_no_more_calls() -> None:
             for number in range(4):
                 caller.text(f"M{number}\nstore\n")
             for _ in range(4):
-                call = await asyncio.wait_for(good.frames.get(), SOON)
+                call = await asyncio.wait_for(good.frames.get(), PATIENCE)
                 assert isinstance(call, str)
                 good.text(f"R{call.partition(chr(10))[0][1:]}\nok")
             assert {await caller.heard() for _ in range(4)} == {f"R{number}\nok" for number in range(4)}
@@ -661,10 +661,9 @@ def test_who_never_says_hello_is_sent_away_in_time() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=0.2)
         async with besieged(settings(server=server, auth=AuthSettings(login_timeout=0.3))) as place:
             peer = await place.peer("/umq")
-            for _ in range(15):
+            while place.server.pumps:
                 peer.ws.send_pong(b"")  # a sign of life, and no more
                 await asyncio.sleep(0.1)
-            assert not place.server.pumps
 
     within(run())
 
@@ -680,20 +679,20 @@ def test_an_attachment_is_overdue_though_its_source_hears_of_other_things() -> N
             assert await answers(publisher)
             publisher.text("M1\nhub:publish\nnews\n1")
             assert await source.heard() == "Tt\n1"
-            assert await asyncio.wait_for(callee.frames.get(), 2 * SOON) == "-\ntimed out"
+            assert await asyncio.wait_for(callee.frames.get(), PATIENCE) == "-\ntimed out"
 
     within(run())
 
 
 def test_a_silent_peer_is_let_go_and_a_living_one_is_not() -> None:
     async def run() -> None:
-        server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.1, ping_timeout=0.1)
+        server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.1, ping_timeout=2.0)
         async with besieged(settings(server=server)) as place:
             living = await place.umq()
             async with raw(place, "/umq") as silent:
                 await asyncio.get_running_loop().sock_sendall(silent, masked(1, b"H1.0.0\n"))
                 assert await until(lambda: len(place.server.pumps) == 2)
-                assert await until(lambda: len(place.server.pumps) == 1, 2 * SOON)
+                assert await until(lambda: len(place.server.pumps) == 1)
             assert await answers(living)
 
     within(run())
@@ -731,11 +730,11 @@ def test_publishers_are_set_free_when_the_slow_one_dies() -> None:
 
 def test_a_publisher_that_has_to_wait_is_not_taken_for_dead() -> None:
     async def run() -> None:
-        server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=0.2)
+        server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=1.2)
         async with besieged(replace(BLOCKING, server=server)) as place:
             slow, publisher = await umq_follower(place), await place.umq()
             await hold_back(place, slow, publisher)
-            for _ in range(10):
+            for _ in range(20):
                 slow.text("M2\nhub:time\n")
                 await asyncio.sleep(0.1)
             assert len(place.server.pumps) == 2

@@ -14,7 +14,7 @@ from fiveways.client.peer import Peer
 from tests.client.rawnq import lasting
 from tests.runtime.test_nq_http import until
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 every_transport = pytest.mark.parametrize("transport", ["ws", "http", "zmq"])
 

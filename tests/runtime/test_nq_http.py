@@ -17,7 +17,7 @@ from tests.runtime.served import served as hub_process
 from tests.runtime.wire import PATIENCE, http, hub, settings
 
 P = ParamSpec("P")
-SOON = 8.0
+SOON = 60.0
 """Seconds within which something must have happened that takes a few milliseconds."""
 QUIET = 0.15
 """Seconds in which nothing is to happen."""
@@ -541,7 +541,7 @@ async def test_peers_that_are_silent_for_long_are_forgotten() -> None:
 
 @waiting
 async def test_a_hub_that_is_told_to_stop_refuses_what_is_new_and_lets_the_old_end() -> None:
-    given = Settings(server=ServerSettings(port=0, drain_timeout=5.0))
+    given = Settings(server=ServerSettings(port=0, drain_timeout=60.0))
     async with hub(given) as place, posters(place.port, 2) as (peer, other):
         callee = await served(place)
         await other.post()
@@ -566,7 +566,7 @@ async def test_term_answers_a_poll_that_waits_and_exits_with_zero() -> None:
         poll = asyncio.ensure_future(peer.raw(b"[]", "/nq?wait=30"))
         await asyncio.sleep(QUIET)
         process.send_signal(signal.SIGTERM)
-        answer = await asyncio.wait_for(poll, 5.0)
+        answer = await asyncio.wait_for(poll, SOON)
         assert answer.status == 200
         await asyncio.wait_for(process.wait(), PATIENCE)
         assert process.returncode == 0

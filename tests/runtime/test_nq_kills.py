@@ -15,7 +15,7 @@ from fiveways.client.states import State
 KILLS = 5
 BACKOFF = (0.05, 0.2)
 """Short, so that there are many attempts while there is no hub."""
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 async def killed(hub: DyingHub, caller: Peer, worker: Peer) -> AsyncIterator[object]:

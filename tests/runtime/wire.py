@@ -10,7 +10,7 @@ from fiveways.app import App
 from fiveways.runtime.server import Server
 from fiveways.settings.sections import AuthSettings, LimitSettings, ServerSettings, Settings
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds after which a test gives up; none of them is meant to wait."""
 
 

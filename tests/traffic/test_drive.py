@@ -17,7 +17,7 @@ from fiveways.traffic.tally import Tally
 from fiveways.traffic.target import SPEAKERS, Target
 from tests.cli import hubs
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 ROUTED = ["quick", "slow", "failing", "streaming", "busy", "impatient", "cancelled", "wrong", "callback", "repeated"]
 """What a hub passes on to somebody."""
 

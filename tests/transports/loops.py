@@ -13,7 +13,7 @@ P = ParamSpec("P")
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS: dict[str, NewLoop] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-LONGEST = 60.0
+LONGEST = 300.0
 """Seconds after which a test that still waits is stuck."""
 
 

@@ -42,7 +42,7 @@ async def exchange(from_client: bytes, from_server: bytes, expected: int) -> lis
     client = Collector(from_client, expected if from_server else 0)
     transport, _ = await ws_connect(lambda: client, f"ws://127.0.0.1:{port}/")
     reader = client if from_server else server_side[0]
-    await asyncio.wait_for(reader.complete, 10)
+    await asyncio.wait_for(reader.complete, 60)
     transport.disconnect()
     server.close()
     return reader.frames

@@ -98,7 +98,7 @@ def say(link: Link, *texts: bytes) -> None:
     link.write(link.frames([Packet(text) for text in texts]))
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  sockets of others set no events
             await asyncio.sleep(0.002)
@@ -112,14 +112,14 @@ async def fill(link: Link, piece: bytes) -> int:
         if not link.is_full:
             say(link, piece)
             written += 1
-        await asyncio.sleep(0.002 if link.is_full else 0)
+        await asyncio.sleep(0.01 if link.is_full else 0)
     return written
 
 
 async def listen_again(hub: Hub, former: Hub) -> None:
     """Listen where another did, as soon as the system lets us."""
     port = int(former.url.rpartition(":")[2])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await hub.port.listen(HOST, port)
@@ -129,7 +129,7 @@ async def listen_again(hub: Hub, former: Hub) -> None:
                 return
 
 
-async def heard(socket: Socket, seconds: float = 5.0) -> list[bytes]:
+async def heard(socket: Socket, seconds: float = 60.0) -> list[bytes]:
     """Return the next message, parts and all."""
     async with asyncio.timeout(seconds):
         while True:
@@ -243,7 +243,7 @@ async def test_a_reader_that_stops_costs_bounded_memory_and_nobody_else_anything
         ear.told.clear()
         for number in range(100):
             other.send(b"%d" % number)
-            assert await heard(other, 0.5) == [b"%d" % number]
+            assert await heard(other) == [b"%d" % number]
         assert (ear.told, link.is_full, link.waiting()) == ([], True, waiting)
         for _ in range(written):
             assert await heard(stopped) == [piece]
@@ -323,7 +323,7 @@ async def test_strange_shapes_are_skipped() -> None:
 
 @on_both_loops
 async def test_the_silent_are_lost() -> None:
-    async with running(replace(LIMITS, idle=0.2)) as hub:
+    async with running(replace(LIMITS, idle=1.0)) as hub:
         silent, busy = hub.peer(), hub.peer()
         began = asyncio.get_running_loop().time()
         silent.send(b"hello")
@@ -332,7 +332,7 @@ async def test_the_silent_are_lost() -> None:
             busy.send(b"here")
             await heard(busy)
             await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop().time() - began >= 0.2  # and no sooner
+        assert asyncio.get_running_loop().time() - began >= 1.0  # and no sooner
         assert hub.ears[0].told == ["lost: silent"]
         assert hub.ears[1].told == []
         silent.send(b"again")

@@ -79,7 +79,7 @@ class Worker:
             self.socket.send_multipart([*parts[:-1], b"done " + parts[-1]])
 
 
-async def until(condition: Callable[[], object], *workers: Worker, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], *workers: Worker, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             for worker in workers:

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [

@@ -23,7 +23,7 @@ def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await test(*args, **kwargs)
 
         asyncio.run(bounded())

@@ -15,7 +15,7 @@ from fiveways.app.threads import Threads
 
 async def main():
     threads = Threads()
-    threads.start(lambda: time.sleep(60), print)
+    threads.start(lambda: time.sleep(3600), print)
     await asyncio.sleep(0.1)
     threads.close()
 
@@ -24,7 +24,7 @@ asyncio.run(main())
 
 
 def test_a_thread_at_work_does_not_hold_up_the_end_of_the_process() -> None:
-    subprocess.run([sys.executable, "-c", SLEEPER], check=True, timeout=20)  # noqa: S603  # our own text
+    subprocess.run([sys.executable, "-c", SLEEPER], check=True, timeout=300)  # noqa: S603  # our own text
 
 
 def test_jobs_share_few_threads_and_reuse_idle_ones() -> None:

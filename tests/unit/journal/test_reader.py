@@ -10,7 +10,7 @@ from fiveways.journal.finding import Found
 from fiveways.journal.reader import read_batches, segments
 from tests.unit.journal.recorded import Written
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def test_a_segment_that_was_closed_since_it_was_found_is_read_all_the_same(tmp_path: Path) -> None:

@@ -229,6 +229,6 @@ def shown(found: results.Results) -> dict[str, Any]:
 
 
 async def until(is_so: Any) -> None:  # noqa: ANN401
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(120.0):
         while not is_so():  # noqa: ASYNC110  nobody tells of it
             await asyncio.sleep(0.005)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 # Removed when the process ends.
 _folder = tempfile.TemporaryDirectory(prefix="fiveways-schemas-")

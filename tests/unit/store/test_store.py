@@ -125,10 +125,12 @@ class Gate:
 
     def __init__(self) -> None:
         self.open = Event()
+        self.reached = Event()
         self.commits = 0
 
     def __call__(self, connection: sqlite3.Connection, last: Step) -> None:
-        assert self.open.wait(10)
+        self.reached.set()
+        assert self.open.wait(60)
         writer.commit(connection, last)
         self.commits += 1
 
@@ -139,7 +141,7 @@ async def test_done_comes_after_the_commit_and_in_order(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
     told: list[int] = []
     store.write(REQUEST, lambda _: told.append(0))
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(gate.reached.wait, 60)
     for number in range(1, 200):
         record = PutRequest("p", str(number), b"", LATER) if number % 3 else PutItem("q", number, b"", 0)
         store.write(record, lambda error, number=number: told.append(-1 if error else number))  # type: ignore[misc]

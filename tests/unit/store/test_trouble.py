@@ -93,7 +93,7 @@ async def test_after_what_cannot_be_written_now_nothing_is_until_it_is_tried_aga
 
 def filled(process: "subprocess.Popen[str]") -> dict[str, list[str]]:
     with process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     found: dict[str, list[str]] = json.loads(out)
     assert found["kept"]

@@ -8,7 +8,7 @@ from fiveways.transports.mqtt_link import Broker, Delivered, MqttLink
 
 HOST = "127.0.0.1"
 CONNACK = b"\x20\x02\x00\x00"
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Ear:

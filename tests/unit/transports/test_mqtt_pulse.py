@@ -24,9 +24,9 @@ async def test_silence_is_asked_about_and_then_is_the_end() -> None:
 async def test_a_process_that_slept_asks_before_it_gives_up() -> None:
     told: list[float] = []
     asked: list[bool] = []
-    pulse = Pulse(0.1, lambda: asked.append(True), told.append)
+    pulse = Pulse(0.4, lambda: asked.append(True), told.append)
     pulse.start()
-    time.sleep(0.3)  # noqa: ASYNC251  as a laptop does when its lid is closed
+    time.sleep(1.2)  # noqa: ASYNC251  as a laptop does when its lid is closed
     await asyncio.sleep(0)
     await asyncio.sleep(0.001)
     assert (asked, told) == ([True], [])
