@@ -2,13 +2,14 @@
 
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from fiveways.protocols import registry
+from tests import reporting
 from tests.processes import (
     pytest_fixture_post_finalizer,
     pytest_fixture_setup,
@@ -16,7 +17,6 @@ from tests.processes import (
     pytest_runtest_protocol,
     pytest_sessionfinish,
 )
-from tests.protocols import vectors
 
 __all__ = [
     "pytest_fixture_post_finalizer",
@@ -30,19 +30,32 @@ __all__ = [
 # runners. Children inherit that, and tests that interrupt them would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Each worker collects all tests, and hundreds of tests start a program of ours: where compiled files may not be kept, a
+# worker spends 20 seconds on compiling tests, and each program half a second.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A machine that is busy with other work makes no example wrong.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-SPARK = "tests/pipeline/"
+TOGETHER = ("tests/pipeline/", "tests/web/")
+"""The folders whose tests share what is slow to start: one Spark, one browser."""
+FIRST = (*TOGETHER, *(f"tests/{name}/" for name in ("demo", "docs", "cli", "mqtt", "runtime", "client", "transports")))
+"""The folders with tests that take long, the longest first; the short ones fill the gaps at the end."""
 
 
-class OneSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each test to whoever has time, but for those with Spark, which go to one worker."""
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives whole files to workers, because most tests of a file share a hub; those in `TOGETHER` go to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else nodeid
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first: the scheduler gives out files in this order."""
+    items.sort(key=lambda item: next((at for at, each in enumerate(FIRST) if item.nodeid.startswith(each)), len(FIRST)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -58,16 +71,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:  # noqa:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
-    """Choose who runs what; the groups that xdist knows by itself have no effect with this pytest."""
-    return OneSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Choose the scheduler; the groups that xdist knows by itself have no effect with this pytest."""
+    config.option.loadscopereorder = False  # the number of tests in a file does not tell how long they take
+    return ByFile(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many vectors stand behind each protocol."""
-    terminalreporter.section("vectors per protocol")
-    for spec in registry.all_specs():
-        entries = list(vectors.load(spec))
-        dialogues = sum(each.is_dialogue for each in entries)
-        codec = len(entries) - dialogues
-        terminalreporter.write_line(f"{spec.name:10} {len(entries):4} ({codec} codec, {dialogues} dialogues)")
+    """Print how many vectors stand behind each protocol, and which tests were skipped."""
+    sections = {
+        "vectors per protocol": reporting.vectors_per_protocol(),
+        "skipped tests": reporting.skipped(terminalreporter.stats.get("skipped", [])),
+    }
+    for title, lines in sections.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
