@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from playwright.sync_api import ConsoleMessage, Page, expect
+from playwright.sync_api import ConsoleMessage, Error, Page, Request, expect
 
 from tests.cli.hubs import Hub
 from tests.web.browsers import PATIENCE, Chromium
@@ -62,12 +62,24 @@ class Board:
     def listen(self) -> None:
         """Note down whatever goes wrong in the page."""
         self.page.on("console", self._said)
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("pageerror", self._raised)
+        self.page.on("requestfailed", self._failed)
+
+    def ignore(self) -> None:
+        """Note down nothing more."""
+        self.page.remove_listener("console", self._said)
+        self.page.remove_listener("pageerror", self._raised)
+        self.page.remove_listener("requestfailed", self._failed)
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(f"{message.type}: {message.text}")
+
+    def _raised(self, error: Error) -> None:
+        self.complaints.append(f"error: {error}")
+
+    def _failed(self, request: Request) -> None:
+        self.complaints.append(f"failed: {request.url}")
 
     def has(self, place: str, text: str) -> None:
         """Wait until an element has this among its text."""
@@ -109,9 +121,13 @@ def address(hub: Hub) -> str:
 def watching(
     chromium: Chromium, url: str, size: tuple[int, int] = WIDE, scheme: str = "light", script: str = ""
 ) -> Iterator[Board]:
-    """The dashboard at an address, until the block ends. A page that complained of anything fails the test."""
+    """The dashboard at an address, until the block ends. A page that complained of anything fails the test.
+
+    Loading the chart library into a new page takes seconds. So a page without a script of its own is emptied at the
+    end and kept for the next test with the same hub; one that failed is not.
+    """
     width, height = size
-    page = chromium.open()
+    page = chromium.open() if script else chromium.take(url)
     board = Board(chromium, url, page)
 
     def begin(page: Page) -> None:
@@ -126,8 +142,14 @@ def watching(
         board.do(begin)
         yield board
         assert board.complaints == []
-    finally:
+        board.do(lambda _: board.ignore())
+        if script:
+            chromium.do(page.context.close)
+        else:
+            chromium.keep(url, page)
+    except BaseException:
         chromium.do(page.context.close)
+        raise
 
 
 def evaluated(board: Board, module: str, expression: str, given: Any) -> Any:  # noqa: ANN401  JSON

@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
 
 T = TypeVar("T")
 PATIENCE = 180.0
 """Seconds after which something hangs. No test depends on them otherwise."""
+KEPT = 3
+"""The most pages that are kept for later tests."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [
     "--no-sandbox",
@@ -45,6 +47,7 @@ class Chromium:
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
             missing("Chromium is not installed; its Debian package is `chromium`")
+        self._kept: dict[str, Page] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)
         self._browser: Browser = self.do(lambda: self._launch(program, more))
@@ -64,6 +67,31 @@ class Chromium:
         page = self._browser.new_context().new_page()
         page.set_default_timeout(PATIENCE * 1000)
         return page
+
+    def take(self, url: str) -> Page:
+        """Open a page for this address, or return one that was kept for it: its scripts are compiled already."""
+        return self._kept.pop(url, None) or self.open()
+
+    def keep(self, url: str, page: Page) -> None:
+        """Empty a page, and keep it for the next test with this address; the oldest ones are closed.
+
+        A page that may not reach its storage, as the report may not, is closed.
+        """
+
+        def empty() -> None:
+            page.unroute_all()
+            page.evaluate("() => { sessionStorage.clear(); localStorage.clear(); }")
+            page.context.clear_cookies()
+            page.goto("about:blank")
+
+        try:
+            self.do(empty)
+        except Error:
+            self.do(page.context.close)
+            return
+        self._kept[url] = page
+        if len(self._kept) > KEPT:
+            self.do(self._kept.pop(next(iter(self._kept))).context.close)
 
     def visit(self, story: Callable[[Page], T]) -> T:
         """Run a function with a page of its own, and close the page."""
