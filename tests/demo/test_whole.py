@@ -26,6 +26,10 @@ def test_it_ends_well_and_leaves_nobody_behind(ended: kit.Ended) -> None:
     assert "This went wrong" not in ended.out
 
 
+def test_nothing_is_logged_when_nothing_goes_wrong(ended: kit.Ended) -> None:
+    assert (ended.folder / "demo.log").read_text(encoding="utf-8") == ""
+
+
 def test_everybody_has_called_everybody(ended: kit.Ended) -> None:
     never = {pair for pair, calls in ended.matrix.items() if not calls}
     assert never == {("mqtt-rpc", "mqtt-rpc")}  # behind one broker they meet without the hub

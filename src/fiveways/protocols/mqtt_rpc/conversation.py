@@ -22,7 +22,7 @@ from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
 from fiveways.protocols.mqtt_rpc.plain import NOTHING, Words
 from fiveways.protocols.mqtt_rpc.states import State
-from fiveways.protocols.mqtt_rpc.streams import LATE, UNWANTED, Asking, Key, Served
+from fiveways.protocols.mqtt_rpc.streams import EXPIRED, LATE, UNWANTED, Asking, Key, Served
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Value
 
@@ -82,7 +82,7 @@ class MqttConversation(AttachingMqtt):
             if isinstance(request, Served):
                 words += self._break(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
             else:
-                self._requests.end_asking(request, LATE, now)
+                self._requests.end_asking(request, EXPIRED, now)
                 words.append(hub.Failure(request.hub_id, Reason.TIMEOUT, "no answer in time"))
         self._wake_at = self._requests.next_expiry()
         return words
@@ -356,7 +356,8 @@ class MqttConversation(AttachingMqtt):
         key = message.correlation_id, message.topic
         asking = self._requests.open.get(key)
         if type(asking) is not Asking:
-            return self._on_stray(key, now)
+            is_timeout = message.code == bridge.ERRORS[Reason.TIMEOUT][0]
+            return NOTHING if is_timeout and self._requests.expects_timeout(key, now) else self._on_stray(key, now)
         self._requests.end_asking(asking, LATE, now)
         return (bridge.failure_to_hub(message, asking.hub_id),)
 

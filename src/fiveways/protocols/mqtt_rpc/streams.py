@@ -93,8 +93,12 @@ class Asking(msgspec.Struct, gc=False):
         return described
 
 
-LATE, UNWANTED = -1, -2
-"""What is noted of a request of ours that is over: whether an answer that comes yet is worth a word."""
+LATE, UNWANTED, EXPIRED = -1, -2, -3
+"""What is noted of a request of ours that is over: whether an answer that comes yet is worth a word.
+
+EXPIRED: its deadline passed here. The server has the same deadline, so its 504 is to be expected; any other answer is
+late.
+"""
 
 
 class Requests:
@@ -107,7 +111,7 @@ class Requests:
         self.served: dict[str, Served] = {}
         self.asking: dict[str, Asking] = {}
         self.recent = recent
-        """Those that are over: how often we answered and were not echoed yet, or LATE or UNWANTED for ours."""
+        """Those that are over: how often we answered and were not echoed yet, or LATE, UNWANTED or EXPIRED for ours."""
 
     def serve(self, key: Key, served: Served) -> None:
         """Open a request that came in."""
@@ -159,6 +163,13 @@ class Requests:
             self.recent.note(key, note - 1, now)
             return True
         return note == UNWANTED
+
+    def expects_timeout(self, key: Key, now: float) -> bool:
+        """Whether a request of ours expired, and the server's own timeout has not come yet (MQRPC-a10)."""
+        if self.recent.get(key, now) != EXPIRED:
+            return False
+        self.recent.note(key, LATE, now)
+        return True
 
     def next_expiry(self) -> float:
         """When the first of the open ones runs out of time."""
