@@ -9,10 +9,13 @@ test of that thread could call `asyncio.run`. So all that a test does with a pag
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
+import playwright
 import pytest
 from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
 
@@ -22,6 +25,8 @@ PATIENCE = 180.0
 KEPT = 3
 """The most pages that are kept for later tests."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+DRIVER = Path(playwright.__file__).with_name("driver") / "node"
+"""The Node inside Playwright."""
 OPTIONS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,6 +44,13 @@ def missing(sentence: str) -> NoReturn:
     pytest.skip(sentence)
 
 
+def require_driver(node: Path = DRIVER) -> None:
+    """Skip a test if Playwright's own Node does not start, for lack of a library that no Python package brings."""
+    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        missing(f"Playwright's Node does not start; on Debian it needs `libatomic1`: {done.stderr.strip()}")
+
+
 class Chromium:
     """A browser that runs, and the thread that it belongs to."""
 
@@ -47,6 +59,7 @@ class Chromium:
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
             missing("Chromium is not installed; its Debian package is `chromium`")
+        require_driver()
         self._kept: dict[str, Page] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)
