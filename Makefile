@@ -16,7 +16,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
+.PHONY: help run serve test programs style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,10 +29,13 @@ serve: $(RUNS) ## the hub with examples/app.py; FLAGS='--port 7600'
 	.venv/bin/fiveways serve --app examples.app:app $(FLAGS)
 
 # Half of what tests take is spent on waiting, which leaves room for mypy; what it says comes after the tests.
-test: style ## set up .venv if need be, then everything that must pass before a commit
+test: programs style ## set up .venv if need be, then everything that must pass before a commit
 	@log=$$(mktemp); $(MAKE) --no-print-directory types >$$log 2>&1 & types=$$!; trap 'kill $$types' INT TERM; \
 	$(MAKE) --no-print-directory unit; unit=$$?; \
 	wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((unit | types))
+
+programs:
+	@scripts/programs test
 
 style: $(READY) ## ruff: rules and formatting
 	$(RUN) ruff check
@@ -45,12 +48,10 @@ format: $(READY) ## let ruff rewrite what it can
 types: $(READY) ## mypy --strict
 	$(RUN) mypy --strict $(TYPED)
 
-unit: $(READY) ## all tests; WORKERS=0 runs them in one process
-	@scripts/programs test
+unit: programs $(READY) ## all tests; WORKERS=0 runs them in one process
 	$(RUN) pytest -n $(WORKERS)
 
-coverage: $(READY) ## all tests, and the lines and branches they missed
-	@scripts/programs test
+coverage: programs $(READY) ## all tests, and the lines and branches they missed
 	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
 
 fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
@@ -71,8 +72,7 @@ bench-nq: $(READY) ## requests in NQ with the store and without it, beside plain
 bench-journal: $(READY) ## routed calls of a hub with a journal, beside one without; FLAGS='--quick'
 	$(RUN) benchmarks.journal $(FLAGS)
 
-bench-mqtt: $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
-	@scripts/programs test
+bench-mqtt: programs $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
 	$(RUN) benchmarks.mqtt $(FLAGS)
 
 bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside DuckDB, all tables, growth, the stream; FLAGS='--quick'
@@ -110,8 +110,8 @@ clean: ## remove caches and build products; .venv stays
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
 	find src tests $(wildcard chaos fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(RUNS): requirements-pipeline.lock pyproject.toml scripts/setup
+$(RUNS): requirements-pipeline.lock pyproject.toml scripts/setup scripts/steps.sh
 	@PYTHON='$(PYTHON)' scripts/setup run
 
-$(READY): requirements-dev.lock pyproject.toml scripts/setup
+$(READY): requirements-dev.lock pyproject.toml scripts/setup scripts/steps.sh
 	@PYTHON='$(PYTHON)' scripts/setup dev
