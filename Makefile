@@ -16,7 +16,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test programs style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
+.PHONY: help run serve test programs bare style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: programs style ## set up .venv if need be, then everything that must pass 
 
 programs:
 	@scripts/programs test
+
+bare: ## `make run` and `make test` on a minimal Debian 12, as root and as a user; needs root; FLAGS='--only root-run'
+	@scripts/bare $(FLAGS)
 
 style: $(READY) ## ruff: rules and formatting
 	$(RUN) ruff check
