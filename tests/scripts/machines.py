@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cli.hubs import ROOT
+from tests.processes import mark
 
 COMMON = ("awk", "cat", "env", "mkdir", "mktemp", "rm", "sed", "sh", "tail", "touch")
 """Programs that every system has."""
@@ -68,7 +69,7 @@ class Machine:
         assert shell
         done = subprocess.run(  # noqa: S603  our own script
             [shell, self.tree / "scripts" / script, *arguments],
-            env={"PATH": str(self._programs), **variables},
+            env={"PATH": str(self._programs), **mark(), **variables},
             capture_output=True,
             text=True,
             check=False,

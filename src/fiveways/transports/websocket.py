@@ -83,33 +83,34 @@ class WebSocketLink(WSListener):
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
         self.remote, self.is_loopback = describe(self._socket)
         self._receiver = self._receive(self)
+        self._received = self._receiver.received
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
         """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
         self.is_alive = True
         try:
-            is_reserved = frame.rsv1 or frame.rsv2 or frame.rsv3  # picows leaves them to extensions
-            if frame.fin and self._incoming is None and not (self._closing or is_reserved):
+            # picows leaves the reserved bits to extensions, of which there are none here.
+            is_usual = frame.fin and self._incoming is None and not self._closing
+            if is_usual and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
                 kind = frame.msg_type
                 if kind is _TEXT:
                     payload = frame.get_payload_as_bytes()
                     if payload.isascii() or _is_utf8(payload):
-                        self._receiver.received(Packet(payload))
+                        self._received(Packet(payload))
                         return
                 elif kind is _BINARY:
-                    self._receiver.received(Packet(frame.get_payload_as_bytes(), is_text=False))
+                    self._received(Packet(frame.get_payload_as_bytes(), is_text=False))
                     return
-            if is_reserved:
-                self.close(_PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
-            else:
-                self._on_other(frame)
+            self._on_other(frame)
         except Exception:
             _log.exception("a message of %s could not be dealt with", self.remote)
             raise
 
     def _on_other(self, frame: WSFrame) -> None:
         kind = frame.msg_type
-        if kind is WSMsgType.CLOSE:
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            self.close(_PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
+        elif kind is WSMsgType.CLOSE:
             self._on_close(frame)
         elif self._closing:
             return
