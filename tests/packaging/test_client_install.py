@@ -75,7 +75,7 @@ import asyncio, fiveways
 
 async def main(url):
     async with fiveways.connect_mqtt(url) as peer:
-        print(type(peer).__name__)
+        print(await peer.call("hub.ping"))
 
 asyncio.run(main(sys.argv[1]))
 """
@@ -129,9 +129,9 @@ def test_client_calls_in_every_protocol_and_transport(hub: hubs.Hub) -> None:
     assert [float(line) for line in out.split()] == [5.0] * len(urls)
 
 
-def test_client_connects_to_a_broker(hub: hubs.Hub) -> None:
+def test_client_calls_the_hub_through_a_broker(hub: hubs.Hub) -> None:
     broker = next(url for url in hub.urls.values() if "mqtt://" in url)
-    assert run(_MQTT, "mqtt://" + broker.partition("mqtt://")[2]) == (0, "MqttPeer\n", "")
+    assert run(_MQTT, "mqtt://" + broker.partition("mqtt://")[2]) == (0, "pong\n", "")
 
 
 def test_app_serves_methods_and_sync_client_calls(hub: hubs.Hub) -> None:
