@@ -56,7 +56,7 @@ async def call_fiveways(url: str, in_flight: int, seconds: float) -> Done:
 
         async def call(number: int) -> bool:
             body = {"n": f"{number}{TEXT}"}
-            return await peer.call(METHOD, body) == body
+            return bool(await peer.call(METHOD, body) == body)
 
         return await load(call, in_flight, seconds)
 
