@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fiveways.demo.cast import CAST
+from fiveways.pipeline.cleanup import PREFIX
 from tests.demo import kit
 
 if TYPE_CHECKING:
@@ -24,13 +25,22 @@ CALLS = """
 pytestmark = pytest.mark.usefixtures("java")
 
 
+def temporary(tmp_path: Path) -> Path:
+    """Make a temporary directory for one run."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
 def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> None:
     from fiveways.pipeline.session import Settings  # noqa: PLC0415  without pyspark it cannot be imported
     from fiveways.pipeline.sql import ask  # noqa: PLC0415
 
-    ended = kit.performed("--seconds", "6", folder=tmp_path / "demo")
+    left = temporary(tmp_path)
+    ended = kit.performed("--seconds", "6", folder=tmp_path / "demo", TMPDIR=str(left))
     assert (ended.code, ended.err) == (0, ""), ended.out
     assert kit.alive(ended.mark) == []
+    assert list(left.iterdir()) == []
     page = (ended.folder / "report.html").read_text(encoding="utf-8")
     assert "books.enter" in page
     # The command that it says to try, asked of the Spark that the tests have.
@@ -47,22 +57,26 @@ def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> Non
 
 
 def test_ctrl_c_while_spark_is_at_work(tmp_path: Path) -> None:
-    with kit.under_way("--seconds", "1", folder=tmp_path / "demo") as (process, mark):
+    left = temporary(tmp_path)
+    with kit.under_way("--seconds", "1", folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
         kit.until(process, "Spark makes tables")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=kit.PATIENCE)
         assert process.returncode == 130
         assert kit.all_gone(mark), kit.alive(mark)
+    assert list(left.iterdir()) == []
 
 
 def test_killed_it_takes_java_along(tmp_path: Path) -> None:
-    with kit.under_way(folder=tmp_path / "demo") as (process, mark):
+    left = temporary(tmp_path)
+    with kit.under_way(folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
         until = time.monotonic() + kit.PATIENCE
         while not any(re.match(r"\S*java ", command) for command in kit.alive(mark)):
             assert time.monotonic() < until
             time.sleep(0.05)
         process.kill()
         assert kit.all_gone(mark), kit.alive(mark)
+    assert list(left.glob(f"{PREFIX}*")) == []
 
 
 def test_a_spark_that_dies_is_told_and_the_rest_is_there(tmp_path: Path) -> None:

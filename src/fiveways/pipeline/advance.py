@@ -137,7 +137,7 @@ class Step:
             late=rows["late"],
             repeated=sum(each.repeated for each in reads.values()),
             negative_durations=sum(each.negative_durations for each in reads.values())
-            + sum(self._output.total(name, "negative_durations") for name in _TIMED),
+            + sum(self._output.total(name, "negative_durations") for name in _TIMED if name in rows),
             quarantined=rows["quarantine"],
             rows={name: count for name, count in sorted(rows.items()) if not name.startswith("_")},
             segments=list(reads.values()),
