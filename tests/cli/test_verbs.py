@@ -136,8 +136,9 @@ def test_methods_are_discovered(hub: Hub, said: Said, protocol: str) -> None:
     name = next(each for each in listing["methods"] if each.startswith("math"))
     assert said("discover", url, name, "--raw") == "Add two numbers.\n"
     said("discover", url, "no.such", code=1)
-    said("discover", url, "math.", code=1)
-    assert said.err == "fiveways discover: math. is no route; try discover without a name\n"
+    assert json.loads(said("discover", url, "math.")) == {"methods": ["add"], "routes": []}
+    said("discover", url, "nothing.", code=1)
+    assert said.err == "fiveways discover: nothing. is no route; try discover without a name\n"
 
 
 def test_a_method_without_documentation_is_an_empty_text_and_a_word_to_people(hub: Hub, said: Said) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 import fiveways
@@ -46,7 +47,17 @@ class Frame(msgspec.Struct):
     at: dt.datetime
 
 
+class Model(pydantic.BaseModel):
+    number: int
+    tags: list[str] = []
+
+
 app = fiveways.App()
+
+
+@app.method("model.next")
+async def next_model(model: Model) -> Model:
+    return Model(number=model.number + 1, tags=model.tags)
 
 
 @app.method("ticket.get")
@@ -90,6 +101,17 @@ async def test_result_that_does_not_fit_is_a_bad_value(place: Place) -> None:
     async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
         with pytest.raises(fiveways.BadValue, match="the value is no Row: Object missing required field `name`"):
             await peer.call("ticket.get", [7], type=Row)
+
+
+@with_hub
+async def test_pydantic_models_are_arguments_and_results(place: Place) -> None:
+    async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
+        assert await peer.call("model.next", [{"number": 1}], type=Model) == Model(number=2)
+        assert await peer.call("model.next", [Model(number=2, tags=["x"])]) == {"number": 3, "tags": ["x"]}
+        with pytest.raises(fiveways.NotExecuted, match=r"argument 'model': .*number Field required"):
+            await peer.call("model.next", [{}])
+        with pytest.raises(fiveways.BadValue, match=r"the value is no Model: .*number Field required"):
+            await peer.call("hub.echo", {}, type=Model)
 
 
 @with_hub

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from fiveways.app.typed import from_model
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire import jsontext
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value, may_hold_markers
@@ -45,7 +46,7 @@ def to_body(value: object) -> Payload:
         return Value(bytes(value))
     try:
         _set_defaults(value)
-        return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True))
+        return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True, enc_hook=from_model))
     except Exception as exc:
         raise Unsendable(f"a {kind.__name__} cannot be sent: {exc}") from exc
 

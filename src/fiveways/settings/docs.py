@@ -121,8 +121,8 @@ Flags win over variables, variables over the file, the file over the defaults be
 and key: `FIVEWAYS_SERVER_PORT=7600`. Lists may be written with commas, as in
 `FIVEWAYS_SERVER_ORIGINS=https://a.example,https://b.example`, tables as in TOML. `--set log.level=debug` is a flag for
 any setting. What is misspelled or out of bounds is refused, with its line. On HUP a running hub reads everything again,
-and keeps what it has if the new settings are bad; `[auth]`, `[calls]`, `[dashboard]`, `[metrics]` and `[topics]` hold
-at once, changes of the other sections wait for the next start, and the log names them.
+and keeps what it has if the new settings are bad; `[app]`, `[auth]`, `[calls]`, `[dashboard]`, `[metrics]`
+and `[topics]` hold at once, changes of the other sections wait for the next start, and the log names them.
 
 A hub that others can reach needs somebody to let in:
 
