@@ -10,7 +10,7 @@ from fiveways.errors import FivewaysError, NotExecuted
 from fiveways.model.failures import Reason
 
 if TYPE_CHECKING:
-    from fiveways.client.peer import Listing
+    from fiveways.client.listing import Listing
 
 _PATIENCE = 1.0
 """Seconds that somebody who pressed Tab will wait."""

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Self, TypeVar, overload
 
@@ -16,10 +15,12 @@ from fiveways.app.typed import decode
 from fiveways.client import names
 from fiveways.client.core import Core, answered
 from fiveways.client.keeper import OpenLink
+from fiveways.client.listing import Listing
 from fiveways.client.ongoing import MAX_WAITING, Ongoing, told
 from fiveways.client.requests import Extras, Parts
 from fiveways.client.settings import NO_TIME, Settings
 from fiveways.client.states import State, Status
+from fiveways.client.streams import parts_of
 from fiveways.client.subscriptions import Subscription, Wish
 from fiveways.client.variables import Vars
 from fiveways.errors import CallFailed, CallLost, ConnectionLost
@@ -31,19 +32,6 @@ from fiveways.wire.payload import Value
 # ruff: noqa: ASYNC109  a timeout is sent to the hub, and divided between waiting for a connection and for an answer
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What there is to call. Names are in the spelling of the connection's protocol."""
-
-    methods: tuple[str, ...] = ()
-    routes: tuple[str, ...] = ()
-    """Names below which somebody offers more; each ends in a separator."""
-    doc: str | None = None
-    """The documentation, where one method was asked for."""
-    more: int = 0
-    """So many names were left out, as all of them are too much for one message."""
 
 
 class Peer:
@@ -133,8 +121,7 @@ class Peer:
     ) -> Any:
         """Call a method and return its value: `await peer.call("math.add", [2, 3], timeout=1.0)`.
 
-        With `type` the value is checked and converted: `await peer.call("ticket.get", [7], type=Ticket)`. BadValue if
-        it does not fit; the method has run then.
+        `await peer.call("ticket.get", [7], type=Ticket)` checks and converts the value; BadValue if it does not fit.
 
         An object as `body` is named arguments, a list positional ones. `progress` is called with what the method tells
         on the way, a value and a text, where the protocol carries that. A call that is `idempotent` is made again if
@@ -242,25 +229,9 @@ class Peer:
         session, left = await self._keeper.ready(self._timeout if timeout is None else timeout)
         parts = Parts(max_waiting)
         pending = session.call(method, body, left, attachments, Extras(parts))
-        pending.future.add_done_callback(lambda _: parts.more.set())
-        try:
-            while True:
-                while parts.waiting:
-                    yield value_of(parts.waiting.popleft())
-                if pending.future.done():
-                    break
-                parts.more.clear()
-                await parts.more.wait()
-            answer = pending.future.result()
-            if not answer.stream:
-                value = value_of(answer)
-                for part in value if isinstance(value, list) else [value]:
-                    yield part
-        finally:
-            if pending.future.done():
-                pending.future.exception()  # it was told above, or nobody wants to know
-            else:
-                session.abandon(pending)
+        async with aclosing(parts_of(session, pending, parts)) as found:
+            async for part in found:
+                yield part
 
     # Topics.
 
@@ -377,8 +348,7 @@ class Peer:
     async def jobs(self, queue: str) -> AsyncGenerator[Job, None]:
         """Give one job of a queue after the other: `async for job in peer.jobs("thumbnails"):`.
 
-        A job is done when the loop asks for the next one, unless `job.fail()` was called. An exception in the loop, or
-        a `break`, returns it to the queue, unless `job.done()` was called before.
+        A job is done when the loop asks for the next one; a loop that ends in the middle of a job returns it.
         """
         while True:
             job = await self._pull(queue, None)

@@ -16,8 +16,9 @@ from fiveways.app.typed import decode
 from fiveways.client.background import Background
 from fiveways.client.connect import Connecting, connect
 from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars
+from fiveways.client.listing import Listing
 from fiveways.client.ongoing import MAX_WAITING, Ongoing
-from fiveways.client.peer import Listing, Peer
+from fiveways.client.peer import Peer
 from fiveways.client.settings import HUB_TIMEOUT
 from fiveways.client.states import State, Status
 from fiveways.client.urls import BadUrl, is_mqtt

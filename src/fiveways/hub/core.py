@@ -11,7 +11,7 @@ from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls, Pending
 from fiveways.hub.counters import Counters
-from fiveways.hub.delivery import Announce, Deliveries, Delivery, Keep
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import ANONYMOUS, NO_ACCESS, Gate
 from fiveways.hub.handlers import handlers
@@ -23,6 +23,7 @@ from fiveways.hub.publishing import Publishing
 from fiveways.hub.queues import Queues
 from fiveways.hub.rate import REQUESTS, limit
 from fiveways.hub.refusal import Refusal
+from fiveways.hub.registering import Registering
 from fiveways.hub.router import Router
 from fiveways.hub.session import Caller, Handler, Mark, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
@@ -45,9 +46,6 @@ from fiveways.wire.payload import Payload
 class Hub:
     """Everybody who is connected, and all that is going on between them."""
 
-    announces = False
-    """Whether a transport must listen for a new registration before it is answered."""
-
     def __init__(
         self,
         random: Random,
@@ -62,7 +60,7 @@ class Hub:
 
         `began_at` is now: from then on, its numbers are counted.
         """
-        self._settings, self._rate = settings, settings.rate
+        self._rate = settings.rate
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters(Traffic(settings.max_methods, settings.max_topics))
@@ -72,7 +70,6 @@ class Hub:
         self.alarm = Alarm()
         """When to call `expire`."""
         self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
-        """The door."""
         self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
         self.offers = Offers(random, limits.max_pending)
         """Methods on offer."""
@@ -87,6 +84,7 @@ class Hub:
         self.built_ins = BuiltIns(limits, self._callbacks, self._queues, present, self, self.traffic, epoch)
         """What the hub answers itself."""
         self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
+        self.registering = Registering(settings, self.offers, self._discovery, self._owing)
         self._router = Router(
             limits,
             self._calls,
@@ -111,8 +109,8 @@ class Hub:
 
     def _set_handlers(self) -> None:
         own: dict[type[Word], Handler] = {
-            words.Register: self._register,
-            words.Unregister: self._unregister,
+            words.Register: self.registering.register,
+            words.Unregister: self.registering.unregister,
             words.Update: self.updates.update,
             words.UpdatesClosed: self.updates.closed,
         }
@@ -303,13 +301,13 @@ class Hub:
 
     def reload(self, settings: HubSettings) -> Deliveries:
         """Let new settings hold, for all who are there too: what somebody may not have any more ends."""
-        self._settings = settings
         self._rate = settings.rate
         self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
         self.traffic.configure(settings.max_methods, settings.max_topics)
         self._publishing.configure(settings)
         self._queues.configure(settings)
         self._owing.configure(settings)
+        self.registering.configure(settings)
         self.gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
@@ -373,19 +371,6 @@ class Hub:
         return account(self.traffic, self._epoch + now, now - self._began_at, self._epoch)
 
     # Words that need no more than a table.
-
-    def _register(self, session: Session, word: words.Register, now: float) -> Deliveries:
-        if not session.access.may_offer(word.method, route=word.route):
-            raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
-        self.offers.add(session, word, self._settings.max_offers)
-        asked = self._discovery.look_below(session, word.method, now) if word.route else []
-        owed = self._owing.offered(word.method, is_route=word.route, now=now)
-        done = Delivery(session.peer, words.Result(word.id))
-        return [Announce(word.method, word.route, done) if self.announces else done, *asked, *owed]
-
-    def _unregister(self, session: Session, word: words.Unregister, _now: float) -> Deliveries:
-        self.offers.remove(session, word)
-        return [Delivery(session.peer, words.Result(word.id))]
 
     def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:
         if word.callback or word.method not in self.built_ins:

@@ -39,7 +39,7 @@ class Exchange:
         self.keeping = Keeping(hub, self.perform)
         """What must outlive this process."""
         self.announce: Callable[[Announce, float], None] = self._answer_at_once
-        """Serves a new registration before it is answered; set together with `hub.announces`."""
+        """Serves a new registration before it is answered; set together with `hub.registering.announces`."""
         self.parties: dict[str, Party] = {}
         self.tape: Tape | None = None
         """Where every frame is noted down, if it is."""

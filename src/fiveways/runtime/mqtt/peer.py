@@ -111,7 +111,7 @@ class BrokerPeer(Party, Sleeper):
     def start(self, is_ready: Callable[[], None]) -> None:
         """Reach for the broker, now and whenever the link to it is lost; call `is_ready` when the hub answers there."""
         self._exchange.hub.offers.changed = self._look_again
-        self._exchange.hub.announces, self._exchange.announce = True, self._announce
+        self._exchange.hub.registering.announces, self._exchange.announce = True, self._announce
         self._task = asyncio.create_task(self._keep_linked(is_ready), name="keep the link to the broker")
 
     def _look_again(self) -> None:
