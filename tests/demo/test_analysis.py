@@ -34,9 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """A folder with a journal; whoever starts Spark gets a program that says much beside its answers."""
     start = children.start
 
-    async def noisy(_command: Sequence[str], log: Path, *, hears: bool, at_parents_end: int) -> Process:
+    async def noisy(_command: Sequence[str], log: Path, *, hears: bool) -> Process:
         command = [sys.executable, "-c", ANALYST, json.dumps(NOISE)]
-        return await start(command, log, hears=hears, at_parents_end=at_parents_end)
+        return await start(command, log, hears=hears)
 
     monkeypatch.setattr(children, "start", noisy)
     found = Folder.fresh(tmp_path / "run")

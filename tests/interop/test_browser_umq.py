@@ -12,7 +12,7 @@ from fiveways.app import App, Context, Reply
 from fiveways.app.answers import Fail
 from tests.runtime.wire import PATIENCE, Place, WirePeer, hub
 
-app = App()
+app = App(show_errors=True)
 done: list[object] = []
 """What reached the application; each test that looks at it empties it."""
 tasks: list[asyncio.Task[None]] = []

@@ -121,7 +121,7 @@ def _echoes(directory: Path) -> int:
 def test_where_nothing_can_be_written_no_process_is_started(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     feed = Feed(Tape(time.time_ns), orders(tmp_path / "file"))
-    with pytest.raises(JournalError, match="cannot be written to"):
+    with pytest.raises(JournalError, match="it must be a directory"):
         feed.start()
     assert feed._scribe is None
 

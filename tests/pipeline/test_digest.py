@@ -35,7 +35,15 @@ def test_all_of_it_is_told(segment: Path) -> None:
     assert (found.records, found.late, found.error) == (43, 0, "")
     assert found.dates == ["2026-03-03", "2026-03-04"]
     assert (found.first_at, found.last_at) == (NOON + SECOND // 1000, NOON + DAY + SECOND // 1000)
-    assert found.rows == {"messages": 40, "quarantine": 1, "late": 0, "_marks": 2, "_pieces": 10, "_buckets": 1}
+    assert found.rows == {
+        "messages": 40,
+        "quarantine": 1,
+        "late": 0,
+        "_marks": 2,
+        "_pieces": 10,
+        "_buckets": 1,
+        "_seqs": 1,
+    }
     assert found.size > 0
 
 
@@ -52,7 +60,7 @@ def test_a_table_without_rows_has_no_file_and_nothing_else_is_left(segment: Path
     left = sorted(
         str(each.relative_to(segment.parents[1] / "next")) for each in (segment.parents[1] / "next").rglob("*")
     )
-    expected = [f"{table}/p1.parquet" for table in ("_buckets", "_marks", "_pieces", "messages", "quarantine")]
+    expected = [f"{table}/p1.parquet" for table in ("_buckets", "_marks", "_pieces", "_seqs", "messages", "quarantine")]
     assert [each for each in left if "/" in each] == expected
 
 

@@ -15,7 +15,7 @@ from fiveways.errors import CallFailed
 from fiveways.settings.sections import LimitSettings
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 
-app = App()
+app = App(show_errors=True)
 gates: list[asyncio.Event] = []
 """What the latest late attachment waits for."""
 ended: list[str] = []

@@ -16,7 +16,7 @@ from tests.runtime.wire import PATIENCE, Place, hub, settings
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]
 
-app = App()
+app = App(show_errors=True)
 kept: list[fiveways.CallingPeer] = []
 """Callers that a test goes on with after their calls."""
 

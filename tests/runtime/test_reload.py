@@ -67,5 +67,5 @@ def test_what_holds_at_once_needs_no_warning(part: object, caplog: pytest.LogCap
 
 
 def test_the_page_names_the_sections_that_hold_at_once() -> None:
-    sentence = as_page().partition("if the new settings are bad; ")[2].partition(" hold\nat once")[0]
+    sentence = as_page().partition("if the new settings are bad; ")[2].partition(" hold at once")[0]
     assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._TAKEN_OVER

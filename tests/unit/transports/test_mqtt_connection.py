@@ -258,7 +258,7 @@ async def test_who_hangs_up_at_once_is_no_broker() -> None:
         opening = asyncio.ensure_future(refusal(place))
         (await place.connection()).hang_up()
         await opening
-    assert "cannot be reached" in str(await refusal(place))
+    assert "cannot connect to" in str(await refusal(place))
 
 
 @on_both_loops
