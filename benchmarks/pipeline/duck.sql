@@ -90,29 +90,29 @@ create or replace temp table unnamed as
 select
     seq, since, run, role,
     if(protocol = 'nq', peer, session) || ' ' || (role in (2, 3))::varchar || ' ' || id || ' ' ||
-    if(protocol = 'nq', 0, row_number() over (partition by run, session, id, role order by since, seq))::varchar as key
+    if(protocol = 'nq', 0, row_number() over (partition by run, session, id, role order by seq))::varchar as key
 from said where op is null and role in (1, 2, 3, 4);
 
--- Aggregates of numbers only, and the places of the first messages: to keep first texts would take twice as long.
+-- Within a run, `seq` is the order: the clock may be set back. Aggregates of numbers only, and the places of the first messages: to keep first texts would take twice as long.
 create or replace temp table matched as
 select
     run, key, op,
-    min(since) filter (role = 1) as requested_at,
-    min(since) filter (role = 2) as forwarded_at,
-    min(since) filter (role = 3) as returned_at,
-    min(since) filter (role = 4) as answered_at,
-    min(since) filter (role = 5) as accepted_at,
-    min(since) filter (role = 6) as cancelled_at,
-    arg_min(seq, since) filter (role = 1) as asked,
-    arg_min(seq, since) filter (role = 2) as passed,
-    arg_min(seq, since) filter (role = 4) as told,
+    arg_min(since, seq) filter (role = 1) as requested_at,
+    arg_min(since, seq) filter (role = 2) as forwarded_at,
+    arg_min(since, seq) filter (role = 3) as returned_at,
+    arg_min(since, seq) filter (role = 4) as answered_at,
+    arg_min(since, seq) filter (role = 5) as accepted_at,
+    arg_min(since, seq) filter (role = 6) as cancelled_at,
+    min(seq) filter (role = 1) as asked,
+    min(seq) filter (role = 2) as passed,
+    min(seq) filter (role = 4) as told,
     count(*) filter (role = 1) as attempts,
     count(*) filter (role = 2) as forwards,
     count(*) filter (role = 3) as returns,
     count(*) filter (role = 4) as answers,
     count(*) filter (role = 7) as parts,
     count(*) filter (role = 8) as progress,
-    max(since) filter (role = 1) as last_asked_at
+    max(seq) filter (role = 1) as last_asked
 from (
     select run, op as key, op, seq, since, role from said where op is not null and role > 0
     union all
@@ -131,14 +131,14 @@ select protocol, target, lower(regexp_replace(
 from (select distinct protocol, target from said where role in (1, 2) and target is not null);
 
 create or replace temp table useless as
-with late as (select run, key, op, answered_at from matched where last_asked_at > answered_at)
+with late as (select run, key, op, told from matched where last_asked > told)
 select late.run, late.key, count(*) as useless
 from late
 join (
-    select run, op as key, since from said where role = 1 and op is not null
+    select run, op as key, seq from said where role = 1 and op is not null
     union all
-    select run, key, since from unnamed where role = 1
-) as asks on asks.run = late.run and asks.key = late.key and asks.since > late.answered_at
+    select run, key, seq from unnamed where role = 1
+) as asks on asks.run = late.run and asks.key = late.key and asks.seq > late.told
 group by all;
 
 create or replace temp table calls as
@@ -157,9 +157,11 @@ select
     attempts::int as attempts, answers::int as answers, forwards::int as forwards, returns::int as returns,
     parts::int as parts, progress::int as progress, coalesce(u.useless, 0)::int as useless,
     a.size as request_size, t.size as answer_size,
-    answered_at - requested_at as latency_ns,
-    returned_at - forwarded_at as callee_ns,
-    (answered_at - requested_at) - (returned_at - forwarded_at) as hub_ns
+    if(answered_at >= requested_at, answered_at - requested_at, null) as latency_ns,
+    if(returned_at >= forwarded_at, returned_at - forwarded_at, null) as callee_ns,
+    if(latency_ns >= callee_ns, latency_ns - callee_ns, null) as hub_ns,
+    coalesce(answered_at < requested_at, false)::int + coalesce(returned_at < forwarded_at, false)::int
+        + coalesce(latency_ns < callee_ns, false)::int as negative_durations
 from matched as m
 left join (select run, seq, session, peer, protocol, target, size from said where role = 1) as a
     on a.run = m.run and a.seq = m.asked
