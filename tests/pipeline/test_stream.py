@@ -70,7 +70,7 @@ def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: 
     assert captures.count(out, "messages") == len(tape.records) - 20
     assert captures.count(out, "calls", outcome="result") < 20
     assert captures.count(out, "orphans") > 0
-    # What the tables know, late or not, is not read again from a copy.
+    # Records that the tables have, late or not, are not read again from a copy.
     (journal / "copy-1.parquet").write_bytes((journal / "r1-000001.parquet").read_bytes())
     (journal / "copy-2.parquet").write_bytes((journal / "r1-000002.parquet").read_bytes())
     (step,) = watch(spark, journal, out, delay=30.0)

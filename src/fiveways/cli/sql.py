@@ -61,7 +61,7 @@ def _table(answer: "Answer") -> None:
 
 
 def _json(answer: "Answer") -> None:
-    # What the terminal cannot show is written as JSON writes it.
+    # Characters that the terminal cannot show are escaped as in JSON.
     is_ascii = not is_unicode(sys.stdout)
     for row in answer.rows:
         print(json.dumps(dict(zip(answer.columns, map(_jsonable, row), strict=True)), ensure_ascii=is_ascii))  # noqa: T201

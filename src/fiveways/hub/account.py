@@ -17,7 +17,7 @@ _DIGITS: Final = 6
 def account(traffic: Traffic, at: float, uptime: float, epoch: float) -> dict[str, object]:
     """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0.
 
-    What observers ask is no load of others, and is told apart from it.
+    Calls of observers are no load, so they are counted apart.
     """
     methods, topics, bridges = traffic.by_method(observers=False), by_topic(traffic), traffic.by_bridge()
     observed = sum(bridges.pop(pair).calls for pair in list(bridges) if pair[0] == OBSERVER)

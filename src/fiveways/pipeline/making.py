@@ -71,7 +71,7 @@ class Making:
         except BaseException as exc:
             with suppress(Exception):  # Spark may be gone
                 self._spark.sparkContext.cancelJobGroup(GROUP)
-            # Whoever interrupts does not want to wait, and ends Spark: then these threads end too.
+            # An interrupt ends Spark without waiting, and these threads end with it.
             pool.shutdown(wait=isinstance(exc, Exception), cancel_futures=True)
             raise
         pool.shutdown()

@@ -190,7 +190,7 @@ def _check_columns(tokens: Sequence[Token], tables: Tables) -> None:
         if name and name.lower() not in known:
             raise PipelineError(no_column(name, columns, table.name))
         if item:
-            # What one expression is called may stand in the next.
+            # An expression may use the alias of the previous one.
             known.add(item[-1].name.lower())
 
 

@@ -107,7 +107,7 @@ def running(settings: Settings) -> "Iterator[SparkSession]":
             where = f"; what Spark said is in {_kept(log)}" if log is not None and log.exists() else ""
             raise type(exc)(f"{exc}{where}") from exc.__cause__
         except BaseException as exc:
-            # Whoever interrupts does not want to wait; on other machines there are others who do the work.
+            # An interrupt does not wait for the workers on other machines.
             stop(jvm, at_once=settings.is_local and not isinstance(exc, Exception))
             raise
         stop(jvm)

@@ -268,7 +268,7 @@ class Server:
         if sentence is None:
             if not shows_other_credentials(request.headers):
                 return None
-            # Who shows something wants to be somebody: to be let in as anybody would hide that it was not understood.
+            # Unreadable credentials are refused: an anonymous session would hide that they were not understood.
             sentence = "only Authorization: Bearer TOKEN is understood here"
             answer = unauthorized(sentence, shared(request.headers))
         path = request.path[:_LONGEST_PATH]

@@ -44,7 +44,7 @@ export class Sessions {
     this.details = new Details("peers", "Session");
   }
 
-  /** What is known of a session by its public name; null if nothing is. */
+  /** Returns the session with this public name, or null. */
   find(peer) {
     return this.#known.get(peer) ?? null;
   }
