@@ -41,5 +41,5 @@ def to_model(kind: type, value: object) -> object:
 def from_model(value: object) -> object:
     """Return a pydantic model as plain values: the `enc_hook` of msgspec; TypeError for any other object."""
     if not is_model(type(value)):
-        raise TypeError(f"a {type(value).__name__} cannot be sent")
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
     return value.model_dump()  # type: ignore[attr-defined]  # see `is_model`
