@@ -41,6 +41,7 @@ def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> Non
     assert (ended.code, ended.err) == (0, ""), ended.out
     assert kit.alive(ended.mark) == []
     assert list(left.iterdir()) == []
+    assert (ended.folder / "demo.log").read_text(encoding="utf-8") == ""
     page = (ended.folder / "report.html").read_text(encoding="utf-8")
     assert "books.enter" in page
     # The command that it says to try, asked of the Spark that the tests have.

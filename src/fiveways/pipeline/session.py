@@ -208,6 +208,7 @@ def stop(jvm: Jvm, *, at_once: bool = False) -> None:
             jvm.process.kill()
         if jvm.session is not None:
             gateway = jvm.session.sparkContext._gateway  # noqa: SLF001  it has no public name
+            _hide_traceback(jvm.session.sparkContext)
             with suppress(Exception):  # a JVM that is gone has nothing left to stop
                 jvm.session.stop()
             if gateway is not None:
@@ -218,6 +219,13 @@ def stop(jvm: Jvm, *, at_once: bool = False) -> None:
         SparkContext._jvm = None  # noqa: SLF001
         if jvm.process is not None:
             _wait(jvm.process)
+
+
+def _hide_traceback(context: object) -> None:
+    """Keep PySpark from printing a traceback if the JVM closes the socket of its accumulators before PySpark does."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
