@@ -39,7 +39,7 @@ LAYERS = {
     "__main__": {"cli"},
 }
 
-# What single rooms of a layer may import besides: Spark as a peer is a client like any other, and the example
+# Additional imports of single rooms: Spark as a peer is a client like any other, and the example
 # application is written as users write theirs.
 ROOMS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}, ("demo", "app"): {"."}}
 

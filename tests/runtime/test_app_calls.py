@@ -168,7 +168,7 @@ def test_app_gets_a_job_in_a_block_and_by_a_method() -> None:
             assert await peer.heard() == 'R4\n{"waiting":0}'
             peer.text("M5\nwork:pull_in_vain\n")
             assert "no work came to 'empty'" in await peer.heard()
-            # What an application does not wait for any more does not stay at the hub.
+            # A pull that the application no longer waits for is withdrawn from the hub.
             peer.text("M6\nhub:queues\n")
             assert await peer.heard() == "R6\n{}"
         assert seen == [2]

@@ -188,7 +188,7 @@ def test_peer_that_may_not_publish_reaches_no_handler() -> None:
             peer = await place.umq("secret")
             peer.text("Tlog.disk\nfull")
             assert await peer.heard() == "Ulog.disk"
-            # What a method has agreed upon needs no further permission.
+            # A topic id that a method agreed upon needs no further permission.
             peer.text('M1\nprices:publish\n["feed"]')
             assert await peer.heard() == "R1\naccepted"
             peer.text("Tfeed\none")

@@ -139,7 +139,7 @@ def test_failure_links_to_its_trace(chromium: Chromium, tmp_path: Path) -> None:
         command = board.do(lambda page: page.inner_text("#failures .command code"))
         program, verb, op = command.split()
         assert (program, verb) == ("fiveways", "trace")
-    # What it says to type shows both legs of the call.
+    # The command on the page shows both legs of the call.
     code, out, err = run(verb, op, str(journal))
     assert (code, err) == (0, "")
     assert "game.play" in out

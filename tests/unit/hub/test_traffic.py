@@ -151,7 +151,7 @@ def test_every_way_to_end_is_counted_with_its_reason() -> None:
         ("no.such", "no such method", "hub"),
         ("(callback)", "no such callback", "hub"),
     ]
-    # What went to nobody has no operation, and no callee.
+    # A call that was not routed has no operation and no callee.
     assert [(each["op"], each["seconds"], bool(each["callee_peer"])) for each in reversed(found)] == [
         *(("1", 2.0, True), ("2", 1.0, True), ("3", 1.0, True)),
         *[("", 0.0, False)] * 3,
@@ -392,7 +392,7 @@ def test_failure_of_a_durable_request_has_the_operation_of_the_request() -> None
     assert failure["op"].startswith("n")
 
 
-# Those who only watch.
+# Observers.
 
 
 def test_traffic_of_observers_is_told_apart() -> None:
@@ -412,7 +412,7 @@ def test_traffic_of_observers_is_told_apart() -> None:
     assert {each["caller"] for each in after["bridges"]} == {"lrpm-json"}
     assert after["observers"] == {"frames_in": 1, "frames_out": 0, "bytes_in": 10, "bytes_out": 0, "calls": 3}
     assert before["observers"]["calls"] == 0
-    # Whatever else an observer does is load, as it is of anybody.
+    # All other calls of an observer count as load.
     hub.handle("zoe", Call("sum", "math.add"), 2.0)
     assert method(hub, "math.add")["calls"] == 1
     assert bridge(hub, "lrpm-json", "umq")["calls"] == 1
