@@ -89,6 +89,20 @@ def test_a_query_that_is_interrupted_while_java_starts_ends_in_silence(
     assert query.ended() == (130, "", "")
 
 
+def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from fiveways.pipeline import session\n"
+        "os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))\n"
+        "with session.running(session.Settings('local[1]')): print('Spark runs')\n"
+    )
+    command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(command, env=here, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stdout) == (-signal.SIGINT, ""), ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_interrupted_at_work_ends_in_silence(
     start: Callable[..., Started], plain: captures.Plain, tmp_path: Path, number: int, code: int

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -88,16 +88,38 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let no signal interrupt what has to be done at the end: whoever presses Ctrl-C twice still gets all of it."""
+    """Ignore signals while Spark is stopped: a second Ctrl-C must not interrupt the cleanup."""
+    with _handled(signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Deliver signals at the end of the block.
+
+    Python ignores exceptions in callbacks that run after a fork, so a Ctrl-C that is raised in one of them is lost.
+    """
+    caught: list[int] = []
+    try:
+        with _handled(lambda number, _frame: caught.append(number)):
+            yield
+    finally:
+        for number in caught:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def _handled(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Replace the handlers of all signals that end the work; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *_ENDINGS)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, *_ENDINGS)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextmanager

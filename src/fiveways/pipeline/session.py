@@ -187,8 +187,9 @@ def _launched(jvm: Jvm) -> Iterator[None]:
     popen = module.Popen
 
     def launch(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as pyspark gives them
-        process: subprocess.Popen[bytes] = popen(*arguments, **options)
-        jvm.process = process
+        with cleanup.deferred_signals():
+            process: subprocess.Popen[bytes] = popen(*arguments, **options)
+            jvm.process = process
         return process
 
     module.Popen = launch
