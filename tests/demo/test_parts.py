@@ -1,9 +1,12 @@
 """Parts of the demo by themselves: folders, ports, the ledger, and what is drawn."""
 
 import asyncio
+import logging
 import re
 import socket
+import sys
 import tempfile
+from dataclasses import replace
 from io import StringIO
 from itertools import product
 from pathlib import Path
@@ -11,10 +14,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fiveways.demo import closing, drawing, schema, stage, views
+from fiveways.demo import children, closing, drawing, schema, stage, views
 from fiveways.demo.ledger import CALLEES, NOBODY, PROTOCOLS, Ledger, Pair
 from fiveways.demo.programme import Pace, Programme, Step
-from fiveways.demo.stage import BadFolder, Folder, Ports
+from fiveways.demo.stage import BadFolder, Folder, Ports, Stage
 from fiveways.errors import CallFailed, CallTimeout, NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.schemas import load
@@ -26,6 +29,41 @@ SIZES = [(80, 24), (120, 40)]
 def test_folders_are_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [str(Folder.fresh().path) for _ in range(3)] == ["fiveways-demo", "fiveways-demo-2", "fiveways-demo-3"]
+
+
+def test_port_that_is_taken_at_the_last_moment_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which it could be: by the hub, and by asyncio, whose child has ended before it is told to."""
+    folder, free = Folder(tmp_path), Ports.free.__func__  # type: ignore[attr-defined]
+    handler = logging.FileHandler(folder.log)
+
+    def ports(wanted: int | None, *, usual: bool) -> Ports:
+        found: Ports = free(Ports, wanted, usual=False)
+        return replace(found, zmq=taken.getsockname()[1]) if usual else found
+
+    async def start() -> None:
+        async with Stage(folder, 0):
+            pass
+
+    logging.getLogger("asyncio").addHandler(handler)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            monkeypatch.setattr(Ports, "free", ports)
+            asyncio.run(start())
+    finally:
+        logging.getLogger("asyncio").removeHandler(handler)
+        handler.close()
+    assert folder.log.read_text() == ""
+
+
+def test_child_that_has_ended_is_ended_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def end() -> None:
+        for _ in range(30):
+            process = await children.start([sys.executable, "-Ic", "pass"], tmp_path / "log")
+            await process.stdout.read()  # type: ignore[union-attr]  # it ends right now
+            await children.end(process, 60)
+
+    asyncio.run(end())
+    assert caplog.text == ""
 
 
 def test_where_nothing_can_be_written_there_is_a_folder_elsewhere(

@@ -49,8 +49,10 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
 async def end(process: Process, patience: float) -> None:
     """End it in good order, or in bad if that takes too long; with `patience` 0 at once, and all that it started."""
     if patience:
+        # Not `process.terminate()`: it polls first, and asyncio complains of a child that was reaped that way.
         with suppress(ProcessLookupError):
-            process.terminate()
+            if process.returncode is None:
+                os.kill(process.pid, signal.SIGTERM)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), patience)
     if process.returncode is None:

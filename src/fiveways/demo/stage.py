@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import sys
 import tempfile
@@ -189,6 +190,8 @@ class Stage:
                 self.ports = Ports.free(self._wanted, usual=number == 0)
                 self._folder.settings.write_text(settings(self._folder, self.ports), encoding="utf-8")
                 if await self._open():
+                    if number:  # a port was taken after it was found free: no error, as others were tried
+                        os.truncate(self._folder.log, 0)
                     return self
                 await self._close()
         except BaseException:
