@@ -33,8 +33,8 @@ class Web:
         self.port = 0
         self.asked: list[tuple[str, bytes]] = []
         self.heads: list[bytes] = []
-        self.answers: deque[bytes | None] = deque()
-        """None is no answer: the connection is closed."""
+        self.answers: deque[bytes | asyncio.Future[bytes] | None] = deque()
+        """A future is an answer that comes later; None is none: the connection is closed."""
         self.connections = 0
         self.open = 0
 
@@ -50,7 +50,7 @@ class Web:
                 answer = self.answers.popleft() if self.answers else said()
                 if answer is None:
                     break
-                writer.write(answer)
+                writer.write(await answer if isinstance(answer, asyncio.Future) else answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -170,6 +170,37 @@ async def test_a_hub_that_does_not_wait_is_not_asked_all_the_time() -> None:
         await ear.packets.get()
         await asyncio.sleep(0.1)
         assert place.asked == [("/nq", b"[1]"), ("/nq?wait=20", b"[]")]
+
+
+@waiting
+async def test_answers_on_two_connections_are_taken_in_order() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        ear.is_expectant = True
+        late = asyncio.get_running_loop().create_future()
+        place.answers.extend([said(b"[1]", NQ_Answer="1"), late, said(b"[3]", NQ_Answer="3")])
+        write(link, b"[]")
+        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        await until(lambda: len(place.asked) == 2)
+        write(link, b"[]")
+        await until(lambda: len(place.asked) == 3)
+        await asyncio.sleep(0.05)  # time to take the third answer too early
+        late.set_result(said(b"[2]", NQ_Answer="2"))
+        assert [await ear.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
+
+
+@waiting
+async def test_answer_after_a_lost_one_is_taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "_OVERTAKEN", 0.01)
+    async with web() as place, linked(place) as (link, ear):
+        ear.is_expectant = True
+        never = asyncio.get_running_loop().create_future()
+        place.answers.extend([said(b"[1]", NQ_Answer="1"), never, said(b"[3]", NQ_Answer="3")])
+        write(link, b"[]")
+        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        await until(lambda: len(place.asked) == 2)
+        write(link, b"[]")
+        assert await ear.packets.get() == b"[3]"
+        never.cancel()
 
 
 @waiting

@@ -69,7 +69,7 @@ async def test_a_page_can_read_what_it_is_answered() -> None:
             assert each.headers["access-control-allow-origin"] == PAGE
     async with hub() as place, posters(place.port) as (page,):
         answer = await page.raw(packed(ask("k1", data=1)), Origin=PAGE)
-        assert answer.headers["access-control-expose-headers"] == "NQ-Peer"
+        assert answer.headers["access-control-expose-headers"] == "NQ-Peer, NQ-Answer"
         assert answer.headers["vary"] == "Origin"
         assert answer.messages[0]["d"] == 1
         # Who is no page hears nothing of it.

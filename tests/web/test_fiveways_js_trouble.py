@@ -61,6 +61,11 @@ def test_all_is_restored(engine: Engine, phoenix: Callable[..., Phoenix], scheme
     story.end()
 
 
+def test_answers_on_two_connections_are_taken_in_order(engine: Engine, phoenix: Callable[..., Phoenix]) -> None:
+    place = phoenix()
+    run(engine, "overtaken", url=place.hub.url("nq+http"), wsUrl=place.hub.url("nq+ws"))
+
+
 @every_scheme
 def test_what_was_under_way(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
     place = phoenix()

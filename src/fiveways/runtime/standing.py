@@ -49,6 +49,8 @@ class Standing(Party, Sleeper):
         self.leg: Leg | None = None
         """Where the conversation goes on, if it has a link."""
         self._asking: asyncio.Future[None] | None = None
+        self.answered = 0
+        """The number of answers over HTTP so far."""
         self._due: deque[Packet] = deque()
         """What did not fit into the last answer."""
         self._missed: dict[str, int] = {}
@@ -106,7 +108,10 @@ class Standing(Party, Sleeper):
             _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
 
     async def exchange(self, packet: Packet, wait: float) -> Packet:
-        """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds."""
+        """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds.
+
+        Afterwards `answered` is the number of this answer.
+        """
         self._release()
         self._leave_link()
         self._come_back()
@@ -119,6 +124,7 @@ class Standing(Party, Sleeper):
             if wait > 0 and not asking.done():
                 await asyncio.wait([asking], timeout=wait)
             due = self._next_due() if self._asking is asking else NOTHING_DUE
+            self.answered += 1
             self.tally.said(len(due.payload))
             if self._http is not None:
                 self._http.said(self._http.clock(), due, due.op)

@@ -27,6 +27,8 @@ from fiveways.wire.packet import Packet
 
 PATH: Final = "/nq"
 HEADER: Final = "NQ-Peer"
+NUMBER: Final = "NQ-Answer"
+"""The header that numbers the answers to one peer: on two connections, a later one may arrive first."""
 COOKIE: Final = "fiveways-nq"
 _LONGEST_WAIT: Final = 60.0
 _JSON: Final = "application/json"
@@ -150,7 +152,7 @@ class Standings:
         except ValueError:
             return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n")
         # A page from elsewhere may be one of ours: it has to be able to read what it is answered.
-        readable = shared(request.headers, HEADER)
+        readable = shared(request.headers, HEADER, NUMBER)
         standing = self.find(_peer_of(request), credentials)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
@@ -160,7 +162,8 @@ class Standings:
             return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})
         answer = await standing.exchange(packet, wait)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
-        return Response(200, answer.payload, _JSON, {HEADER: standing.peer, "Set-Cookie": cookie, **readable})
+        headers = {HEADER: standing.peer, NUMBER: str(standing.answered), "Set-Cookie": cookie, **readable}
+        return Response(200, answer.payload, _JSON, headers)
 
     # Going.
 

@@ -15,8 +15,8 @@ from fiveways.transports.base import Receiver, Spools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
-PEER: Final = "NQ-Peer"
-"""The header that gives and takes the id of a peer."""
+PEER, NUMBER = "NQ-Peer", "NQ-Answer"
+"""The headers that give and take the id of a peer, and number the hub's answers to it."""
 WAIT: Final = 20
 """Seconds that the hub may wait for something to say."""
 IDLE: Final = 5.0
@@ -27,6 +27,8 @@ _LENGTH: Final = 4
 _LINGER: Final = 2.0
 _PAUSE: Final = 1.0
 """Seconds before a hub is asked again that did not wait."""
+_OVERTAKEN: Final = 5.0
+"""Seconds that an answer waits for the one before it, which may be lost with its connection."""
 _READ: Final = 1 << 16
 _OK, _UNAUTHORIZED = 200, 401
 
@@ -42,7 +44,8 @@ class HttpLink:
     """A link that has a hub only while it is asked. Fulfils `base.Link`.
 
     Two connections at most: on one of them, what is said goes out in its order; on the other the hub is waited for, as
-    long as the receiver `is_expectant`. A hub answers the older of two questions at once.
+    long as the receiver `is_expectant`. A hub answers the older of two questions at once. It numbers its answers, and
+    they are taken in that order, even if the two connections deliver them in another.
     """
 
     transport = "http"
@@ -65,6 +68,11 @@ class HttpLink:
         self._size = 0
         self._is_named = False
         self._has_posted = False
+        self._in_flight = 0
+        """Questions whose answers were not taken yet: 2 at most."""
+        self._taken = 0
+        """The highest number of an answer that was taken."""
+        self._overtaker: asyncio.Future[None] | None = None  # done when the answer before the waiting one was taken
         self._sender: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -155,9 +163,8 @@ class HttpLink:
             while self._queue and not self._gone:
                 body = self._queue.popleft()
                 self._has_posted = True
-                answer = await self._talking.post("", self._headers, body, self._timeout)
+                await self._ask(self._talking, "", body, self._timeout)
                 self._shrink(_LENGTH + len(body))
-                self._take(answer)
         except OSError as exc:
             self._fail(str(exc))
         finally:
@@ -177,8 +184,7 @@ class HttpLink:
         try:
             while self._is_listening():
                 self._has_posted = False
-                answer = await self._listening.post(f"wait={WAIT}", self._headers, _NOTHING, WAIT + self._timeout)
-                self._take(answer)
+                answer = await self._ask(self._listening, f"wait={WAIT}", _NOTHING, WAIT + self._timeout)
                 # A hub that was told something in between had a reason not to wait.
                 if answer.body == _NOTHING and answer.seconds < _PAUSE and not self._has_posted:
                     await asyncio.sleep(_PAUSE)
@@ -188,6 +194,22 @@ class HttpLink:
             self._listener = None
         if not self._gone:
             self._go_on()
+
+    async def _ask(self, connection: "_Connection", query: str, body: bytes, patience: float) -> "_Answer":
+        """Post, and take the answer when its turn has come."""
+        self._in_flight += 1
+        try:
+            answer = await connection.post(query, self._headers, body, patience)
+            if self._in_flight > 1 and 0 < self._taken < answer.number - 1:
+                self._overtaker = self._loop.create_future()
+                await asyncio.wait([self._overtaker], timeout=_OVERTAKEN)
+            self._take(answer)
+        finally:
+            self._in_flight -= 1
+            if self._overtaker is not None and not self._overtaker.done():
+                self._overtaker.set_result(None)
+        self._taken = max(self._taken, answer.number)
+        return answer
 
     def _is_listening(self) -> bool:
         return self._is_named and not (self._gone or self._closing) and getattr(self._receiver, "is_expectant", True)
@@ -245,6 +267,7 @@ class _Answer:
     def __init__(self, most: int) -> None:
         self.status = 0
         self.peer = ""
+        self.number = 0  # stays 0 if the hub does not number its answers
         self.body = bytearray()
         self.is_whole = False
         self.keeps_alive = False
@@ -263,9 +286,11 @@ class _Answer:
             raise ConnectionError(f"the hub answered with what is no HTTP: {exc}") from exc
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Look for the one that matters."""
+        """Look for those that matter."""
         if name.lower() == PEER.lower().encode():
             self.peer = value.decode("latin-1").strip()
+        elif name.lower() == NUMBER.lower().encode() and value.isdigit():
+            self.number = int(value[:18])
 
     def on_body(self, piece: bytes) -> None:
         """Keep one byte more than is allowed, which is enough for the conversation to refuse it."""

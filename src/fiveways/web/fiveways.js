@@ -1764,6 +1764,7 @@ class SocketLink {
 
 const NOTHING = "[]";
 const POLL = 20; // Seconds that the hub may wait for something to say.
+const OVERTAKEN = 5; // Seconds that an answer waits for the one before it, which may be lost.
 
 /** A link over HTTP: what we say is posted, and what the hub says comes in its answers, for which it is asked again. */
 class PollLink {
@@ -1778,6 +1779,9 @@ class PollLink {
   #isClosing = false;
   #isGone = false;
   #posts = 0;
+  #inFlight = 0; // questions whose answers were not taken yet: 2 at most
+  #taken = 0; // the highest number of an answer that was taken
+  #overtaker = null; // called when the answer before the one that waits was taken
   #linger = null;
   #stop = new AbortController();
   waiting = 0;
@@ -1814,7 +1818,7 @@ class PollLink {
       this.#isTalking = true;
       const body = this.#queue.shift();
       this.#posts += 1;
-      this.#take(await this.#post("", body, this.#settings.openTimeout));
+      await this.#ask("", body, this.#settings.openTimeout);
       this.waiting -= body.length;
       this.#isTalking = false;
       if (!this.#queue.length && !this.#isClosing) this.#talk.flush();
@@ -1829,13 +1833,29 @@ class PollLink {
     this.#isListening = true;
     while (this.#isNamed && !this.#isGone && !this.#isClosing && this.#told.isExpectant()) {
       const [began, posts, isTalking] = [now(), this.#posts, this.#isTalking];
-      const answer = await this.#post(`wait=${POLL}`, NOTHING, POLL + this.#settings.openTimeout);
-      this.#take(answer);
+      const answer = await this.#ask(`wait=${POLL}`, NOTHING, POLL + this.#settings.openTimeout);
       // A hub that was told something in between had a reason not to wait.
       const isHasty = answer?.body === NOTHING && now() - began < 1 && posts === this.#posts && !isTalking;
       if (isHasty) await new Promise((go) => after(1, go));
     }
     this.#isListening = false;
+  }
+
+  /** Post, and take the answer when its turn has come: two connections deliver the hub's answers in any order. */
+  async #ask(query, body, patience) {
+    this.#inFlight += 1;
+    const answer = await this.#post(query, body, patience);
+    if (this.#inFlight > 1 && this.#taken > 0 && answer?.number > this.#taken + 1) {
+      await new Promise((go) => {
+        this.#overtaker = go;
+        after(OVERTAKEN, go);
+      });
+    }
+    this.#inFlight -= 1;
+    this.#take(answer);
+    this.#taken = Math.max(this.#taken, answer?.number ?? 0);
+    this.#overtaker?.();
+    return answer;
   }
 
   async #post(query, body, patience) {
@@ -1853,7 +1873,8 @@ class PollLink {
       const options = { method: "POST", headers, body, signal: stop.signal, credentials: "omit", cache: "no-store" };
       const response = await this.#settings.fetch(url, options);
       const text = await response.text();
-      return { status: response.status, peer: response.headers.get("NQ-Peer"), body: text };
+      const { status, headers: told } = response;
+      return { status, peer: told.get("NQ-Peer"), number: Number(told.get("NQ-Answer")) || 0, body: text };
     } catch (error) {
       const isLate = stop.signal.aborted && !this.#stop.signal.aborted;
       const why = `it cannot be reached, or does not allow this page: ${error.message}`;

@@ -49,6 +49,13 @@ export async function gather(iterable) {
   return all;
 }
 
+/** Return a promise, and the function that resolves it. */
+export function deferred() {
+  let resolve;
+  const promise = new Promise((go) => (resolve = go));
+  return { promise, resolve };
+}
+
 /** Wait until something is so. */
 export async function soon(isSo) {
   for (let at = 0; at < 2000; at += 1) {

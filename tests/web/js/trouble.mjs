@@ -1,6 +1,6 @@
 // What happens when the hub goes, comes back, is another one, or says what makes no sense.
 
-import { check, gather, rejected, same, soon, unique } from "./kit.mjs";
+import { check, deferred, gather, rejected, same, soon, unique } from "./kit.mjs";
 
 const isNq = (peer) => peer.protocol === "nq";
 
@@ -33,6 +33,35 @@ export const trouble = {
     same([names[0], names[1], names.at(-1)], ["waiting", "connecting", "open"]);
     check(states[0].error instanceof Error && states[0].attempt === 1, "why, and the first try");
     await peer.close();
+  },
+
+  /** The hub's answers are taken in its order, though the first of two arrives last. */
+  async overtaken({ connect, url, wsUrl }) {
+    const topic = unique("news");
+    const [first, second, arrived] = [deferred(), deferred(), deferred()];
+    const fetching = async (where, options) => {
+      const response = await fetch(where, options);
+      const text = await response.clone().text();
+      if (/"d":1[,}]/.test(text)) {
+        first.resolve();
+        await arrived.promise;
+      } else if (/"d":2[,}]/.test(text)) second.resolve();
+      return response;
+    };
+    const peer = await connect(url, { timeout: 40, fetch: fetching });
+    const publisher = await connect(wsUrl, { timeout: 40 });
+    const events = await peer.subscribe(topic);
+    await publisher.publish(topic, 1);
+    await first.promise;
+    await publisher.publish(topic, 2);
+    const sum = peer.call("math.add", [1, 2]); // another connection asks, and gets the second event
+    await second.promise;
+    await new Promise((go) => setTimeout(go, 50)); // time to take it too early
+    arrived.resolve();
+    same([(await events.next()).value.data, (await events.next()).value.data], [1, 2]);
+    same(await sum, 3);
+    await peer.close();
+    await publisher.close();
   },
 
   /** What was under way when a hub was killed: NQ goes on, elsewhere nobody knows what became of it. */
