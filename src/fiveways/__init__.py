@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fiveways.app import App, AttachmentError, CallingPeer, Context, Event, Fail, Reply, Update
+    from fiveways.app import App, AttachmentError, CallingPeer, Context, Event, Fail, Job, Reply, Update
     from fiveways.client.connect import connect
     from fiveways.client.mqtt.peer import MqttPeer, connect_mqtt
     from fiveways.client.mqtt.retry import Retry
@@ -43,6 +43,7 @@ _HOMES = {
     "Event": "app",
     "Fail": "app",
     "FivewaysError": "errors",
+    "Job": "app",
     "MqttPeer": "client.mqtt.peer",
     "NotExecuted": "errors",
     "Note": "client.ongoing",
@@ -72,6 +73,7 @@ __all__ = [
     "Event",
     "Fail",
     "FivewaysError",
+    "Job",
     "MqttPeer",
     "NotExecuted",
     "Note",

@@ -89,7 +89,7 @@ def _attached(name: str, given: object) -> Attachment | LateAttachment:
     raise Unsendable(f"an attachment is bytes, not {type(given).__name__}")
 
 
-def logged(call_id: str, method: str, error: BaseException, *, show_errors: bool) -> Failure:
+def logged(call_id: str, method: str, error: BaseException, *, show_errors: bool, kind: str = "method") -> Failure:
     """Return why a method has no result, and log it, unless the method chose its words itself.
 
     An exception may hold what no caller may know: paths, queries, other people's data. So the caller gets a reference
@@ -104,7 +104,7 @@ def logged(call_id: str, method: str, error: BaseException, *, show_errors: bool
         _log.error("%s failed (reference %s)", method, reference, exc_info=error, extra=fields)
     if show_errors or isinstance(error, asyncio.CancelledError):
         return failure(call_id, error)
-    what = "the method ran, but its answer cannot be sent" if isinstance(error, Unsendable) else "the method failed"
+    what = f"the {kind} ran, but its answer cannot be sent" if isinstance(error, Unsendable) else f"the {kind} failed"
     return Failure(call_id, Reason.RAISED, f"{what} (reference {reference})")
 
 

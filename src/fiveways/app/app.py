@@ -1,4 +1,4 @@
-"""An application: methods that can be called and functions that get events, each declared by a decorator."""
+"""An application: methods, event handlers and workers of queues, each declared by a decorator."""
 
 import inspect
 import re
@@ -9,6 +9,7 @@ import msgspec
 
 from fiveways.app.arguments import Arguments
 from fiveways.app.events import Event
+from fiveways.app.job_arguments import JobArguments
 from fiveways.app.signature import Style, style_of
 from fiveways.model import names, topics
 from fiveways.model.topics import Pattern
@@ -81,6 +82,16 @@ class UpdateHandler(msgspec.Struct, frozen=True):
         return re.fullmatch(pattern, topic_id, re.DOTALL) is not None
 
 
+class Worker(msgspec.Struct, frozen=True):
+    """One function that handles the jobs of a work queue."""
+
+    queue: str
+    function: Function
+    style: Style
+    arguments: JobArguments
+    concurrency: int = 1
+
+
 class Hook(msgspec.Struct, frozen=True):
     """One function that runs at the start or at the end."""
 
@@ -107,6 +118,7 @@ class App:
         """By folded prefix."""
         self.handlers: list[Handler] = []
         self.update_handlers: list[UpdateHandler] = []
+        self.workers: list[Worker] = []
         self.startups: list[Hook] = []
         self.shutdowns: list[Hook] = []
 
@@ -216,6 +228,38 @@ class App:
 
         return follow
 
+    def worker(self, queue: str, *, concurrency: int = 1) -> Callable[[F], F]:
+        """Have a function handle the jobs of a work queue: `@app.worker("thumbnails")`, `concurrency` jobs at once.
+
+        The function takes one argument: the `Job` where its annotation says so, otherwise the data of the job, checked
+        against the annotation. It may take a `Context` as well. A job is done when the function returns, and fails when
+        it raises, or when the data does not fit; the hub then redelivers it after a delay, `limits.max_tries` times.
+        Delivery is at-least-once: a job that takes longer than `calls.timeout` of the hub, or is in progress when the
+        connection is lost, is redelivered.
+
+        Raises:
+            TypeError: the function cannot handle a job, or `concurrency` is no integer; the message says why.
+            ValueError: the name of the queue is empty, or `concurrency` is below 1.
+        """
+        if not isinstance(queue, str):
+            raise TypeError('worker needs a queue: @app.worker("thumbnails")')
+        if not queue:
+            raise ValueError("the name of a queue must not be empty")
+        label = f"worker {queue}"
+        if not isinstance(concurrency, int) or isinstance(concurrency, bool):
+            raise TypeError(f"{label}: concurrency is an integer, not {concurrency!r}")
+        if concurrency < 1:
+            raise ValueError(f"{label}: concurrency is at least 1, not {concurrency}")
+
+        def declare(function: F) -> F:
+            style = style_of(function, label)
+            if style is Style.STREAM:
+                raise TypeError(f"{label}: an async generator cannot handle jobs; return the result instead")
+            self.workers.append(Worker(queue, function, style, JobArguments(function, label), concurrency))
+            return function
+
+        return declare
+
     def startup(self, function: F) -> F:
         """Have a function run before the first call; it may take a `Context` to reach the hub."""
         self.startups.append(_hook(function, "startup"))
@@ -254,6 +298,7 @@ class App:
         self.routes |= {route.name: route for route in routes}
         self.handlers += other.handlers
         self.update_handlers += other.update_handlers
+        self.workers += other.workers
         self.startups += other.startups
         self.shutdowns += other.shutdowns
 

@@ -24,6 +24,7 @@ from fiveways.app.signature import Style
 from fiveways.app.threads import Threads
 from fiveways.app.updates import UpdateFeed, UpdateTable
 from fiveways.app.values import Budget
+from fiveways.app.workers import Workers
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
@@ -81,6 +82,7 @@ class Dispatcher:
         feeds = [Feed(handler, self._incoming, self._threads) for handler in app.handlers]
         self._feeds = {str(number): feed for number, feed in enumerate(feeds, 1)}
         self.updates = UpdateTable(app.update_handlers, self._incoming, self._threads)
+        self._workers = Workers(app, self._threads, self._context)
         self._is_started = False
         self._is_closed = False
         self._is_polite = True
@@ -125,6 +127,15 @@ class Dispatcher:
         for hook in self._app.startups:
             await self._run_hook(hook)
 
+    def start_workers(self) -> None:
+        """Pull jobs for the worker functions; only where `reach` was given."""
+        if self._reach is not None:
+            self._workers.start(self._reach)
+
+    async def stop_workers(self, finish: float = 0.0) -> None:
+        """Pull no more jobs; those in progress get `finish` seconds, then the hub gets them back."""
+        await self._workers.stop(finish)
+
     def received(self, word: words.Word) -> None:
         """Take a word from the hub. Never raises; words that mean nothing here are ignored."""
         if type(word) is words.Call:
@@ -160,6 +171,7 @@ class Dispatcher:
         if self._is_closed:
             return
         self._is_closed, self._is_polite = True, tell
+        await self.stop_workers()  # before `callbacks.end()`: it must be possible to return their jobs
         self.callbacks.end()
         for running in list(self._open.values()):
             if tell:

@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from fiveways.app.attached import Attachments
 from fiveways.app.callbacks import Callbacks, Line
 from fiveways.app.typed import decode
+from fiveways.app.values import to_body
 from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result, Word
-from fiveways.wire.payload import Value
 
 T = TypeVar("T")
+_NOBODY: Final = "nobody waits any more"
 
 
 class Job:
@@ -24,10 +25,16 @@ class Job:
 
     def __init__(self, line: Line, call: Call) -> None:
         self._line = line
-        self._call = call
+        self.call = call
+        """The call by which the hub delivered it."""
         self._is_over = False
         self.data: Any = call.body.value()
         self._attachments = line.expect(call.attachments) if call.attachments else Attachments()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its connection is lost: the hub gives it to another worker."""
+        return self._line.is_over
 
     def decode(self, kind: type[T]) -> T:
         """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
@@ -39,19 +46,25 @@ class Job:
 
     async def done(self, value: object = None) -> None:
         """It is done; ConnectionLost if the hub cannot be told, and so will give it to somebody else."""
-        self._answer(Result(self._call.id, Value(value)))
+        self._answer(Result(self.call.id, to_body(value)))
 
     async def fail(self, text: str = "") -> None:
         """It could not be done: somebody else may try."""
-        self._answer(Failure(self._call.id, Reason.RAISED, text))
+        self._answer(Failure(self.call.id, Reason.RAISED, text))
 
     def _answer(self, word: Word) -> None:
         if self._is_over:
             return
-        self._is_over = True
         if self._line.is_over:
+            self._is_over = True
             raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
         self._line.say(word)
+        self._is_over = True  # not before: a value that cannot be encoded leaves room for `fail`
+
+    def decline(self) -> None:
+        """Return it to its queue as never started: the hub does not count this delivery as a try."""
+        if not (self._is_over or self._line.is_over):
+            self._answer(Failure(self.call.id, Reason.NO_CALLBACK, _NOBODY))
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,13 +87,18 @@ class Pulled:
     def called(self, line: Line, call: Call) -> None:
         """Take the work, unless nobody waits any more."""
         if self.given.done():
-            line.say(Failure(call.id, Reason.NO_CALLBACK, "nobody waits any more"))
+            line.say(Failure(call.id, Reason.NO_CALLBACK, _NOBODY))
             return
         try:
             self.given.set_result(Job(line, call))
         except Unrepresentable as exc:
             line.say(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
             self.given.set_exception(CallFailed(f"the work cannot be read: {exc}"))
+
+    def decline(self) -> None:
+        """Return a job that arrived in the event loop iteration in which its receiver was cancelled."""
+        if self.given.done() and not self.given.cancelled() and self.given.exception() is None:
+            self.given.result().decline()
 
     def lost(self) -> str:
         """Let it be asked for again; so nothing is lost for the user."""
@@ -139,6 +157,9 @@ async def pull_job(
                 except CallLost:
                     if not again:
                         raise  # else the callback is lost as well: on a new connection there is a new one
+                except BaseException:
+                    pulled.decline()
+                    raise
                 finally:
                     callbacks.remove(name)
                     if withdraw is not None:

@@ -86,8 +86,8 @@ def style_of(function: Callable[..., object], label: str) -> Style:
     return Style.ASYNC if inspect.iscoroutinefunction(definition) else Style.PLAIN
 
 
-def read(function: Callable[..., object], label: str) -> Signature:
-    """Return what a function takes.
+def read(function: Callable[..., object], label: str, unchecked: tuple[type, ...] = ()) -> Signature:
+    """Return what a function takes. A parameter annotated with one of `unchecked` is not for values of a caller.
 
     Raises:
         TypeError: no call could be served by it; the message says which parameter is wrong, and why.
@@ -102,7 +102,7 @@ def read(function: Callable[..., object], label: str) -> Signature:
     for parameter in signature.parameters.values():
         _sort(found, parameter, types.get(parameter.name, object), position)
         position += parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    _check(found, label)
+    _check(found, label, unchecked)
     return found
 
 
@@ -144,9 +144,10 @@ def _sort(found: Signature, parameter: inspect.Parameter, annotation: object, po
         found.by_name.append(wanted)
 
 
-def _check(found: Signature, label: str) -> None:
+def _check(found: Signature, label: str, unchecked: tuple[type, ...]) -> None:
     for each in found.all():
-        check_type(each.type, f"{label}: parameter {each.name!r}")
+        if not any(each.type is kind for kind in unchecked):
+            check_type(each.type, f"{label}: parameter {each.name!r}")
     required = [each.name for each in (*found.positional, *found.by_name) if each.default is REQUIRED]
     if found.stream is not None:
         check_type(found.element, f"{label}: an element of {found.stream.name!r}")

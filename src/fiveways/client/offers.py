@@ -24,6 +24,8 @@ from fiveways.wire.limits import Limits
 
 MAX_THREADS: Final = 32
 """In which plain functions run."""
+FINISH: Final = 5.0
+"""Seconds that jobs in progress get to finish when the client is closed."""
 
 
 class Served:
@@ -70,6 +72,7 @@ class Served:
 
     async def close(self) -> None:
         """End all of it."""
+        await self.home.stop_workers(FINISH)
         if self.calls is not None:
             await self.calls.close(tell=self.tells)
         await self.home.close()
@@ -185,6 +188,7 @@ class Offers:
             for handler, asked in zip(app.handlers, served.home.subscriptions(), strict=True):
                 feeds.append(_Handled(self._feeds.new_name(), handler, served, asked.subscription))
                 await self._feeds.open(feeds[-1])
+            served.home.start_workers()
         except BaseException:
             await self._withdraw(served, feeds)
             raise

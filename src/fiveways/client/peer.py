@@ -301,7 +301,7 @@ class Peer:
         await self._core.offers.unregister(method)
 
     async def serve(self, app: App) -> None:
-        """Offer all methods of an application and subscribe its handlers; return when the hub has taken them.
+        """Offer the methods of an application, subscribe its handlers and start its workers; `close` stops these.
 
         Raises:
             ValueError: we offer one of its names already.

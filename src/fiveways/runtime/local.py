@@ -101,6 +101,7 @@ class LocalPeer(Party):
         await self._dispatcher.start()
         for request in (*self._dispatcher.offers(), *self._dispatcher.subscriptions()):
             await self._ask(request)
+        self._dispatcher.start_workers()
 
     async def stop(self) -> None:
         """Let the application end what it is doing, and leave."""
