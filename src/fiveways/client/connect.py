@@ -12,7 +12,7 @@ from fiveways.client.handshake import BadLogin
 from fiveways.client.keeper import OpenLink
 from fiveways.client.lasting import PROTOCOLS
 from fiveways.client.peer import Peer
-from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings
+from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings, check_name
 from fiveways.protocols import registry
 from fiveways.transports.http_client import open_http
 from fiveways.transports.websocket import open_websocket
@@ -67,6 +67,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     schema: Iterable[Path | str] = (),
     limits: Limits = Limits(),
     show_errors: bool = False,
+    name: str | None = None,
 ) -> Connecting:
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
 
@@ -92,23 +93,23 @@ def connect(  # noqa: PLR0913  all but the first have a default
         limits: what this side bears.
         show_errors: tell callers of registered functions the class and text of what these raise. Otherwise they get the
             text of a `Fail` only, and of all else a reference, under which our log has the traceback.
+        name: the session's name on the dashboard and in `hub.peers`, at most 64 characters; not by way of a broker.
 
     Raises:
-        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well, and
-            `idle_close` where it makes no sense.
+        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well,
+            `idle_close` where it makes no sense, and a `name` that a hub would not show as it is.
         Refused: the hub refuses our credentials, or requires some.
         ConnectionLost: the hub cannot be reached.
     """
     if urls.is_mqtt(url):
-        if token or app is not None or idle_close is not None:
-            raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app` or `idle_close`")
+        if token or app is not None or idle_close is not None or name is not None:
+            raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app`, `idle_close` or `name`")
         usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "wait": wait, "keepalive": keepalive}
         return _to_broker(url, identity, secret, schema, {**usual, "limits": limits, "show_errors": show_errors})
     more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "wait": wait, "idle_close": idle_close}
-    more["show_errors"] = show_errors
+    more |= {"show_errors": show_errors, "name": check_name(name)}
     settings = Settings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
-    handshake.check(settings, registry.load(settings.address.protocol))
-    _check_idle(settings)
+    _check(settings)
     return Connecting(settings, app, _opener(settings))
 
 
@@ -120,7 +121,8 @@ def _to_broker(url: str, user: str, password: str, schema: Iterable[Path | str],
     return cast(Connecting, opening)  # whoever wants it typed asks for it by `connect_mqtt`
 
 
-def _check_idle(settings: Settings) -> None:
+def _check(settings: Settings) -> None:
+    handshake.check(settings, registry.load(settings.address.protocol))
     if settings.idle_close is None:
         return
     if settings.idle_close <= 0:

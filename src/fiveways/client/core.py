@@ -63,7 +63,7 @@ class Core:
         self.callbacks = Callbacks(settings.limits.max_pending)
         self.offers = Offers(self, self.feeds, reach, settings.limits, show_errors=settings.show_errors)
         self._reach = reach
-        self.variables = Variables(self)
+        self.variables = Variables(self, settings.variables())
 
     # Asking.
 

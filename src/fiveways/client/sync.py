@@ -301,6 +301,7 @@ def connect_sync(  # noqa: PLR0913  as `connect`
     app: App | None = None,
     limits: Limits = Limits(),
     show_errors: bool = False,
+    name: str | None = None,
 ) -> SyncPeer:
     """Open a connection for code that does not `await`: `with fiveways.connect_sync(url) as peer:`.
 
@@ -322,5 +323,6 @@ def connect_sync(  # noqa: PLR0913  as `connect`
         app=app,
         limits=limits,
         show_errors=show_errors,
+        name=name,
     )
     return SyncPeer(lambda: connecting)

@@ -15,9 +15,10 @@ from fiveways.wire.payload import Value
 class Variables:
     """All of one client. How many there may be, the hub decides for ours, and the conversation for the hub's."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, ours: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Make it; `ours` are set on the first connection already."""
         self._asker = asker
-        self._ours: dict[str, object] = {}
+        self._ours: dict[str, object] = dict(ours)
         self._theirs: dict[str, object] = {}
         self.theirs: Mapping[str, object] = MappingProxyType(self._theirs)
 
