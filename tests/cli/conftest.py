@@ -9,9 +9,10 @@ from tests.cli.sayings import Said
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings of ours from outside, and none of ours left behind."""
-    for name in ("FIVEWAYS_TOKEN", "FIVEWAYS_IDENTITY", "FIVEWAYS_SECRET_FILE", "FIVEWAYS_CONFIG"):
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No settings or saved contexts of ours from outside, and none of ours left behind."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    for name in ("FIVEWAYS_URL", "FIVEWAYS_TOKEN", "FIVEWAYS_IDENTITY", "FIVEWAYS_SECRET_FILE", "FIVEWAYS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     ours = logging.getLogger("fiveways")
     handlers, level = ours.handlers[:], ours.level

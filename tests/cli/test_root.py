@@ -12,6 +12,7 @@ from tests.cli.hubs import completions
 VERBS = [
     *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues"),
     *("check", "config check", "config show"),
+    *("context add", "context list", "context show", "context use", "context remove"),
     "traffic",
     *("tail", "trace", "replay"),
     "proto",
@@ -26,7 +27,7 @@ def test_help_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) ->
     assert f"fiveways {verb}" in shown.split("Example", 1)[1]
 
 
-@pytest.mark.parametrize("verb", ["", "config", *VERBS])
+@pytest.mark.parametrize("verb", ["", "config", "context", *VERBS])
 def test_help_fits_a_terminal(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main([*verb.split(), "--help"]) == 0
@@ -65,17 +66,20 @@ def test_help_imports_neither_the_hub_nor_the_network() -> None:
     ("arguments", "sentence"),
     [
         (["frob"], "fiveways: no such command 'frob'; `fiveways --help` shows an example\n"),
-        (["call"], "fiveways call: missing argument 'URL'; `fiveways call --help` shows an example\n"),
+        (
+            ["call", "lrpm+ws://hub"],
+            "fiveways call: missing argument 'METHOD'; `fiveways call --help` shows an example\n",
+        ),
         (
             ["call", "a", "b", "--frob"],
             "fiveways call: no such option: --frob; `fiveways call --help` shows an example\n",
         ),
-        (["call", "u", "m", "1", "2"], None),
+        (["call", "lrpm+ws://hub", "m", "1", "2"], None),
         (["serve", "--port", "70000"], None),
-        (["subscribe", "u", "t", "--count", "0"], None),
-        (["push", "u"], "fiveways push: missing argument 'QUEUE'; `fiveways push --help` shows an example\n"),
-        (["pull", "u", "q", "--count", "0"], None),
-        (["pull", "u", "q", "--timeout", "0"], None),
+        (["subscribe", "lrpm+ws://hub", "t", "--count", "0"], None),
+        (["push", "nq+ws://hub"], "fiveways push: missing argument 'QUEUE'; `fiveways push --help` shows an example\n"),
+        (["pull", "lrpm+ws://hub", "q", "--count", "0"], None),
+        (["pull", "lrpm+ws://hub", "q", "--timeout", "0"], None),
         (["config", "frob"], None),
     ],
 )

@@ -165,6 +165,7 @@ class Desk:
             "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{self.folder}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "COLUMNS": "200",
+            "XDG_CONFIG_HOME": str(self.folder / ".config"),  # a developer's saved contexts must not count
         }
 
     def clear(self) -> None:

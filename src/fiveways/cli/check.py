@@ -67,6 +67,12 @@ def check(wish: Wish) -> State:
     return state
 
 
+def unknown(exc: UsageError) -> State:
+    """Print the line for a command line that names no hub, and return the exit code."""
+    print(f"FIVEWAYS UNKNOWN - {printable(str(exc).replace('|', '/'))}")  # noqa: T201
+    return State.UNKNOWN
+
+
 def _bounds(wish: Wish) -> str:
     return ";".join("" if bound is None else f"{bound:g}" for bound in (wish.warning, wish.critical))
 

@@ -1,9 +1,9 @@
 """`fiveways discover`: what there is to call."""
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fiveways.cli.access import Access, run
+from fiveways.cli.access import Access, access, run
 from fiveways.cli.endings import tell
 from fiveways.cli.jsonio import show
 from fiveways.errors import FivewaysError, NotExecuted
@@ -41,10 +41,10 @@ async def _discover(gate: Access, name: str, patience: float) -> "Listing":
         return await peer.discover(name)
 
 
-def names(url: str) -> list[str]:
+def names(url: str, token: str, token_file: Path | None, identity: str, secret_file: Path | None) -> list[str]:
     """Return the methods of a hub, for completion: nothing if it is away or refuses."""
     try:
-        found = run(_discover(Access(url, os.environ.get("FIVEWAYS_TOKEN", "")), "", _PATIENCE))
+        found = run(_discover(access(url, token, token_file, identity, secret_file), "", _PATIENCE))
     except Exception:  # noqa: BLE001  a shell shows nothing else than completions
         return []
     return list(found.methods)

@@ -9,23 +9,54 @@ LOCAL = tuple(f"{protocol}+ws://localhost:7500" for protocol in ("lrpm", "umq", 
 OTHERS = ("nq+http://localhost:7500", "nq+https://", "nq+zmq://localhost:7555", "mqtt-rpc+mqtt://localhost:1883")
 
 
-def urls() -> list[str]:
-    """Return what a URL may begin like, for the shell to complete."""
+def urls(context: typer.Context, incomplete: str) -> list[str]:
+    """Return saved contexts and the beginnings of URLs, for the shell to complete.
+
+    If there is a default hub, the URL may be omitted: the word may be the command's next argument as well.
+    """
+    found = [*contexts(), *schemes()]
+    arguments = [each for each in context.command.params if each.param_type_name == "argument"]
+    if context.params.get("url") and len(arguments) > 1 and "://" not in incomplete:
+        found += [item.value for item in arguments[1].shell_complete(context, incomplete)]
+    return found
+
+
+def schemes() -> list[str]:
+    """Return the beginnings of URLs, for the shell to complete."""
     return [*LOCAL, *(url.replace("+ws://localhost:7500", "+wss://") for url in LOCAL), *OTHERS]
+
+
+def contexts() -> list[str]:
+    """Return the names of saved contexts, for the shell to complete."""
+    from fiveways.cli.context_store import names  # noqa: PLC0415
+
+    return names()
 
 
 def methods(context: typer.Context, incomplete: str) -> list[str]:
     """Return the methods of the hub that the command line names, for the shell to complete; none if it is away."""
     from fiveways.cli.discover import names  # noqa: PLC0415
 
-    return [name for name in names(str(context.params.get("url", ""))) if name.startswith(incomplete)]
+    return [name for name in names(*_hub(context)) if name.startswith(incomplete)]
 
 
 def queues(context: typer.Context, incomplete: str) -> list[str]:
     """Return the work queues of the hub that the command line names, for the shell to complete; none if it is away."""
     from fiveways.cli.queues import names  # noqa: PLC0415
 
-    return [name for name in names(str(context.params.get("url", ""))) if name.startswith(incomplete)]
+    return [name for name in names(*_hub(context)) if name.startswith(incomplete)]
+
+
+def _hub(context: typer.Context) -> tuple[str, str, Path | None, str, Path | None]:
+    """Return the parameters of `access`: the hub's URL, and credentials, which may come from a saved context."""
+    given = context.params
+    return (
+        given.get("url") or "",
+        given.get("token") or "",
+        given.get("token_file"),
+        given.get("identity") or "",
+        given.get("secret_file"),
+    )
 
 
 Url: TypeAlias = Annotated[
@@ -33,7 +64,8 @@ Url: TypeAlias = Annotated[
     typer.Argument(
         metavar="URL",
         help="The protocol and the hub: lrpm+ws://host:port (?encoding=cbor), umq+ws://..., umq36+ws://..., "
-        "nq+ws://..., nq+http://..., nq+zmq://...; or a broker: mqtt-rpc+mqtt://host:1883/Service",
+        "nq+ws://..., nq+http://..., nq+zmq://...; or a broker: mqtt-rpc+mqtt://host:1883/Service; "
+        "or the name of a saved context. If omitted: FIVEWAYS_URL, then the default context.",
         autocompletion=urls,
     ),
 ]

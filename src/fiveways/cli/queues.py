@@ -1,17 +1,17 @@
 """`fiveways queues`: what waits in work queues, and what was tried too often."""
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fiveways.cli.access import Access, run
+from fiveways.cli.access import Access, access, run
 from fiveways.cli.endings import UsageError, printable, tell
 from fiveways.cli.jsonio import show
 from fiveways.errors import CallFailed
@@ -152,9 +152,9 @@ def _cell(key: str, count: object) -> Text:
     return Text(str(count), style=style)
 
 
-def names(url: str) -> list[str]:
+def names(url: str, token: str, token_file: Path | None, identity: str, secret_file: Path | None) -> list[str]:
     """Return the queues of a hub, for completion: nothing if it is away or refuses."""
     try:
-        return list(run(_told(Access(url, os.environ.get("FIVEWAYS_TOKEN", "")), _PATIENCE)))
+        return list(run(_told(access(url, token, token_file, identity, secret_file), _PATIENCE)))
     except Exception:  # noqa: BLE001  a shell shows nothing else than completions
         return []

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import demo, journals, options, pipeline, report, traffic, work
+from fiveways.cli import context, demo, journals, options, pipeline, report, traffic, work
 from fiveways.cli.encoding import tolerate_any_terminal
-from fiveways.cli.endings import Code, NobodyReads, end, end_usage
-from fiveways.cli.plain import Verb, Verbs
+from fiveways.cli.endings import Code, NobodyReads, UsageError, end, end_usage
+from fiveways.cli.plain import HubCommand, Verb, Verbs
 
 app = typer.Typer(
     name="fiveways",
@@ -50,6 +50,7 @@ Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration
     no_args_is_help=True,
 )
 app.add_typer(config_app, name="config")
+app.add_typer(context.app, name="context")
 app.add_typer(pipeline.app, name="pipeline")
 _NEGATIVE = re.compile(r"-\d")
 
@@ -74,6 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.OK
     except Exception as exc:  # noqa: BLE001  a user is never shown a traceback that they did not ask for
+        # The choice of the hub fails before the command runs.
+        if isinstance(exc, UsageError) and command == ["check"]:
+            from fiveways.cli.check import unknown  # noqa: PLC0415
+
+            return unknown(exc)
         return end(" ".join(["fiveways", *command]), exc, debug="--debug" in own)
 
 
@@ -144,7 +150,7 @@ def serve(
     verb.serve(config, verb.flags(host, port, journal, settings or []), application)
 
 
-@app.command(cls=Verb)
+@app.command(cls=HubCommand)
 def call(  # noqa: PLR0913  as many as the user has
     url: options.Url,
     method: Annotated[
@@ -180,6 +186,7 @@ def call(  # noqa: PLR0913  as many as the user has
       fiveways call umq+ws://localhost:7500 math.add '\[2, 3]'
       echo '{"a": 2, "b": 3}' | fiveways call umq36+ws://hub:7500 math.add -
       fiveways call umq+ws://hub:7500 image.resize @size.json --attach a.png
+      fiveways call prod math.add '\[2, 3]'
       fiveways call mqtt-rpc+mqtt://localhost/Greeter SayHello '{"name": "Bob"}' --schema greeter.binpb
     """
     from fiveways.cli import call as verb  # noqa: PLC0415
@@ -189,7 +196,7 @@ def call(  # noqa: PLR0913  as many as the user has
     verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
 
 
-@app.command(cls=Verb)
+@app.command(cls=HubCommand)
 def publish(  # noqa: PLR0913
     url: options.Url,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name, such as sensors.kitchen.temperature.")],
@@ -219,7 +226,7 @@ def publish(  # noqa: PLR0913
     verb.publish(gate, verb.Wish(topic, body, retain, tuple(attach or ()), timeout))
 
 
-@app.command(cls=Verb)
+@app.command(cls=HubCommand)
 def subscribe(  # noqa: PLR0913
     url: options.Url,
     pattern: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or with * a pattern of topics.")],
@@ -256,7 +263,7 @@ def subscribe(  # noqa: PLR0913
     verb.subscribe(gate, verb.Wish(pattern, count, timeout, envelope, raw))
 
 
-@app.command(cls=Verb)
+@app.command(cls=HubCommand)
 def discover(
     url: options.Url,
     name: Annotated[
@@ -285,16 +292,24 @@ def discover(
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-for _verb in (work.push, work.pull, work.queues, report.report, pipeline.sql, traffic.traffic, demo.demo):
+for _queue_verb in (work.push, work.pull, work.queues):
+    app.command(cls=HubCommand)(_queue_verb)
+for _verb in (report.report, pipeline.sql, traffic.traffic, demo.demo):
     app.command(cls=Verb)(_verb)
 for _reader in (journals.tail, journals.trace, journals.replay):
     app.command(cls=Verb)(_reader)
 
 
-@app.command(cls=Verb)
+@app.command(cls=HubCommand)
 def check(  # noqa: PLR0913
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="Where the hub is: http://..., or the URL of a client.")
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="The hub: http://..., the URL of a client, or the name of a saved context. "
+            "If omitted: FIVEWAYS_URL, then the default context.",
+            autocompletion=options.urls,
+        ),
     ] = "http://localhost:7500",
     *,
     warning: Annotated[
@@ -317,9 +332,10 @@ def check(  # noqa: PLR0913
     0 is OK, 1 is WARNING (slow, or it has lost its broker or parts of its journal), 2 is CRITICAL (away, not
     ready, or very slow), 3 is UNKNOWN.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       fiveways check http://localhost:7500 --ping --warning 0.1 --critical 1
+      fiveways check prod
     """
     from fiveways.cli import check as verb  # noqa: PLC0415
 

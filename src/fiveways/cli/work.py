@@ -112,6 +112,7 @@ def queues(  # noqa: PLR0913
     [bold]Examples[/bold]
 
       fiveways queues lrpm+ws://localhost:7500
+      fiveways queues prod
       fiveways queues lrpm+ws://localhost:7500 thumbnails --dead
       fiveways queues lrpm+ws://localhost:7500 thumbnails --job 17
       fiveways queues lrpm+ws://localhost:7500 thumbnails --job 17 --redrive
