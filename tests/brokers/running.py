@@ -139,10 +139,11 @@ class RunningBroker:
 
     def _try(self) -> bool:
         """Start it; return whether it came to life on this port, which somebody else may have taken."""
+        program = _PROGRAMS[self.name]()  # first: without it the test is skipped
         file = self._folder / "conf"
         file.write_text(_CONFIGURATIONS[self.name](self.port, self._folder, self.wanted))
         file.chmod(0o644)
-        command = [_PROGRAMS[self.name](), "-c", str(file)]
+        command = [program, "-c", str(file)]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
         until = time.monotonic() + PATIENCE

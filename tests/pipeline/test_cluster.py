@@ -67,15 +67,27 @@ def program() -> list[str]:
     return ["-c", f"{found}from fiveways.cli import main; sys.exit(main())"]
 
 
-def test_on_a_cluster_of_processes_in_front_of_a_terminal(
+def test_cluster_makes_the_same_tables_and_the_terminal_shows_a_bar(
     over_midnight: captures.Whole, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is a bar, and not a word from Java."""
+    """A master with two workers; the terminal shows a progress bar and no output of Java."""
     monkeypatch.setattr("tests.cli.terminals.PATIENCE", PATIENCE)  # Spark takes its time
-    out, said = tmp_path / "out", tmp_path / "said"
-    arguments = command("local-cluster[2,1,1024]", over_midnight.journal, out, stranger)
-    with Terminal(*arguments, out=said, program=program(), variables=_environment()) as terminal:
-        assert terminal.end() == 0, terminal.shown
+    out, said, port = tmp_path / "out", tmp_path / "said", _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    with ExitStack() as running:
+        master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        running.enter_context(
+            daemon(tmp_path / "master.log", "started REST server|I have been elected", MASTER, *master)
+        )
+        for number in range(2):
+            own = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / f"w{number}")]
+            log = tmp_path / f"worker{number}.log"
+            running.enter_context(daemon(log, "Successfully registered", WORKER, "--host", "127.0.0.1", *own, url))
+        arguments = command(url, over_midnight.journal, out, stranger)
+        with Terminal(*arguments, out=said, program=program(), variables=_environment()) as terminal:
+            assert terminal.end() == 0, terminal.shown
+        used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
+    assert len(used) == 2
     made = over_midnight.tables
     assert captures.tables(out) == made
     assert captures.litter(out) == []
@@ -89,33 +101,6 @@ def test_on_a_cluster_of_processes_in_front_of_a_terminal(
     for words in ("starting Spark", "reading segments", "making tables", "/4", "tasks"):
         assert words in shown
     assert not re.search(r"WARN|log4j|INFO|java|Setting default", shown)
-
-
-def test_on_a_master_with_two_workers(over_midnight: captures.Whole, stranger: Path, tmp_path: Path) -> None:
-    port = _free_port()
-    url = f"spark://127.0.0.1:{port}"
-    with ExitStack() as running:
-        master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-        running.enter_context(
-            daemon(tmp_path / "master.log", "started REST server|I have been elected", MASTER, *master)
-        )
-        for number in range(2):
-            own = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / f"w{number}")]
-            log = tmp_path / f"worker{number}.log"
-            running.enter_context(daemon(log, "Successfully registered", WORKER, "--host", "127.0.0.1", *own, url))
-        done = subprocess.run(  # noqa: S603  our own program
-            [sys.executable, *program(), *command(url, over_midnight.journal, tmp_path / "out", stranger)],
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-        used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("4 segments, ")
-    assert len(used) == 2
-    assert captures.tables(tmp_path / "out") == over_midnight.tables
 
 
 @contextmanager
