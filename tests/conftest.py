@@ -40,17 +40,28 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-TOGETHER = ("tests/pipeline/", "tests/web/")
-"""The folders whose tests share what is slow to start: one Spark, one browser."""
-FIRST = (*TOGETHER, *(f"tests/{name}/" for name in ("demo", "docs", "cli", "mqtt", "runtime", "client", "transports")))
+ONE_SPARK = tuple(f"tests/pipeline/test_{name}.py" for name in ("stream", "cluster", "cli_pipeline", "leftovers"))
+"""Half of the time of tests/pipeline."""
+FIRST = (
+    *ONE_SPARK,
+    "tests/pipeline/",
+    *(f"tests/{name}/" for name in ("web", "demo", "docs", "cli", "mqtt", "runtime", "client", "transports")),
+)
 """The folders with tests that take long, the longest first; the short ones fill the gaps at the end."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives whole files to workers, because most tests of a file share a hub; those in `TOGETHER` go to one worker."""
+    """Gives whole files to workers, because most tests of a file share a hub.
+
+    A Spark takes long to start and to warm up, so two workers get the files that share one: `ONE_SPARK`, and the other
+    half of tests/pipeline.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+        file = nodeid.partition("::")[0]
+        if file in ONE_SPARK:
+            return ONE_SPARK[0]
+        return "tests/pipeline/" if file.startswith("tests/pipeline/") else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,14 +71,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:  # noqa: ARG001  the name is part of the hook
-    """One worker has Spark for most of the time, and is given two cores' work at once or none; the others wait a lot.
+    """Return two workers more than there are cores.
 
-    Half of what tests without Spark take is spent on timers and on processes that start. So there is one worker more
-    than there are cores; who knows better sets xdist's own variable, or says a number.
+    Tests without Spark spend half of their time on timers and on processes that start; with one worker more, a run on
+    two cores used three quarters of them. xdist's own variable and `-n NUMBER` override it.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a run: `tests/conftest.py` sees to it that one worker of xdist has all of this folder."""
+"""One Spark for all tests of a worker: `tests/conftest.py` sees to it that two workers of xdist share this folder."""
 
 import os
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":  # noqa: ARG001
-    """The one Spark of the run."""
+    """The one Spark of the worker."""
     folder, jvm = tmp_path_factory.mktemp("spark"), session.Jvm()
     with (folder / "jvm.log").open("wb") as out:
         started = session.start(session.Settings("local[2]", CONF, name="tests"), out, folder, jvm)
