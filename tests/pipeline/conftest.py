@@ -1,7 +1,8 @@
 """One Spark for all tests of a worker: `tests/conftest.py` sees to it that two workers of xdist share this folder."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,18 +18,34 @@ CONF = {
     "spark.driver.memory": "1500m",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": captures.QUICK_JAVA,
 }
+_LOG = "jvm.log"
+_CRASH = "crash.log"
+_TAIL = 4000
+_spark = pytest.StashKey[tuple[session.Jvm, Path]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show why the shared JVM ended: py4j only reports that the connection is refused."""
+    report = yield
+    if report.failed and (found := item.config.stash.get(_spark, None)) is not None:
+        jvm, folder = found
+        if jvm.process is not None and (code := jvm.process.poll()) is not None:
+            report.sections.append(("JVM", f"it ended with {code}\n{_tail(folder / _LOG)}\n{_tail(folder / _CRASH)}"))
+    return report
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-_TAIL:] if log.exists() else ""
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few of the tables only, for tests that ask how they are made and not what is in them."""
     from fiveways.pipeline import making  # noqa: PLC0415  without pyspark it cannot be imported
-    from fiveways.pipeline.tables import TABLES  # noqa: PLC0415
 
-    names = ("messages", "quarantine", "late", "_activity", "calls", "orphans", "sessions", "slo")
-    monkeypatch.setattr(making, "TABLES", {name: TABLES[name] for name in names})
+    monkeypatch.setattr(making, "TABLES", captures.few_tables())
 
 
 @pytest.fixture(scope="session")
@@ -43,11 +60,17 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":  # noqa: ARG001
+def spark(
+    java: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+) -> "Iterator[SparkSession]":
     """The one Spark of the worker."""
     folder, jvm = tmp_path_factory.mktemp("spark"), session.Jvm()
-    with (folder / "jvm.log").open("wb") as out:
-        started = session.start(session.Settings("local[2]", CONF, name="tests"), out, folder, jvm)
+    pytestconfig.stash[_spark] = jvm, folder
+    conf = {**CONF, "spark.driver.extraJavaOptions": f"{captures.QUICK_JAVA} -XX:ErrorFile={folder / _CRASH}"}
+    with (folder / _LOG).open("wb") as out:
+        started = session.start(session.Settings("local[2]", conf, name="tests"), out, folder, jvm)
     yield started
     session.stop(jvm)
 

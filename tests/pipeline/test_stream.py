@@ -160,8 +160,9 @@ def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[
     """Run `fiveways pipeline watch` in a process of its own, which is gone at the end, and its Java with it."""
     arguments = ["pipeline", "watch", "--journal", str(journal), "--out", str(out), "--master", "local[2]", *more]
     arguments += captures.quick()
+    code = "import sys; from tests.pipeline import captures; sys.exit(captures.main_with_few_tables())"
     process = subprocess.Popen(  # noqa: S603  our own program
-        [sys.executable, "-m", "fiveways", *arguments],
+        [sys.executable, "-c", code, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -173,7 +174,7 @@ def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[
         process.wait(PATIENCE)
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("few")
 def test_killed_at_any_moment_it_ends_with_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
