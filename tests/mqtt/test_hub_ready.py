@@ -12,8 +12,12 @@ from tests.mqtt.kit import Bare, bare
 from tests.runtime.wire import Place, WirePeer, http
 
 
+def is_ready(answer: str) -> bool:
+    return answer.endswith("\r\n\r\nok\n")
+
+
 async def until_ready(place: Place) -> None:
-    while not (await http(place.port, "/readyz")).endswith("\r\n\r\nok\n"):
+    while not is_ready(await http(place.port, "/readyz")):
         pass
 
 
@@ -79,6 +83,7 @@ async def test_registration_without_an_answering_broker_holds_and_is_served_late
             worker = await place.umq()
             broker.freeze()
             await registered(worker, "frozen:run")
+            assert not is_ready(await http(place.port, "/readyz"))
             broker.thaw()
             await until_ready(place)
             async with bare(broker, "/frozen") as device:

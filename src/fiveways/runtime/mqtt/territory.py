@@ -31,15 +31,21 @@ _ANNOUNCED_WITHIN: Final = 2.0
 class _Announced:
     """A registration whose answer waits for the broker; `end` gives it, once."""
 
-    def __init__(self, answer: Callable[[], None], ended: Callable[["_Announced"], None]) -> None:
-        self._answer = answer
-        self._ended = ended
-        self._timer = asyncio.get_running_loop().call_later(_ANNOUNCED_WITHIN, self.end)
+    def __init__(self, answer: Callable[[], None]) -> None:
+        self.is_overdue = False
+        """Whether it was answered although the broker does not let us listen yet."""
+        self._answer: Callable[[], None] | None = answer
+        self._timer = asyncio.get_running_loop().call_later(_ANNOUNCED_WITHIN, self._expire)
 
     def end(self) -> None:
         self._timer.cancel()
-        self._ended(self)
-        self._answer()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer()
+
+    def _expire(self) -> None:
+        self.is_overdue = True
+        self.end()
 
 
 class Territory:
@@ -59,8 +65,12 @@ class Territory:
         self._is_left = False
         self._rivals: frozenset[str] = frozenset()
         self._announced: dict[_Announced, None] = {}
-        self.is_ready = False
-        """Whether we have listened, on this link, on every topic that was ours to answer; not once it is lost."""
+        self._has_listened = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the hub listens, on this link, on the topics of all methods whose registration was answered."""
+        return self._has_listened and not any(each.is_overdue for each in self._announced)
 
     async def announce(self) -> None:
         """Say that we are here, and wait until the others have said what is theirs, and the broker what it retains."""
@@ -87,7 +97,7 @@ class Territory:
         if self._is_lost.is_set() or self._is_left or (topic in self.listened and topic in self.claims.held):
             answer()
         else:
-            self._announced[_Announced(answer, self._announced.pop)] = None
+            self._announced[_Announced(answer)] = None
             self._is_stale.set()
 
     def withdraw(self) -> None:
@@ -102,7 +112,7 @@ class Territory:
     def lost(self) -> None:
         """Know that the link is gone."""
         self._is_lost.set()
-        self.is_ready = False
+        self._has_listened = False
         self._is_stale.set()
         self._answer([*self._announced])
 
@@ -134,10 +144,10 @@ class Territory:
             except ConnectionLost:
                 return
             if self.claims.is_told and self.listened == self.claims.held:
-                self.is_ready = True
+                self._has_listened = True
+                self._answer(announced)
                 is_ready()
                 self._tell_rivals()
-                self._answer(announced)
             if not self._announced:
                 await asyncio.sleep(_PAUSE)
 
@@ -159,8 +169,8 @@ class Territory:
 
     def _answer(self, announced: Iterable[_Announced]) -> None:
         for each in announced:
-            if each in self._announced:
-                each.end()
+            self._announced.pop(each, None)
+            each.end()
 
     def _tell_rivals(self) -> None:
         rivals = self.claims.rivals()
