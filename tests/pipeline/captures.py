@@ -20,15 +20,8 @@ NOON = 20_515 * DAY + DAY // 2
 """Some day in 2026, at noon."""
 Record = dict[str, object]
 Rows = list[tuple[object, ...]]
-QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For Spark on a few rows: compiling for speed would take longer than it saves.
-
-Without a word on it, Java that compiles in one tier alone keeps no more than 48 MB of code. Spark has more, which would
-be thrown out and compiled again all the time.
-"""
-UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""Spark's first job loads some 15,000 classes; without verifying them it takes a fifth less CPU time."""
-QUICK_JAVA = f"{QUICKLY_COMPILED} {UNVERIFIED} -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
+QUICK_JAVA = "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
+"""For Spark on a few rows, beside what `tests/conftest.py` has set for every Java."""
 
 
 def quick(*, executors: bool = False) -> list[str]:
