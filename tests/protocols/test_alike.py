@@ -1,5 +1,6 @@
 """`alike`: who says so writes an event as all others do who say so, and one packet will do for them all."""
 
+from functools import cache
 from operator import attrgetter
 
 import pytest
@@ -88,17 +89,18 @@ class Subscriber:
         self.talk.send(words.Goodbye(), 0.0)
 
 
+SEGMENTS = st.lists(st.text(max_size=5), min_size=1, max_size=3).filter(any)
 STEPS = [name for name, value in vars(Subscriber).items() if callable(value) and name not in {"__init__", "do"}]
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> list[str]:
+@cache  # a strategy that is made for each example takes longer than all else
+def histories() -> st.SearchStrategy[list[str]]:
     """What a subscriber may have been through; most begin with what there can be no event without."""
-    return draw(st.sampled_from([[], ["subscribe"], ["subscribe", "grant"], ["subscribe", "subscribe", "grant"]])) + (
-        draw(st.lists(st.sampled_from(STEPS), max_size=8))
-    )
+    begins = st.sampled_from([[], ["subscribe"], ["subscribe", "grant"], ["subscribe", "subscribe", "grant"]])
+    return st.tuples(begins, st.lists(st.sampled_from(STEPS), max_size=8)).map(lambda both: both[0] + both[1])
 
 
+@cache
 def bodies() -> st.SearchStrategy[Payload]:
     values = st.one_of(
         st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=20), st.binary(max_size=9)
@@ -147,7 +149,7 @@ def test_who_says_alike_writes_the_same_bytes_whatever_came_before(spec: Protoco
     for subscriber in subscribers:
         for step in data.draw(histories()):
             subscriber.do(step)
-    segments = data.draw(st.lists(st.text(max_size=5), min_size=1, max_size=3).filter(any))
+    segments = data.draw(SEGMENTS)
     publication = data.draw(st.integers(0, 2**64 - 1))
     body, envelope = data.draw(bodies()), data.draw(st.booleans())
     for name in NAMES:

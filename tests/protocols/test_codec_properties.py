@@ -1,6 +1,7 @@
 """What holds for every message and every input, whatever the protocol."""
 
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -23,13 +24,15 @@ LONGEST_ANSWER = 8192
 every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
 
 
+@cache  # a strategy that is made for each example takes longer than all else
 def messages(spec: ProtocolSpec) -> st.SearchStrategy[Any]:
     module = import_module(f"tests.protocols.strategies.{spec.name.replace('-', '_')}")
     strategy: st.SearchStrategy[Any] = module.messages()
     return strategy
 
 
-def packets_of_vectors(spec: ProtocolSpec) -> list[Packet]:
+@cache
+def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
     """Every packet that the vectors let come in, good or bad."""
     found = []
     for vector in vectors.load(spec):
@@ -37,7 +40,7 @@ def packets_of_vectors(spec: ProtocolSpec) -> list[Packet]:
             found += [vectors.packet(step["recv"]) for step in vector.entry["steps"] if "recv" in step]
         else:
             found.append(vectors.packet(vector.entry["packet"]))
-    return found
+    return tuple(found)
 
 
 def check_understood_or_blamed(talk: Conversation, packet: Packet) -> None:

@@ -1,7 +1,8 @@
 """Calls and answers in one piece take a short way through RPC over MQTT; nobody can tell it from the long one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -185,7 +186,8 @@ TAILS = [b"", b"", b"", b"\x18\x01", b"\x18\x00", b"\x20\x01", b"\x20\x00", b"\x
 NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 1 << 63, (1 << 64) - 1]
 
 
-def packets(known: Sequence[Packet]) -> st.SearchStrategy[Packet]:
+@cache  # a strategy that is made for each example takes longer than all else
+def packets() -> st.SearchStrategy[Packet]:
     number, kind, value = st.sampled_from(NUMBERS), st.sampled_from(TYPES), st.sampled_from(VALUES)
     asks = st.builds(lambda n, k, v, rest: asked(n, k, v, **rest), number, kind, value, st.sampled_from(REQUESTS))
     answers = st.builds(
@@ -201,15 +203,22 @@ def packets(known: Sequence[Packet]) -> st.SearchStrategy[Packet]:
     made = st.builds(
         Packet, st.one_of(whole, whole, whole, damaged), mostly_no, st.sampled_from(TOPICS), mostly_no, blob
     )
-    said = st.sampled_from(known) if known else made
-    return st.one_of(made, made, made, said, st.sampled_from(RECORDED))
+    return st.one_of(made, made, made, st.sampled_from(RECORDED))
 
 
-def to_say(talk: MqttConversation) -> st.SearchStrategy[words.Word]:
-    hub_id = st.sampled_from([*talk._requests.served, *talk._requests.asking, "c1", "c2", "c3", "c4", "c5"])
+def draw_packet(data: st.DataObject, known: Sequence[Packet]) -> Packet:
+    """Draw one; one in five was sent before, if any was."""
+    if known and data.draw(st.integers(0, 4)) == 0:
+        return known[data.draw(st.integers(0, len(known) - 1))]
+    return data.draw(packets())
+
+
+@cache
+def to_say() -> st.SearchStrategy[Callable[[str], words.Word] | None]:
+    """Words that wait for the id of their request; None for one of `OTHERS`."""
     body = st.sampled_from([*(Binary(value) for value in VALUES if value is not None), NULL, Json(b"1"), Value(b"v")])
     odd = [{}, {}, {}, {"stream": True}, {"stream": True, "last": False}, {"attachments": ("a",)}]
-    result = st.builds(lambda key, what, rest: words.Result(key, what, **rest), hub_id, body, st.sampled_from(odd))
+    result = st.builds(lambda what, rest: lambda key: words.Result(key, what, **rest), body, st.sampled_from(odd))
     methods = [
         ("math.add", "/math/add"),
         ("math.add", ""),
@@ -222,18 +231,23 @@ def to_say(talk: MqttConversation) -> st.SearchStrategy[words.Word]:
     more += [{"timeout": 0.3}, {"timeout": 0.0}, {"timeout": float("nan")}, {"timeout": float("inf")}]
     more += [{"callback": True}, {"progress": True, "redelivered": True}]
     call = st.builds(
-        lambda key, method, what, rest: words.Call(key, method[0], what, method[1], **rest),
-        *(hub_id, st.sampled_from(methods), body, st.sampled_from(more)),
+        lambda method, what, rest: lambda key: words.Call(key, method[0], what, method[1], **rest),
+        *(st.sampled_from(methods), body, st.sampled_from(more)),
     )
-    others = [words.Result("c1", None), words.Result("c1", None, stream=True), words.Goodbye(), words.Hello()]
-    return st.one_of(
-        *(result, result, call, call),
-        st.builds(lambda key: words.Failure(key, Reason.RAISED, "no"), hub_id),
-        st.builds(words.Cancel, hub_id),
-        st.builds(words.Discover, hub_id),
-        st.builds(words.Part, hub_id, body, st.booleans()),
-        st.sampled_from(others) if talk.closed else st.sampled_from(others[:2]),
-    )
+    part = st.builds(lambda what, last: lambda key: words.Part(key, what, last), body, st.booleans())
+    plain = [lambda key: words.Failure(key, Reason.RAISED, "no"), words.Cancel, words.Discover]
+    return st.one_of(result, result, call, call, part, *map(st.just, plain), st.just(None))
+
+
+OTHERS = [words.Result("c1", None), words.Result("c1", None, stream=True), words.Goodbye(), words.Hello()]
+
+
+def draw_word(data: st.DataObject, talk: MqttConversation) -> words.Word:
+    """Draw what is said about an open request or another one; or, if the conversation is over, a greeting too."""
+    if (word := data.draw(to_say())) is None:
+        return OTHERS[data.draw(st.integers(0, 3 if talk.closed else 1))]
+    ids = [*talk._requests.served, *talk._requests.asking, "c1", "c2", "c3", "c4", "c5"]
+    return word(ids[data.draw(st.integers(0, len(ids) - 1))])
 
 
 @given(st.data())
@@ -255,9 +269,9 @@ def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> Non
                     answer = answered(number, "", data.draw(st.sampled_from(VALUES)), **rest)
                     known += [packet, on(packet.channel, answer)]
             case 3 | 4 | 5 | 6:
-                twins.receive(data.draw(packets(known)))
+                twins.receive(draw_packet(data, known))
             case _:
-                twins.send(data.draw(to_say(twins.short)))
+                twins.send(draw_word(data, twins.short))
     twins.flush()
     twins.send(words.Goodbye())
     twins.send(words.Call("late", "math.add"))

@@ -1,6 +1,7 @@
 """Plain requests, acknowledgements and answers take a short way through NQ; nobody can tell it from the long one."""
 
 import json
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -303,6 +304,7 @@ def test_identifiers_are_numbers_in_hexadecimal_whatever_came_before(past: int) 
     assert all(common.is_ours(f"{common.prefix}-{past + number:x}") for number in (1, 2, 3))
 
 
+@cache  # a strategy that is made for each example takes longer than all else
 def packets() -> st.SearchStrategy[Packet]:
     parts = {"t": st.sampled_from(TARGETS), "r": st.sampled_from(IDS), "d": st.sampled_from(BODIES)}
     usual = {"t": st.just(TARGETS[0]), "r": st.sampled_from(IDS[:9]), "d": st.sampled_from(BODIES[:5])}
@@ -316,6 +318,7 @@ def packets() -> st.SearchStrategy[Packet]:
     return st.one_of(made, made, made, st.sampled_from(RECORDED))
 
 
+@cache
 def answers() -> st.SearchStrategy[words.Word]:
     hub_id = st.builds("{}#{}".format, st.sampled_from(["math-add", "math-add", "hub-echo"]), st.sampled_from("1234"))
     result = st.builds(lambda key, rest: words.Result(key, **rest), hub_id, st.sampled_from(RESULTS))
