@@ -9,22 +9,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import reporting
-from tests.processes import (
-    pytest_fixture_post_finalizer,
-    pytest_fixture_setup,
-    pytest_runtest_makereport,
-    pytest_runtest_protocol,
-    pytest_sessionfinish,
-)
-
-__all__ = [
-    "pytest_fixture_post_finalizer",
-    "pytest_fixture_setup",
-    "pytest_runtest_makereport",
-    "pytest_runtest_protocol",
-    "pytest_sessionfinish",
-]
+from tests import processes, reporting
 
 # A shell without job control starts what it puts into the background with SIGINT ignored, and so do `nohup` and many CI
 # runners. Children inherit that, and tests that interrupt them would wait in vain.
@@ -70,6 +55,11 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         if file in ONE_SPARK:
             return ONE_SPARK[0]
         return "tests/pipeline/" if file.startswith("tests/pipeline/") else file
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the hooks as a plugin: pytest does not call those of this file for session fixtures."""
+    config.pluginmanager.register(processes, processes.__name__)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -39,7 +39,7 @@ def test_sigint_reaches_a_child():
     raise AssertionError("FAILED ON PURPOSE: sleep is still there")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kept():
     return start()
 
@@ -80,8 +80,11 @@ def test_a_fixture_that_fails_at_its_end(never_ended):
 
 
 def test_a_run_with_sigint_ignored_and_with_failures_leaves_no_process(tmp_path: Path) -> None:
-    (tmp_path / "test_parts.py").write_text(PARTS, encoding="utf-8")
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    # As in this tree, conftest.py is not in the root directory: pytest limits its hooks to what is below it.
+    folder = tmp_path / "below"
+    folder.mkdir()
+    (folder / "test_parts.py").write_text(PARTS, encoding="utf-8")
+    shutil.copy(ROOT / "tests" / "conftest.py", folder)
     # Failed tests of any suite leave objects behind that warn when they go; those warnings are no matter of this test.
     quiet = ("-p", "no:cacheprovider", "-p", "no:unraisableexception")
     command: list[str | Path] = [
@@ -98,7 +101,7 @@ def test_a_run_with_sigint_ignored_and_with_failures_leaves_no_process(tmp_path:
     ]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        process = subprocess.Popen([*command, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603  ours
+        process = subprocess.Popen([*command, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603  ours
     finally:
         signal.signal(signal.SIGINT, before)
     out, _ = process.communicate(timeout=PATIENCE)
