@@ -84,6 +84,27 @@ def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.usefixtures("few")
+def test_source_that_starts_too_slowly_is_started_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, started, python = tmp_path / "journal", tmp_path / "started", tmp_path / "python"
+    # Spark waits for 10 seconds, even for a process that has ended.
+    python.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *streaming_source_runner*) echo >>{started}; [ $(wc -l <{started}) -gt 1 ] || exit 1;; esac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    tape = Tape()
+    tape.calls(range(8))
+    captures.split(journal, tape.records, 2)
+    (step,) = watch(spark, journal, tmp_path / "out")
+    assert step.segments == 2
+    assert len(started.read_text().splitlines()) == 2
+
+
+@pytest.mark.usefixtures("few")
 def test_tables_that_are_gone_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()

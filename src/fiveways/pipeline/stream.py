@@ -32,6 +32,9 @@ from fiveways.pipeline.state import State
 _LOG: Final = "landed.jsonl"
 _LOOK: Final = 1
 """Seconds between two looks at the query; Ctrl-C waits no longer."""
+_STARTS: Final = 6
+"""Attempts to start the query: Spark gives the Python process of a source 10 seconds, too few on a busy machine."""
+_TOO_SLOW: Final = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +165,19 @@ class _Stream:
         else:
             writer = writer.trigger(processingTime=f"{wish.every} seconds")
         self._teller.begin("waiting for segments")
-        query = writer.start()
-        try:
-            self._await(query)
-        finally:
-            self._spark.sparkContext.cancelJobGroup(GROUP)
-            with suppress(Exception):  # it may have ended by itself
-                query.stop()
+        for attempt in range(1, _STARTS + 1):
+            query = writer.start()
+            try:
+                self._await(query)
+            except PySparkException as exc:
+                if attempt == _STARTS or _TOO_SLOW not in str(exc):
+                    raise
+            else:
+                return
+            finally:
+                self._spark.sparkContext.cancelJobGroup(GROUP)
+                with suppress(Exception):  # it may have ended by itself
+                    query.stop()
 
     def _await(self, query: StreamingQuery) -> None:
         try:
