@@ -12,6 +12,7 @@ import fiveways
 from fiveways.app import App
 from fiveways.client.connect import connect
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import Request
+from fiveways.runtime.mqtt import territory
 from fiveways.settings.sections import Secret
 from tests.brokers.running import BROKERS, RunningBroker, Wanted, certificate, running
 from tests.mqtt.hubs import at, bounded, given, is_linked, linked_to, until
@@ -199,6 +200,42 @@ async def test_strangers_can_neither_take_methods_away_nor_silence_the_hub(broke
             await asyncio.sleep(CALM)  # what was taken back is claimed anew, and not answered meanwhile
             await until(lambda: is_linked(place))
             assert await device.call("count.me", b"still") == b"still"
+
+
+@bounded
+async def lose_claims(broker: RunningBroker, number: int) -> None:
+    """A hub has to claim its topics again, and the broker loses so many of its messages."""
+    async with at(broker) as place, linked_to(broker) as device:
+        peer = place.server._mqtt._peer  # type: ignore[union-attr]
+        link, claims = peer._link, peer._territory.claims  # type: ignore[union-attr]
+        publish, lost = link.publish, []  # type: ignore[union-attr]
+
+        def lossy(topic: str, payload: bytes, **options: Any) -> None:
+            if topic == claims.place and len(lost) < number:
+                lost.append(payload)
+            else:
+                publish(topic, payload, **options)
+
+        link.publish = lossy  # type: ignore[union-attr,method-assign]
+        await device.publish(claims.place, b"")
+        await until(lambda: len(lost) == number)
+        await until(lambda: is_linked(place))
+        assert await device.call("hub.echo", 1) == 1
+
+
+def test_claims_that_the_broker_loses_are_published_again(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose_claims(broker, 1)
+    assert "does not send back" not in caplog.text
+
+
+def test_hub_warns_once_of_a_broker_that_does_not_send_back_its_claims(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(territory, "_ECHO", 0.05)
+    lose_claims(broker, 12)
+    assert caplog.text.count("does not send back what this hub publishes on fiveways/hubs/") == 1
 
 
 @bounded

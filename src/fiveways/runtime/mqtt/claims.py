@@ -77,7 +77,12 @@ class Claims:
     @property
     def is_told(self) -> bool:
         """Whether the broker has sent back what we claim."""
-        return bool(self._mine) and self._hubs.get(self._name) == self._mine
+        return bool(self._mine) and not self.awaits_echo
+
+    @property
+    def awaits_echo(self) -> bool:
+        """Whether we claim something that the broker has not sent back."""
+        return bool(self._mine) and self._hubs.get(self._name) != self._mine
 
     def rivals(self) -> frozenset[str]:
         """Return what we want too, and another holds."""

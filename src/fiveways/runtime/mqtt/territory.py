@@ -23,6 +23,14 @@ _PAUSE: Final = 0.02
 """Seconds between two messages to other hubs, whatever they do."""
 _SETTLE: Final = 0.3
 """Seconds for others to say what is theirs: without their numbers, our claims could be lower, and take theirs away."""
+_ECHO: Final = 1.0
+"""Seconds for the broker to send back our claims, before they are published again.
+
+nats-server 2.15 acknowledges a message of QoS 1 and yet may not deliver it, if the publisher unsubscribes at the same
+moment: about 1 of 1,000 on a busy machine.
+"""
+_WARN_AFTER: Final = 5
+"""Claims in a row that are not sent back, before the log says so."""
 _TOLD: Final = 5
 _ANNOUNCED_WITHIN: Final = 2.0
 """Seconds for the broker to let us listen on the topic of a new registration, before that is answered anyway."""
@@ -66,6 +74,7 @@ class Territory:
         self._rivals: frozenset[str] = frozenset()
         self._announced: dict[_Announced, None] = {}
         self._has_listened = False
+        self._echoes_missed = 0
 
     @property
     def is_ready(self) -> bool:
@@ -134,7 +143,7 @@ class Territory:
         """Claim what the hub can answer, and be subscribed to what is ours to answer, until the link is lost."""
         self._is_stale.set()
         while True:
-            await self._is_stale.wait()
+            await self._news()
             self._is_stale.clear()
             if self._is_lost.is_set():
                 return
@@ -145,11 +154,26 @@ class Territory:
                 return
             if self.claims.is_told and self.listened == self.claims.held:
                 self._has_listened = True
+                self._echoes_missed = 0
                 self._answer(announced)
                 is_ready()
                 self._tell_rivals()
             if not self._announced:
                 await asyncio.sleep(_PAUSE)
+
+    async def _news(self) -> None:
+        """Wait until there is something to do: a change, or claims that have to be published again."""
+        try:
+            await asyncio.wait_for(self._is_stale.wait(), _ECHO if self.claims.awaits_echo else None)
+        except TimeoutError:
+            self.claims.owes_word = True
+            self._echoes_missed += 1
+            if self._echoes_missed == _WARN_AFTER:
+                _log.warning(
+                    "the broker does not send back what this hub publishes on %s, so no request is answered; "
+                    "check that it lets the hub publish and subscribe there",
+                    self.claims.place,
+                )
 
     async def _adjust(self) -> None:
         link = self._link
