@@ -208,7 +208,8 @@ async def lose_claims(broker: RunningBroker, number: int) -> None:
     async with at(broker) as place, linked_to(broker) as device:
         peer = place.server._mqtt._peer  # type: ignore[union-attr]
         link, claims = peer._link, peer._territory.claims  # type: ignore[union-attr]
-        publish, lost = link.publish, []  # type: ignore[union-attr]
+        lost: list[bytes] = []
+        publish = link.publish  # type: ignore[union-attr]
 
         def lossy(topic: str, payload: bytes, **options: Any) -> None:
             if topic == claims.place and len(lost) < number:
