@@ -33,8 +33,10 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-ONE_SPARK = tuple(f"tests/pipeline/test_{name}.py" for name in ("stream", "cluster", "cli_pipeline", "leftovers"))
-"""Half of the time of tests/pipeline."""
+ONE_SPARK = tuple(
+    f"tests/pipeline/test_{name}.py" for name in ("stream", "job", "cluster", "cli_pipeline", "leftovers")
+)
+"""The files that share tables as well; they take half of the time of tests/pipeline."""
 FIRST = (
     *ONE_SPARK,
     "tests/pipeline/",

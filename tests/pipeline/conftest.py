@@ -18,6 +18,10 @@ CONF = {
     "spark.driver.memory": "1500m",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
+    # Compiling a query for a few rows takes a sixth of the CPU time of these tests. The processes that tests start, the
+    # cluster among them, do compile, and make the same tables.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _LOG = "jvm.log"
 _CRASH = "crash.log"
