@@ -8,7 +8,7 @@ from tests.scripts.machines import Machine
 
 PACKAGES = {
     "openjdk_17_jre_headless": "java",
-    "chromium": "chromium",
+    "chromium_headless_shell": "chromium-headless-shell",
     "nodejs": "node",
     "curl": "curl",
 }
@@ -51,7 +51,7 @@ def test_user_is_told_every_missing_program_and_how_to_install_it(user: Machine)
     user.has("apt-get")
     code, lines, _ = user.run("programs", "test")
     assert code == 0
-    packages = "openssl openjdk-17-jre-headless chromium libatomic1 nodejs curl node-ws"
+    packages = "openssl openjdk-17-jre-headless chromium-headless-shell libatomic1 nodejs curl node-ws"
     command = f"sudo apt-get install --no-install-recommends {packages}"
     assert lines == [
         f"programs: missing: openssl java chromium libatomic.so.1 node curl; install with: {command}",
@@ -75,12 +75,20 @@ def test_library_of_playwright_counts_as_a_program(user: Machine) -> None:
     assert user.run("programs", "test") == (0, [], "")
 
 
+@pytest.mark.parametrize("program", ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"])
+def test_any_chromium_will_do(user: Machine, program: str) -> None:
+    for name in ("openssl", "java", program, "node", "curl"):
+        user.has(name)
+    library(user)
+    assert user.run("programs", "test") == (0, [], "")
+
+
 def test_root_installs_only_what_is_missing_and_upgrades_nothing(root: Machine) -> None:
     library(root)
     root.installs(**PACKAGES)
     code, lines, log = root.run("programs", "test", CI="true")
     assert code == 0
-    missing = "openjdk-17-jre-headless chromium nodejs curl node-ws"
+    missing = "openjdk-17-jre-headless chromium-headless-shell nodejs curl node-ws"
     options = f"--no-upgrade --no-install-recommends {missing}"
     assert root.calls == ["apt-get update", f"apt-get --simulate install {options}", f"apt-get install -y {options}"]
     assert lines == [

@@ -24,7 +24,8 @@ PATIENCE = 180.0
 """Seconds after which something hangs. No test depends on them otherwise."""
 KEPT = 3
 """The most pages that are kept for later tests."""
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first one takes a third less CPU time, because it cannot open windows."""
 DRIVER = Path(playwright.__file__).with_name("driver") / "node"
 """The Node inside Playwright."""
 OPTIONS = [
@@ -58,7 +59,7 @@ class Chromium:
         """Start it, with more options than those that all tests need; skip the test if there is none."""
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
-            missing("Chromium is not installed; its Debian package is `chromium`")
+            missing("Chromium is not installed; its Debian package is `chromium-headless-shell`")
         require_driver()
         self._kept: dict[str, Page] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
