@@ -32,8 +32,9 @@ from fiveways.pipeline.state import State
 _LOG: Final = "landed.jsonl"
 _LOOK: Final = 1
 """Seconds between two looks at the query; Ctrl-C waits no longer."""
-_STARTS: Final = 6
-"""Attempts to start the query: Spark gives the Python process of a source 10 seconds, too few on a busy machine."""
+_START_WITHIN: Final = 300.0
+"""Seconds in which the query is started again: Spark gives the Python process of a source 10 seconds, too few on a busy
+machine, where six attempts in a row have failed."""
 _TOO_SLOW: Final = "Python worker failed to connect back"
 
 
@@ -165,13 +166,15 @@ class _Stream:
         else:
             writer = writer.trigger(processingTime=f"{wish.every} seconds")
         self._teller.begin("waiting for segments")
-        for attempt in range(1, _STARTS + 1):
+        give_up = time.monotonic() + _START_WITHIN
+        while True:
             query = writer.start()
             try:
                 self._await(query)
             except PySparkException as exc:
-                if attempt == _STARTS or _TOO_SLOW not in str(exc):
+                if _TOO_SLOW not in str(exc) or time.monotonic() > give_up:
                     raise
+                self._teller.begin("waiting for Spark to start a Python process; the machine is busy")
             else:
                 return
             finally:
