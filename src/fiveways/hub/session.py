@@ -10,6 +10,7 @@ from fiveways.hub.collected import Room
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.policy import Access
 from fiveways.hub.settings import NOTHING
+from fiveways.hub.shares import HUB, Owner, owner_of
 from fiveways.hub.traits import OBSERVER, Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.messages import Goodbye, Word
@@ -120,6 +121,11 @@ class Session:
         """Attachments that it has announced and others wait for, by its own names."""
         # variables.py
         self.variables: dict[str, Payload] = {}
+
+    @property
+    def owner(self) -> Owner:
+        """Its share of the limits for the whole hub is that of this owner."""
+        return HUB if self.credentials.is_trusted else owner_of(self.identity, self.remote)
 
 
 class Mark(NamedTuple):

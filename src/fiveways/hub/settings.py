@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from fiveways.hub.shares import Shares
+
 EVERYTHING: Final = ("*",)
 ANONYMOUS: Final = ("loopback", "always", "never")
 
@@ -50,6 +52,10 @@ class HubSettings:
     """What they may do who came in without an identity."""
     topic_policies: tuple[tuple[str, str], ...] = ()
     """A glob over topics, and what happens to slow readers there, whatever they chose. The first that fits counts."""
+    share: float = 0.5
+    """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use."""
+    anonymous_share: float = 0.75
+    """The part that all anonymous peers together may use, if there are identities."""
     max_sessions: int = 100_000
     max_offers: int = 4096
     """Methods and routes that one session may offer."""
@@ -85,6 +91,11 @@ class HubSettings:
     """Topics, likewise."""
     version: str = ""
     """What the hub calls itself when it welcomes somebody."""
+
+    @property
+    def shares(self) -> Shares:
+        """The parts of each limit for the whole hub that owners may use."""
+        return Shares(self.share, self.anonymous_share if self.identities else 1.0)
 
     def __post_init__(self) -> None:
         """Refuse what would silently let nobody in, or anybody."""

@@ -17,6 +17,8 @@ def hub_settings(settings: Settings) -> HubSettings:
         identities=tuple(_identity(each) for each in auth.identity),
         guest=_rights(auth),
         topic_policies=tuple(settings.topics.when_full.items()),
+        share=limits.share,
+        anonymous_share=limits.anonymous_share,
         max_sessions=limits.max_sessions,
         max_offers=limits.max_offers,
         max_retained=limits.max_retained,

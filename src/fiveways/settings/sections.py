@@ -17,6 +17,7 @@ from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Part: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Anonymous: TypeAlias = Literal["loopback", "always", "never"]
 Payloads: TypeAlias = Literal["full", "cut", "none"]
 Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
@@ -85,6 +86,13 @@ class ServerSettings:
 class LimitSettings(Limits):
     """Every bound on what a peer may make the hub hold. Sizes are in bytes, times in seconds."""
 
+    share: Part = 0.5
+    """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
+
+    Such limits are `max_sessions`, `max_retained`, `max_queues`, `max_owed` and their sizes in bytes.
+    """
+    anonymous_share: Part = 0.75
+    """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
     max_sessions: int = 100_000
     """Peers that may be connected at once."""
     max_offers: int = 4096
