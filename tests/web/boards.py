@@ -13,7 +13,6 @@ from tests.web.browsers import PATIENCE, Chromium
 T = TypeVar("T")
 QUICK = ("--set", "server.drain_timeout=0.1")
 APP = ("--app", "tests.cli.served:app")
-SOON = PATIENCE * 1000
 WIDE = (1280, 900)
 NARROW = (390, 844)
 
@@ -83,7 +82,7 @@ class Board:
 
     def has(self, place: str, text: str) -> None:
         """Wait until an element has this among its text."""
-        self.do(lambda page: expect(page.locator(place)).to_contain_text(text, timeout=PATIENCE * 1000))
+        self.do(lambda page: expect(page.locator(place)).to_contain_text(text))
 
     def lacks(self, place: str) -> None:
         """Wait until an element is not seen."""
@@ -94,7 +93,7 @@ class Board:
 
         def act(page: Page) -> None:
             page.fill("#method-search", method)
-            expect(page.locator("#method-options li").first).to_contain_text(method, timeout=PATIENCE * 1000)
+            expect(page.locator("#method-options li").first).to_contain_text(method)
             page.press("#method-search", "Enter")
 
         self.do(act)

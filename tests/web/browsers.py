@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 import playwright
 import pytest
-from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Playwright, expect, sync_playwright
 
 T = TypeVar("T")
 PATIENCE = 180.0
@@ -61,6 +61,7 @@ class Chromium:
         if program is None:
             missing("Chromium is not installed; its Debian package is `chromium-headless-shell`")
         require_driver()
+        expect.set_options(timeout=PATIENCE * 1000)
         self._kept: dict[str, Page] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)

@@ -14,7 +14,7 @@ from fiveways.pipeline.report.page import page as report_page
 from tests.cli import hubs
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
-from tests.web.boards import APP, QUICK, SOON, Board, address, tokens, watching
+from tests.web.boards import APP, QUICK, Board, address, tokens, watching
 from tests.web.browsers import Chromium
 
 HOSTILE = "<img src=x onerror='hit = 1'>"
@@ -34,7 +34,7 @@ def test_it_loads_and_draws_its_charts(board: Board, busy: Hub) -> None:
 
     def drawn(page: Page) -> None:
         for chart in ("#traffic-chart", "#latency-chart"):
-            expect(page.locator(f"{chart} svg").first).to_be_visible(timeout=SOON)
+            expect(page.locator(f"{chart} svg").first).to_be_visible()
 
     board.do(drawn)
     board.has("#protocols", "lrpm-json")
@@ -54,7 +54,7 @@ def test_a_call_that_was_just_made_is_seen(board: Board, busy: Hub, protocol: st
         board.has("#failures", f"{name} → app")
         board.has("#protocols", name)
         option = "#method-options li[aria-label^='math.add']"
-        board.do(lambda page: expect(page.locator(option)).to_contain_text("s", timeout=SOON))
+        board.do(lambda page: expect(page.locator(option)).to_contain_text("s"))
 
 
 def test_sessions_methods_and_documentation_are_shown(board: Board, busy: Hub) -> None:
@@ -144,7 +144,7 @@ def test_what_is_no_json_is_said_and_not_called(board: Board) -> None:
 
     def act(page: Page) -> None:
         page.fill("#call-body", "[1, 2")
-        expect(page.locator("#call-problem")).to_contain_text("Invalid JSON", timeout=SOON)
+        expect(page.locator("#call-problem")).to_contain_text("Invalid JSON")
         expect(page.locator("#method-one button[type=submit]")).to_be_disabled()
         page.fill("#call-body", "[1, 2]")
         expect(page.locator("#call-problem")).to_be_empty()
@@ -168,7 +168,7 @@ def test_publications_are_watched_and_made(board: Board, busy: Hub) -> None:
         def watch(page: Page) -> None:
             page.fill("#watch-pattern", "sensors.*.Heat")
             page.press("#watch-pattern", "Enter")
-            expect(page.locator(".chips")).to_contain_text("sensors.*.Heat", timeout=SOON)
+            expect(page.locator(".chips")).to_contain_text("sensors.*.Heat")
 
         board.do(watch)
         peer.publish("sensors.roof.Heat", {"degrees": 21.5})
@@ -283,9 +283,7 @@ def test_who_may_call_nothing_is_told_so(chromium: Chromium, tmp_path: Path) -> 
         def publish(page: Page) -> None:
             page.click("#topic-one summary")
             page.fill("#publish-topic", "other")
-            expect(page.locator("#topic-one .publish .problem")).to_contain_text(
-                "not allowed to publish on other", timeout=SOON
-            )
+            expect(page.locator("#topic-one .publish .problem")).to_contain_text("not allowed to publish on other")
             page.fill("#publish-topic", "news.today")
             expect(page.locator("#topic-one .publish .problem")).to_be_empty()
 
@@ -370,7 +368,7 @@ def test_nothing_that_a_peer_says_becomes_markup(chromium: Chromium) -> None:
             def watch(page: Page) -> None:
                 page.fill("#watch-pattern", "*")
                 page.press("#watch-pattern", "Enter")
-                expect(page.locator(".chips li")).to_have_count(1, timeout=SOON)
+                expect(page.locator(".chips li")).to_have_count(1)
 
             board.do(watch)
             peer.publish(HOSTILE, {HOSTILE: HOSTILE})

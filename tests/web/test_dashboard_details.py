@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 import fiveways
 from tests.cli.hubs import Hub, serving
-from tests.web.boards import APP, QUICK, SOON, Board, address, evaluated, watching
+from tests.web.boards import APP, QUICK, Board, address, evaluated, watching
 from tests.web.browsers import Chromium
 
 # Where the hub is.
@@ -72,7 +72,7 @@ def test_equal_failures_in_a_row_are_one_row(chromium: Chromium) -> None:
         fail("demo.fail", 2)
         fail("no.such", 1)
         fail("demo.fail", 10)
-        board.do(lambda page: expect(page.locator("#failures td.n").first).to_have_text("10", timeout=SOON))
+        board.do(lambda page: expect(page.locator("#failures td.n").first).to_have_text("10"))
         rows = board.do(lambda page: page.locator("#failures tbody tr").all_inner_texts())
         assert [row.split("\t")[1:] for row in rows] == [
             ["demo.fail", "umq → app", "10", "raised: no luck"],

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.cli.hubs import Hub, serving
-from tests.web.boards import APP, NARROW, QUICK, SOON, WIDE, Board, address, tokens, watching
+from tests.web.boards import APP, NARROW, QUICK, WIDE, Board, address, tokens, watching
 from tests.web.browsers import Chromium
 
 RELOADS = 4
@@ -38,8 +38,8 @@ def drawn(board: Board) -> None:
 
     def wait(page: Page) -> None:
         for chart in CHARTS:
-            expect(page.locator(f"{chart} .legend").first).to_be_attached(timeout=SOON)
-        expect(page.locator("#protocols table")).to_be_visible(timeout=SOON)
+            expect(page.locator(f"{chart} .legend").first).to_be_attached()
+        expect(page.locator("#protocols table")).to_be_visible()
 
     board.do(wait)
 

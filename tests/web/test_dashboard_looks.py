@@ -15,7 +15,7 @@ from fiveways.pipeline.report.style import STYLE
 from fiveways.runtime.pages import WEB
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
-from tests.web.boards import NARROW, SOON, WIDE, Board, address, evaluated, watching
+from tests.web.boards import NARROW, WIDE, Board, address, evaluated, watching
 from tests.web.browsers import Chromium
 
 LONG = "a" * 60
@@ -77,7 +77,7 @@ def used(board: Board) -> None:
     board.has("#bridges", "umq36")
     board.has("#results-body", "image.scale")
     board.has("#topic-options", "news.")
-    board.do(lambda page: expect(page.locator("#latency-chart svg").first).to_be_visible(timeout=SOON))
+    board.do(lambda page: expect(page.locator("#latency-chart svg").first).to_be_visible())
     board.call("hub.echo", f'"{LONG * 20}"')
     board.has("#call-answer .outcome", "Result")
     board.do(lambda page: page.fill("#method-search", ""))
@@ -86,11 +86,11 @@ def used(board: Board) -> None:
         page.click("#topic-one summary")
         page.fill("#watch-pattern", f"news.{LONG}.*")
         page.press("#watch-pattern", "Enter")
-        expect(page.locator(".chips li")).to_have_count(1, timeout=SOON)
+        expect(page.locator(".chips li")).to_have_count(1)
         page.fill("#publish-topic", f"news.{LONG}.{LONG}")
         page.fill("#publish-data", f'"{LONG * 20}"')
         page.get_by_role("button", name="Publish").click()
-        expect(page.locator("#topic-one table")).to_contain_text(LONG, timeout=SOON)
+        expect(page.locator("#topic-one table")).to_contain_text(LONG)
         page.click("#sign")
         page.fill("#publish-data", "[")
 
@@ -152,19 +152,19 @@ def test_all_of_it_can_be_used_with_the_keyboard(chromium: Chromium, hub: Hub) -
             walk(page, "#method-search")
             page.keyboard.type("math")
             page.keyboard.press("Enter")
-            expect(page.locator("#method-one h3")).to_have_text("math.add", timeout=SOON)
+            expect(page.locator("#method-one h3")).to_have_text("math.add")
             walk(page, "#method-options", 1)
             walk(page, "#call-body", 3)
             page.keyboard.type("[20, 22]")
             walk(page, "#method-one button[type=submit]", 4)
             page.keyboard.press("Enter")
-            expect(page.locator("#call-answer pre")).to_have_text("42", timeout=SOON)
+            expect(page.locator("#call-answer pre")).to_have_text("42")
             page.focus("#call-body")
             page.keyboard.press("End")
             page.keyboard.press("Backspace")
             page.keyboard.type("0]")
             page.keyboard.press("Control+Enter")
-            expect(page.locator("#call-answer pre")).to_have_text("240", timeout=SOON)
+            expect(page.locator("#call-answer pre")).to_have_text("240")
             walk(page, "#topic-search")
             walk(page, "#watch-pattern", 4)
             walk(page, "#topic-one summary", 10)
@@ -184,11 +184,11 @@ def test_the_list_is_moved_through_by_arrows(chromium: Chromium, hub: Hub) -> No
                 page.keyboard.press(key)
             assert page.get_attribute("#method-options", "aria-activedescendant") == "method-option-1"
             page.keyboard.press(" ")
-            expect(page.locator("#method-one h3")).to_have_text(names[1], timeout=SOON)
+            expect(page.locator("#method-one h3")).to_have_text(names[1])
             expect(page.locator("#method-option-1")).to_have_attribute("aria-selected", "true")
             page.keyboard.press("End")
             page.keyboard.press("Enter")
-            expect(page.locator("#method-one h3")).to_have_text(names[-1], timeout=SOON)
+            expect(page.locator("#method-one h3")).to_have_text(names[-1])
 
         board.do(story)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 import fiveways
 from tests.cli.hubs import Hub, serving
-from tests.web.boards import APP, NARROW, QUICK, SOON, WIDE, Board, address, watching
+from tests.web.boards import APP, NARROW, QUICK, WIDE, Board, address, watching
 from tests.web.browsers import Chromium
 
 
@@ -33,7 +33,7 @@ def test_a_lost_hub_is_seen_wherever_one_is_on_the_page(chromium: Chromium, size
         fresh = evaluated(board, number)
         hub.signal(signal.SIGKILL)
         board.has("#alert", "The hub cannot be reached.")
-        board.do(lambda page: expect(page.locator("#alert")).to_be_in_viewport(timeout=SOON))
+        board.do(lambda page: expect(page.locator("#alert")).to_be_in_viewport())
         top, below = evaluated(board, "['#alert', '#parts'].map((each) => document.querySelector(each).offsetTop)")
         assert below > top
         assert evaluated(board, number) != fresh
@@ -108,7 +108,7 @@ def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, bu
             for _ in range(20):
                 caller.call("aa.short_lived")
             board.choose("aa.short_lived")
-            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible())
         board.has("#method-one .doc", "This method is no longer registered.")
         board.lacks("#method-one form")
         board.do(lambda page: page.fill("#method-search", ""))
@@ -116,7 +116,7 @@ def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, bu
         board.has("#method-options li:last-child", "gone")
         # It is there again, and so is the form.
         caller.register("aa.short_lived", lambda: 2)
-        board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+        board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible())
         board.call("aa.short_lived")
         board.has("#call-answer pre", "2")
 
@@ -154,7 +154,7 @@ def test_a_list_that_was_too_long_says_how_much_is_missing(chromium: Chromium, b
             board.has("#method-list > .more", "1,200 more methods are not listed.")
             # It may be among those that are not listed.
             board.choose("text.shout")
-            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible(timeout=SOON))
+            board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible())
 
 
 # Texts that mislead.

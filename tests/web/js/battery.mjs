@@ -1,7 +1,7 @@
 // What fiveways.js must do, whatever runs it and whatever protocol it speaks. Each case gets the module's own names,
 // the `url` of a hub with the example application, and whatever else its test gives.
 
-import { check, gather, numbers, rejected, same, soon, unique } from "./kit.mjs";
+import { PATIENCE, check, gather, numbers, rejected, same, soon, unique } from "./kit.mjs";
 import { trouble } from "./trouble.mjs";
 import { wires } from "./wires.mjs";
 
@@ -11,7 +11,7 @@ const protocolOf = (url) => url.split("+")[0];
 async function using(connect, urls, use) {
   const peers = [];
   try {
-    for (const url of urls) peers.push(await connect(url, { timeout: 20 }));
+    for (const url of urls) peers.push(await connect(url, { timeout: PATIENCE }));
     return await use(...peers);
   } finally {
     await Promise.all(peers.map((peer) => peer.close()));
@@ -308,7 +308,7 @@ export const cases = {
       same(again.data, { image: 1 });
       await again.done();
       await again.done(); // which says nothing a second time
-      const waiting = worker.pull(queue, { timeout: 20 });
+      const waiting = worker.pull(queue, { timeout: PATIENCE });
       await boss.push(queue, "later");
       same((await waiting).data, "later");
       const controller = new AbortController();

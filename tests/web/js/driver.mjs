@@ -1,11 +1,11 @@
 // Carries out commands of a test: begins a case, waits for what it says, tells it something, waits for its end.
 
-const PATIENCE = 45_000;
+import { PATIENCE } from "./kit.mjs";
 
 function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: nothing for ${PATIENCE} ms`)), PATIENCE);
+    timer = setTimeout(() => reject(new Error(`${what}: nothing for ${PATIENCE} s`)), PATIENCE * 1000);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

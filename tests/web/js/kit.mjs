@@ -1,5 +1,8 @@
 // Small things that all cases use.
 
+/** Seconds after which something hangs; a busy machine is slow, and nothing else depends on them. */
+export const PATIENCE = 150;
+
 let last = 0;
 
 /** Return a name that no other case has, in this run or another. */

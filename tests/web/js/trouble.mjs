@@ -1,12 +1,12 @@
 // What happens when the hub goes, comes back, is another one, or says what makes no sense.
 
-import { check, deferred, gather, rejected, same, soon, unique } from "./kit.mjs";
+import { PATIENCE, check, deferred, gather, rejected, same, soon, unique } from "./kit.mjs";
 
 const isNq = (peer) => peer.protocol === "nq";
 
 /** Connect so that nobody waits long for the next try, and note down how the connection is. */
 async function watched(connect, url, options = {}) {
-  const peer = await connect(url, { timeout: 40, backoff: [0.05, 0.2], ...options });
+  const peer = await connect(url, { timeout: PATIENCE, backoff: [0.05, 0.2], ...options });
   const states = [];
   peer.addEventListener("state", (event) => states.push(event.detail));
   return { peer, states };
@@ -48,8 +48,8 @@ export const trouble = {
       } else if (/"d":2[,}]/.test(text)) second.resolve();
       return response;
     };
-    const peer = await connect(url, { timeout: 40, fetch: fetching });
-    const publisher = await connect(wsUrl, { timeout: 40 });
+    const peer = await connect(url, { timeout: PATIENCE, fetch: fetching });
+    const publisher = await connect(wsUrl, { timeout: PATIENCE });
     const events = await peer.subscribe(topic);
     await publisher.publish(topic, 1);
     await first.promise;
@@ -97,7 +97,7 @@ export const trouble = {
     let stop = () => {};
     const stopped = new Promise((resolve) => (stop = resolve));
     await peer.register(name, (_, { signal }) => new Promise(() => signal.addEventListener("abort", stop)));
-    const call = peer.call(name, null, { timeout: 40 });
+    const call = peer.call(name, null, { timeout: PATIENCE });
     call.catch(() => {});
     const job = peer.pull(unique("jobs"));
     job.catch(() => {});

@@ -1,6 +1,6 @@
 // How values, names and topics are written, for tests that know how they have to be; and methods for other clients.
 
-import { gather, rejected } from "./kit.mjs";
+import { PATIENCE, gather, rejected } from "./kit.mjs";
 
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -48,7 +48,7 @@ export const wires = {
 
   /** Offer methods and follow a topic, until told to stop. */
   async offering({ connect, url, name, Fail, Reply, say, told }) {
-    const peer = await connect(url, { timeout: 20 });
+    const peer = await connect(url, { timeout: PATIENCE });
     await peer.register(`${name}.add`, ([a, b]) => a + b, { doc: "Add two numbers." });
     await peer.register(`${name}.echo`, (body) => body);
     await peer.register(`${name}.fail`, () => {
@@ -68,7 +68,7 @@ export const wires = {
 
   /** Call what others offer. */
   async calling({ connect, url, name, body }) {
-    const peer = await connect(url, { timeout: 20 });
+    const peer = await connect(url, { timeout: PATIENCE });
     const value = await peer.call(name, body);
     await peer.close();
     return value;
@@ -76,7 +76,7 @@ export const wires = {
 
   /** Call each; tell how it ended, and what was noted before. */
   async outcomes({ connect, url, names }) {
-    const peer = await connect(url, { timeout: 20, reconnect: false });
+    const peer = await connect(url, { timeout: PATIENCE, reconnect: false });
     const told = [];
     for (const name of names) {
       const notes = [];
@@ -91,7 +91,7 @@ export const wires = {
 
   /** Call, stream, follow and serve, at a hub that a test speaks for; tell how often the method ran. */
   async partner({ connect, url, say, told }) {
-    const peer = await connect(url, { timeout: 40 });
+    const peer = await connect(url, { timeout: PATIENCE });
     const call = peer.call("some.thing", "body");
     const stream = gather(peer.stream("some.stream"));
     const controller = new AbortController();
