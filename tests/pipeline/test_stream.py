@@ -98,7 +98,8 @@ def test_source_that_starts_too_slowly_is_started_again(
     captures.split(journal, tape.records, 2)
     (step,) = watch(spark, journal, tmp_path / "out")
     assert step.segments == 2
-    assert len(started.read_text().splitlines()) == 2
+    # On a busy machine Spark may find more starts too slow than the one that fails here.
+    assert len(started.read_text().splitlines()) >= 2
 
 
 @pytest.mark.usefixtures("few")
