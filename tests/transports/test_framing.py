@@ -6,6 +6,7 @@ import pytest
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, ws_connect, ws_create_server
 
 from fiveways.transports import framing
+from fiveways.wire.packet import Packet
 
 SIZES = [0, 1, 3, 4, 5, 125, 126, 127, 65535, 65536, 70001]
 
@@ -83,3 +84,10 @@ def test_masks_differ() -> None:
     assert len({framing.client_frame(b"x", WSMsgType.TEXT.value) for _ in range(50)}) > 1
     together = framing.client_texts([b"same"] * 50)
     assert len({together[start : start + 10] for start in range(0, 500, 10)}) == 50
+
+
+def test_several_messages_of_a_server_are_their_frames_one_after_the_other() -> None:
+    packets = [Packet(b"x" * size, is_text) for size in [*SIZES, 1023, 1024] for is_text in (True, False)]
+    opcodes = {True: framing.TEXT, False: framing.BINARY}
+    expected = [framing.server_frame(packet.payload, opcodes[packet.is_text]) for packet in packets]
+    assert framing.server_frames(packets) == b"".join(expected)

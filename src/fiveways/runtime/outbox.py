@@ -134,8 +134,7 @@ class Outbox(Queue):
         sizes = [len(packet.payload) for packet in packets]
         # Whatever has a blob has nothing else.
         if not self.waiting and not self.link.is_full and all(sizes):
-            frame_of = self.link.frame
-            frames = frame_of(packets[0]) if len(packets) == 1 else b"".join([frame_of(packet) for packet in packets])
+            frames = self.link.frame(packets[0]) if len(packets) == 1 else self.link.frames(packets)
             if len(frames) <= CORK:
                 self.link.write(frames)
                 tally = self.tally

@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from fiveways.wire.packet import Packet
+
 TEXT: Final = 1
 BINARY: Final = 2
 _CONTINUATION: Final = 0
@@ -38,6 +40,18 @@ def server_text(payload: bytes) -> bytes:
 def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
     """Return a frame as a server sends it."""
     return _header(_first_byte(opcode, first=first, last=last), len(payload), 0) + payload
+
+
+def server_frames(packets: Sequence[Packet]) -> bytes:
+    """Return whole messages as a server sends them."""
+    parts: list[bytes] = []
+    for packet in packets:
+        payload, is_text = packet.payload, packet.is_text
+        size = len(payload)
+        is_known = is_text and size < _KNOWN
+        parts.append(_SERVER_TEXT[size] if is_known else _header(_FINAL | (TEXT if is_text else BINARY), size, 0))
+        parts.append(payload)
+    return b"".join(parts)
 
 
 def client_texts(payloads: Sequence[bytes]) -> bytes:

@@ -176,7 +176,9 @@ class WebSocketLink(WSListener):
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
         """Return messages, each as one frame."""
-        if self._is_client and all([packet.is_text for packet in packets]):  # noqa: C419  quicker than a generator
+        if not self._is_client:
+            return framing.server_frames(packets)
+        if all([packet.is_text for packet in packets]):  # noqa: C419  quicker than a generator
             return framing.client_texts([packet.payload for packet in packets])
         return b"".join([self.frame(packet) for packet in packets])
 
