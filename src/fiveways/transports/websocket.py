@@ -45,6 +45,29 @@ QUIET.setLevel(logging.CRITICAL)
 class WebSocketLink(WSListener):
     """One WebSocket connection, at either end. Fulfils `base.Link`."""
 
+    # Instances of a Cython class have no inline values, so that CPython specializes access to slots alone.
+    __slots__ = (
+        "_closing",
+        "_frame",
+        "_gone",
+        "_incoming",
+        "_is_client",
+        "_limits",
+        "_linger",
+        "_reason",
+        "_receive",
+        "_received",
+        "_receiver",
+        "_socket",
+        "_spools",
+        "_ws",
+        "has_opened",
+        "is_alive",
+        "is_full",
+        "is_loopback",
+        "remote",
+    )
+
     transport = "ws"
 
     def __init__(
@@ -92,14 +115,14 @@ class WebSocketLink(WSListener):
             # picows leaves the reserved bits to extensions, of which there are none here.
             is_usual = frame.fin and self._incoming is None and not self._closing
             if is_usual and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
-                kind = frame.msg_type
+                kind, received = frame.msg_type, self._received
                 if kind is _TEXT:
                     payload = frame.get_payload_as_bytes()
                     if payload.isascii() or _is_utf8(payload):
-                        self._received(Packet(payload))
+                        received(Packet(payload))
                         return
                 elif kind is _BINARY:
-                    self._received(Packet(frame.get_payload_as_bytes(), is_text=False))
+                    received(Packet(frame.get_payload_as_bytes(), is_text=False))
                     return
             self._on_other(frame)
         except Exception:
