@@ -54,7 +54,8 @@ def topic_id(given: object, written: str) -> str:
 
 def write_plain_call(identifier: str, method: str, body: Payload) -> Packet:
     """The frame of a call without attachments."""
-    return write_text(f"M{identifier}\n{one_line(method)}\n{body.text()}")
+    name = method if "\n" not in method else one_line(method)
+    return write_text(f"M{identifier}\n{name}\n{body.text()}")
 
 
 def failure_text(failure: Failure) -> str:

@@ -155,7 +155,7 @@ class UmqLink(ABC):
 
     def _put(self, packet: Packet) -> None:
         """Put a frame out that may be said now."""
-        self.unsent.append(self._fitting(packet))
+        self.unsent.append(packet if len(packet.payload) <= self._longest else self._fitting(packet))
 
     def _fitting(self, packet: Packet) -> Packet:
         """Return a frame that is not too long; TooLarge if it is."""
