@@ -10,7 +10,6 @@ from typing import Final
 from fiveways.cli.access import Access, run
 from fiveways.cli.endings import UsageError, tell
 from fiveways.cli.jsonio import read_json, readable, show
-from fiveways.cli.meter import Meter
 from fiveways.cli.notes import Lines, Teller
 from fiveways.client.peer import Peer
 from fiveways.errors import CallTimeout
@@ -92,6 +91,8 @@ async def _call_mqtt(gate: Access, wish: Wish, body: object) -> None:
 def _teller(peer: Peer, wish: Wish) -> Teller:
     """Choose who tells the user how far it is."""
     if sys.stderr.isatty() and peer.protocol in _TELLING:
+        from fiveways.cli.meter import Meter  # noqa: PLC0415  a program that reads the output does without it
+
         return Meter(wish.method, verbose=wish.verbose)
     return Lines("fiveways call", verbose=wish.verbose)
 

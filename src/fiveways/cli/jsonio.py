@@ -4,9 +4,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.highlighter import JSONHighlighter
-from rich.text import Text
 
 from fiveways.cli.endings import NobodyReads, UsageError
 from fiveways.errors import FivewaysError
@@ -95,6 +92,10 @@ def _show(value: object, *, raw: bool) -> None:
     elif raw or not out.isatty():
         print(Value(value).json().decode(), flush=True)  # noqa: T201
     else:
+        from rich.console import Console  # noqa: PLC0415  programs that read the output do without it
+        from rich.highlighter import JSONHighlighter  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         text = Text(msgspec.json.format(Value(value).json(), indent=2).decode())
         JSONHighlighter().highlight(text)
         Console().print(text, soft_wrap=True)
