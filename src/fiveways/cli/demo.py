@@ -1,6 +1,5 @@
 """`fiveways demo`: its options and help, and how it ends. `root` takes the command up."""
 
-import asyncio
 import logging
 import signal
 from pathlib import Path
@@ -61,7 +60,9 @@ def demo(
       fiveways demo --keep
       fiveways demo --seconds 20 --no-pipeline --directory /tmp/shop
     """
-    from fiveways.demo.run import Run, Wish  # noqa: PLC0415  help does without it
+    import asyncio  # noqa: PLC0415  help does without it
+
+    from fiveways.demo.run import Run, Wish  # noqa: PLC0415
     from fiveways.demo.stage import BadFolder  # noqa: PLC0415
 
     try:
@@ -79,6 +80,8 @@ def demo(
 
 async def _perform(run: "Run") -> "tuple[Outcome | None, int | None]":
     """Do it; return how it went, or by which signal it was ended before."""
+    import asyncio  # noqa: PLC0415
+
     from fiveways.demo import children  # noqa: PLC0415
 
     loop, ended_by = asyncio.get_running_loop(), list[int]()
