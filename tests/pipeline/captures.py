@@ -22,12 +22,15 @@ Record = dict[str, object]
 Rows = list[tuple[object, ...]]
 QUICK_JAVA = "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
 """For Spark on a few rows, beside what `tests/conftest.py` has set for every Java."""
+TERSE = {"spark.sql.ui.explainMode": "simple"}
+"""Spark describes the plan of each query for its web page, which nobody serves here."""
 
 
 def quick(*, executors: bool = False) -> list[str]:
     """Return how a command is told to start such a Java."""
     names = ["driver", "executor"] if executors else ["driver"]
-    return [part for name in names for part in ("--conf", f"spark.{name}.extraJavaOptions={QUICK_JAVA}")]
+    settings = {f"spark.{name}.extraJavaOptions": QUICK_JAVA for name in names} | TERSE
+    return [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
 
 
 FEW = ("messages", "quarantine", "late", "_activity", "calls", "orphans", "sessions", "slo")

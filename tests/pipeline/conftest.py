@@ -22,6 +22,7 @@ CONF = {
     # cluster among them, do compile, and make the same tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **captures.TERSE,
 }
 _LOG = "jvm.log"
 _CRASH = "crash.log"

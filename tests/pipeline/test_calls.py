@@ -1,7 +1,7 @@
 """Calls and orphans, told by hand; and that it is all one into which segments the messages are cut."""
 
 from collections.abc import Iterable
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FILE = "pieces.parquet"
 CAPTURES = 150
+AT_ONCE = 20
+"""Segments in one row group: one for each segment took three seconds, and the readers need no more than a few."""
 
 
 def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
@@ -35,11 +37,11 @@ def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
 class Matched:
     """The calls and orphans of many captures, each a run of its own, made at once."""
 
-    def __init__(self, spark: "SparkSession", segments: Iterable[list[Row]], folder: Path) -> None:
+    def __init__(self, spark: "SparkSession", segments: Iterable[pa.Table], folder: Path) -> None:
         from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
         from fiveways.pipeline.silver.orphans import orphans  # noqa: PLC0415
 
-        parquet.write_table(pa.concat_tables([pieces_of(table(rows)).cast(PIECES) for rows in segments]), folder / FILE)
+        parquet.write_table(pa.concat_tables(segments), folder / FILE)
         frame = spark.read.parquet(f"file://{folder / FILE}")
         self.calls = rows_of(calls(frame))
         self.orphans = rows_of(orphans(frame))
@@ -48,14 +50,14 @@ class Matched:
 class Settled:
     """The same, each capture's n-th segment in the n-th part: what one part alone knows is settled there."""
 
-    def __init__(self, spark: "SparkSession", captures: Iterable[list[list[Row]]], folder: Path) -> None:
+    def __init__(self, spark: "SparkSession", captures: Iterable[list[pa.Table]], folder: Path) -> None:
         from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
         from fiveways.pipeline.silver.orphans import orphans  # noqa: PLC0415
 
         parts = [
             f"{number:02}"
             for number, segments in enumerate(zip_longest(*captures))
-            if _paired(segments, number, folder)
+            if _written(segments, number, folder)
         ]
         settling.settle(spark, folder, parts, settling.divided(folder, [], parts))
         shared = spark.read.parquet(f"file://{folder}/_shared")
@@ -68,13 +70,14 @@ class Settled:
         )
 
 
-def _paired(segments: Iterable[list[Row] | None], number: int, folder: Path) -> bool:
+def _written(segments: Iterable[pa.Table | None], number: int, folder: Path) -> bool:
     """Write one part of many captures; return whether there is anything in it."""
+    there = [pieces for pieces in segments if pieces is not None]
     files = {name: File(folder / name, f"{number:02}", SCHEMAS[name]) for name in ("_pieces", "_buckets")}
-    for rows in filter(None, segments):
-        pieces = pieces_of(table(rows))
-        files["_pieces"].write(pieces)
-        files["_buckets"].write(buckets_of(pieces))
+    for at in range(0, len(there), AT_ONCE):
+        some = there[at : at + AT_ONCE]
+        files["_pieces"].write(pa.concat_tables(some))
+        files["_buckets"].write(pa.concat_tables(map(buckets_of, some)))
     return sum(file.close() for file in files.values()) > 0
 
 
@@ -86,10 +89,20 @@ def captures() -> dict[str, list[Row]]:
 
 
 @pytest.fixture(scope="module")
-def matched(spark: "SparkSession", captures: dict[str, list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Matched:
-    """Return calls and orphans of all captures, cut in several ways; a run is called after capture and cut."""
-    segments = [segment for capture in cut_up(captures) for segment in capture]
-    return Matched(spark, segments, tmp_path_factory.mktemp("pieces"))
+def segments(captures: dict[str, list[Row]]) -> list[list[pa.Table]]:
+    """Return the pieces of each segment of all captures, cut in several ways; a run is called after capture and cut."""
+    return [[paired(rows) for rows in capture] for capture in cut_up(captures)]
+
+
+def paired(rows: list[Row]) -> pa.Table:
+    """Return the pieces of one segment."""
+    return pieces_of(table(rows)).cast(PIECES)
+
+
+@pytest.fixture(scope="module")
+def matched(spark: "SparkSession", segments: list[list[pa.Table]], tmp_path_factory: pytest.TempPathFactory) -> Matched:
+    """Return calls and orphans of all captures."""
+    return Matched(spark, chain.from_iterable(segments), tmp_path_factory.mktemp("pieces"))
 
 
 def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
@@ -159,9 +172,9 @@ def test_chance_brings_about_what_is_to_be_tested(captures: dict[str, list[Row]]
 
 
 def test_what_is_settled_is_the_same(
-    spark: "SparkSession", matched: Matched, captures: dict[str, list[Row]], tmp_path: Path
+    spark: "SparkSession", matched: Matched, segments: list[list[pa.Table]], tmp_path: Path
 ) -> None:
-    settled = Settled(spark, cut_up(captures), tmp_path)
+    settled = Settled(spark, segments, tmp_path)
     assert 0.1 < settled.shared / settled.pieces < 0.95
     for run in matched.calls | settled.calls:
         assert alike(settled.calls.get(run, [])) == alike(matched.calls.get(run, [])), run
@@ -179,7 +192,8 @@ def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatc
         monkeypatch.setattr(module, "key_hash", lambda: F.lit(1).cast("long"))
     chance = Random(7)
     captures = {str(number): at_random(str(number), chance) for number in range(20)}
-    matched = Matched(spark, [part for rows in captures.values() for part in cut(rows, CUTS[1], chance)], tmp_path)
+    segments = [part for rows in captures.values() for part in cut(rows, CUTS[1], chance)]
+    matched = Matched(spark, [paired(rows) for rows in segments], tmp_path)
     for run, rows in captures.items():
         assert alike(matched.calls.get(run, [])) == alike(calls_of(rows))
         assert alike(matched.orphans.get(run, [])) == alike(orphans_of(rows))
