@@ -164,10 +164,11 @@ class Hub:
         session.is_kept = True
         self.gate.readmit(session, identity)
 
-    def move(self, peer: str, remote: str) -> None:
-        """Know that a peer has come back from this address."""
+    def resume(self, peer: str, credentials: Credentials) -> None:
+        """Continue a resumable session over a new connection: its address and credentials may be other ones."""
         if (session := self._sessions.get(peer)) is not None:
-            session.remote = remote
+            session.remote = credentials.remote
+            self.gate.resume(session, credentials)
 
     def admit(self, peer: str, traits: Traits, identity: str, now: float, credentials: Credentials) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""

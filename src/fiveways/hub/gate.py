@@ -37,6 +37,8 @@ _MOST_ATTEMPTS: Final = 10
 _WHOLE: Final = Access(ALL)
 _SET_UP: Final = b"set up"
 """In place of what somebody has shown: the operator said who it is."""
+_RESTORED: Final = b"restored"
+"""In place of the digest, which is not stored: a previous hub process authenticated the session."""
 NO_ACCESS: Final = Access(NOTHING)
 
 
@@ -104,7 +106,7 @@ class Gate:
         """Return what the rules give somebody who was let in by earlier ones."""
         if not session.identity:
             return self._guest if self._takes_anonymous(session.credentials) else NO_ACCESS
-        holds = session.shown in {*self._digests.get(session.identity, ()), _SET_UP}
+        holds = session.shown in {*self._digests.get(session.identity, ()), _SET_UP, _RESTORED}
         return self._access.get(session.identity, NO_ACCESS) if holds else NO_ACCESS
 
     # Coming in.
@@ -139,9 +141,22 @@ class Gate:
         return self._deny(session, ANONYMOUS)
 
     def readmit(self, session: Session, identity: str) -> None:
-        """Let somebody in whom an earlier hub knew as this identity; it may do what the rules say now."""
-        access = self._access.get(identity, NO_ACCESS) if identity else self._guest
-        self._open(session, access, identity)
+        """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
+        self._open(session, NO_ACCESS, identity)
+        session.shown = _RESTORED
+        session.access = self._access_now(session)
+
+    def resume(self, session: Session, credentials: Credentials) -> None:
+        """Authorize a session by the credentials with which its peer reconnects: the token may have been rotated."""
+        shown = session.credentials
+        is_same = (credentials.bearer, credentials.is_loopback) == (shown.bearer, shown.is_loopback)
+        if is_same and session.shown is not _RESTORED:
+            return
+        if credentials.bearer or session.shown is _RESTORED:
+            session.shown = _digest(credentials.bearer)
+        session.credentials = credentials
+        if session.stage is Stage.OPEN:
+            session.access = self._access_now(session)
 
     def admit(self, session: Session, name: str) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
@@ -159,7 +174,7 @@ class Gate:
         if credentials.bearer:
             known = self._known_by(credentials.bearer)
             return None if known is None else known.name
-        return ""
+        return "" if self._takes_anonymous(credentials) else None
 
     def may_call(self, credentials: Credentials, method: str) -> bool:
         """Say whether somebody who shows no more than these credentials would be let in, and may call a method.

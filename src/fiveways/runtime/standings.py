@@ -75,7 +75,7 @@ class Standings:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
         known, hub = self._by_id.get(peer), self._exchange.hub
         if known is not None and hub.identity_of(peer) == hub.identify(credentials) and not peer.startswith(_CHOSEN):
-            hub.move(peer, credentials.remote)
+            hub.resume(peer, credentials)
             return known
         return self._admit(self._mint(), credentials)
 
@@ -136,7 +136,7 @@ class Standings:
         peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
         standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback, remote=link.remote))
         # Without the routing id behind the address: with that, others could take the session over.
-        self._exchange.hub.move(peer, link.remote.partition(" as ")[0])
+        self._exchange.hub.resume(peer, Credentials(link.is_loopback, remote=link.remote.partition(" as ")[0]))
         if self._is_stopped:
             link.abort()  # its port is open a little longer, for those who are being told
             return Turns(standing, link)

@@ -363,3 +363,86 @@ def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[
     assert (refused.value.reason, refused.value.text) == (Reason.DENIED, UNKNOWN)
     assert hub.stats()["refused_logins"] == 1
     assert told == [None]
+
+
+# Sessions that a previous hub process authenticated.
+
+
+def restored(identity: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """A hub that has read one session from its store."""
+    hub = make(**settings)
+    hub.readmit("x", NQ, identity, 0.0)
+    return hub
+
+
+def may_call(hub: Hub, method: str = "a.c") -> bool:
+    """Whether the session is authorized: a missing method is another refusal."""
+    return refusal(hub.handle("x", Call("c", method), 0.0))[2] is Reason.NO_METHOD
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "may"), [("always", True), ("loopback", True), ("never", False)], ids=lambda each: str(each)
+)
+def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_are_accepted(
+    anonymous: str, *, may: bool
+) -> None:
+    hub = restored("", identities=KNOWN, anonymous=anonymous)
+    assert may_call(hub) is may
+    hub.reload(HubSettings(identities=KNOWN, anonymous="never"))
+    assert not may_call(hub)
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "is_loopback", "name"),
+    [("always", False, ""), ("loopback", True, ""), ("loopback", False, None), ("never", True, None)],
+)
+def test_identify_returns_none_for_anonymous_credentials_that_are_not_accepted(
+    anonymous: str, *, is_loopback: bool, name: str | None
+) -> None:
+    assert make(anonymous=anonymous).identify(Credentials(is_loopback)) == name
+
+
+def test_restored_identity_keeps_its_permissions_after_a_reload_of_the_same_settings() -> None:
+    hub = restored("alice", identities=KNOWN)
+    for _ in range(2):
+        assert may_call(hub)
+        hub.reload(HubSettings(identities=KNOWN))
+    hub.resume("x", Credentials(bearer="sesame"))
+    hub.reload(HubSettings(identities=KNOWN))
+    assert may_call(hub)
+    assert not may_call(hub, "b.c")
+    hub.reload(HubSettings())
+    assert not may_call(hub)
+
+
+def test_session_that_resumes_with_a_rotated_token_has_its_permissions_again() -> None:
+    rotated = HubSettings(identities=(Identity("alice", "simsalabim", rights=ALICE.rights),))
+    hub = make(identities=KNOWN)
+    greet(hub, traits=NQ, credentials=Credentials(bearer="sesame"))
+    assert may_call(hub)
+    hub.reload(rotated)
+    hub.resume("x", Credentials(bearer="sesame"))
+    assert not may_call(hub)
+    hub.resume("x", Credentials(bearer="simsalabim"))
+    assert may_call(hub)
+    hub.reload(HubSettings(identities=KNOWN))
+    assert not may_call(hub)
+
+
+def test_restored_identity_that_resumes_without_a_token_has_to_show_it() -> None:
+    hub = restored("alice", identities=KNOWN)
+    hub.resume("x", Credentials(remote="127.0.0.1:4711"))
+    assert not may_call(hub)
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0) == ok("x", "v")
+    assert may_call(hub)
+    hub.resume("x", Credentials(remote="127.0.0.1:4712"))
+    assert may_call(hub)
+
+
+def test_anonymous_session_that_resumes_from_another_machine_loses_permissions_for_loopback() -> None:
+    hub = make()
+    greet(hub, traits=NQ, credentials=Credentials())
+    hub.resume("x", REMOTE)
+    assert not may_call(hub)
+    hub.resume("x", Credentials())
+    assert may_call(hub)

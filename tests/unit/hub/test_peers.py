@@ -51,10 +51,10 @@ def test_address_and_time_of_arrival() -> None:
     hub.handle("ann", Hello(), 12.5)
     assert row(hub, "ann")["address"] == "192.0.2.7:4711"
     assert row(hub, "ann")["since"] == 1_700_000_012.5
-    hub.move("ann", "[2001:db8::1]:99")
+    hub.resume("ann", Credentials(remote="[2001:db8::1]:99"))
     assert row(hub, "ann")["address"] == "[2001:db8::1]:99"
     assert row(hub, "ann")["since"] == 1_700_000_012.5
-    hub.move("nobody", "x")
+    hub.resume("nobody", Credentials(remote="x"))
 
 
 @pytest.mark.parametrize(
