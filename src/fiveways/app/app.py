@@ -21,7 +21,7 @@ U = TypeVar("U", bound=Callable[..., object])
 Function: TypeAlias = Callable[..., Any]
 """What it returns is an awaitable, an async generator or a value; its `Style` says which."""
 
-SHARES: Final = ("", "round_robin", "random", "first")
+SHARES: Final = ("", "round_robin", "random", "first", "open")
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class App:
     def method(self, name: F | str | None = None, *, doc: str | None = None, share: str = "") -> F | Callable[[F], F]:
         """Offer a function under a name such as `account.get_balance` or `Account:getBalance`, or else under its own.
 
-        `doc` stands instead of the docstring; `share` (round_robin, random, first) says who of several that offer the
+        `doc` stands instead of the docstring; `share` (round_robin, random, first, open) says who of several that offer the
         same method gets a call.
 
         Raises:

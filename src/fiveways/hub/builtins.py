@@ -43,7 +43,7 @@ DOCS: Final = {
     "hub.peers": "{peer?}: lists the first thousand sessions, or one: name, address, methods, subscriptions.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
     "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
-    "hub.rights": "Answers who you are here, and what you may call, offer, publish and subscribe to, as patterns.",
+    "hub.rights": "Returns your identity and your permissions, as patterns: methods, topics and work queues.",
     "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
 """What discovery tells about them. Some have words of their own, and never come as calls."""
@@ -153,17 +153,26 @@ class BuiltIns:
 
     def _push(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "data")
-        queue, data = given.name("queue", self._limits.max_name), given.payload("data")
+        queue, data = self._queue(session, given, "push"), given.payload("data")
         waiting, record, deliveries = self._queues.push(queue, data, now)
         answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})), "", word.method)
         return [answer if record is None else Keep(record, [answer]), *deliveries]
 
     def _list_queues(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value(self._queues.told()))
+        allowed, told = session.access.pull, self._queues.told()
+        if allowed is not None:
+            told = {name: counts for name, counts in told.items() if allowed.allows(name)}
+        return _answer(session, word, Value(told))
+
+    def _queue(self, session: Session, given: "Arguments", what: str = "pull") -> str:
+        """Return the queue that was named; a Refusal if the peer may not push to it, or pull from it."""
+        queue = given.name("queue", self._limits.max_name)
+        session.access.check_queue(what, queue)
+        return queue
 
     def _redrive(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "job")
-        queue = given.name("queue", self._limits.max_name)
+        queue = self._queue(session, given)
         count, deliveries = self._queues.redrive(queue, given.number("job"), now)
         return [*_answer(session, word, Value({"redriven": count})), *deliveries]
 
@@ -172,13 +181,13 @@ class BuiltIns:
         job = given.number("job")
         if job is None:
             raise bad("needs job, the number of a dead job")
-        record = self._queues.drop(given.name("queue", self._limits.max_name), job)
+        record = self._queues.drop(self._queue(session, given), job)
         answer = Delivery(session.peer, Result(word.id, NULL), "", word.method)
         return [answer if record is None else Keep(record, [answer])]
 
     def _dead(self, session: Session, word: Call, _now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "job", "after")
-        queue, job = given.name("queue", self._limits.max_name), given.number("job")
+        queue, job = self._queue(session, given), given.number("job")
         if job is not None:
             item = self._queues.dead_item(queue, job)
             return _answer(session, word, Value({**_dead_job(item), "data": _plain_value(item.body)}))
@@ -187,7 +196,7 @@ class BuiltIns:
 
     def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "callback")
-        queue = given.name("queue", self._limits.max_name)
+        queue = self._queue(session, given)
         callback = given.name("callback", self._limits.max_id)
         return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
 

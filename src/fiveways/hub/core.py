@@ -10,6 +10,7 @@ from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls, Pending
+from fiveways.hub.claims import Claims
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
@@ -69,9 +70,10 @@ class Hub:
         self._epoch, self._began_at = epoch, began_at
         self.alarm = Alarm()
         """When to call `expire`."""
-        self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
+        self._claims = Claims(self.alarm, settings.name_grace)
+        self.gate = Gate(random, settings, self._sessions, self._claims, self._counters, self.alarm)
         self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
-        self.offers = Offers(random, limits.max_pending)
+        self.offers = Offers(random, limits.max_pending, self._claims)
         """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
@@ -103,7 +105,7 @@ class Hub:
         self.updates = Updates(limits, self._attachments)
         """What peers publish to an application."""
         self._publishing = Publishing(
-            settings, self._subscriptions, self._attachments, self._sessions, self._counters, keeps=keeps
+            settings, self._subscriptions, self._attachments, self._sessions, self.gate, self._counters, keeps=keeps
         )
         self._set_handlers()
 
@@ -242,6 +244,7 @@ class Hub:
         self._by_name.pop(session.name, None)
         self.gate.leave(session)
         self.offers.leave(session)
+        self._claims.leave(session, now)
         self._publishing.leave(session)
         self._callbacks.leave(session)
         self._variables.leave(session)
@@ -277,11 +280,12 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        times = (self._calls.deadline(), self.gate.deadline(), self._owing.deadline(), self._queues.deadline())
-        return min((time for time in times if time is not None), default=None)
+        parts = (self._calls, self.gate, self._owing, self._queues, self._claims)
+        return min((time for time in (each.deadline() for each in parts) if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
+        self._claims.late(now)
         deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now), *self._queues.late(now)]
         following = self.deadline()
         self.alarm.at = inf if following is None else following
@@ -314,6 +318,9 @@ class Hub:
         for session in self._sessions.values():
             self.offers.revoke(session)
             deliveries += self._publishing.revoke(session)
+            self._queues.revoke(session)
+        self._claims.grace = settings.name_grace
+        self._claims.retain(self.gate.may_register)
         return deliveries
 
     # What the runtime asks.

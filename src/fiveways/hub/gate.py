@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from fiveways.errors import Unrepresentable
+from fiveways.hub.claims import Claims, Key
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.policy import Access
+from fiveways.hub.policy import Access, written
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Handlers, Mark, Session, Stage
 from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
@@ -20,6 +21,7 @@ from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
+from fiveways.model.topics import Topic
 from fiveways.wire.payload import Payload, Text, Value
 
 METHOD: Final = "hmac-sha256"
@@ -57,10 +59,17 @@ class Gate:
     """Knows the identities, and how far each session is with its login."""
 
     def __init__(
-        self, random: Random, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters, alarm: Alarm
+        self,
+        random: Random,
+        settings: HubSettings,
+        sessions: Mapping[str, Session],
+        claims: Claims,
+        counters: Counters,
+        alarm: Alarm,
     ) -> None:
         self._random = random
         self._sessions = sessions
+        self._claims = claims
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
         self._reliable_tables: Mapping[Stage, Handlers] = {}
@@ -191,6 +200,18 @@ class Gate:
             access = self._guest if self._takes_anonymous(credentials) else NO_ACCESS
         return access.call is None or access.call.allows(method)
 
+    def may_others_publish(self, session: Session, topic: Topic) -> bool:
+        """Say whether the rules allow another identity, or anonymous peers, to publish to a topic."""
+        others = [access for name, access in self._access.items() if name != session.identity]
+        if session.identity and self._settings.anonymous != "never":
+            others.append(self._guest)
+        return any(access.publish is None or access.publish.allows(written(topic)) for access in others)
+
+    def may_register(self, identity: str, key: Key) -> bool:
+        """Say whether the rules allow a name to an identity; an empty one stands for applications in this process."""
+        access = self._access.get(identity, NO_ACCESS) if identity else _WHOLE
+        return access.may_offer(key.name, route=key.is_route)
+
     def proof(self, session: Session, word: Proof, _now: float) -> Deliveries:
         """Let a peer in that could prove who it is."""
         challenged = self._challenged.pop(session.peer, None)
@@ -245,6 +266,7 @@ class Gate:
 
     def _open(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
         session.access, session.identity, session.shown = access, identity, _digest(shown)
+        self._claims.arrive(session)
         self._waiting.drop(session.peer)
         self._enter(session, Stage.OPEN)
         self.let_in(session)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from fiveways.hub.claims import HUB, Claim, Claims, Key, claimant
 from fiveways.hub.names import spelled
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session
@@ -15,8 +16,11 @@ from fiveways.model.messages import Register, Unregister
 from fiveways.model.names import LOCAL, RESERVED, UMQ, UMQ36, NameStyle
 
 ROUND_ROBIN: Final = "round_robin"
-SHARES: Final = ("", ROUND_ROBIN, "random", "first")
+OPEN: Final = "open"
+"""In turns, like round_robin, and with other identities that register the name as open too."""
+SHARES: Final = ("", ROUND_ROBIN, "random", "first", OPEN)
 KINDS: Final = ("unary", "server", "client", "both")
+_IN_TURNS: Final = frozenset({ROUND_ROBIN, OPEN})
 _ARRAYS: Final = frozenset({"server", "both"})
 MAX_DOC: Final = 16 << 10
 """Bytes of what a peer tells about one offer."""
@@ -45,9 +49,9 @@ class Offer(msgspec.Struct, frozen=True):
 class Method:
     """One name, or one prefix, and all who offer it. The first of them decided how."""
 
-    __slots__ = ("gives_array", "is_route", "kind", "name", "offers", "share", "turn")
+    __slots__ = ("gives_array", "is_route", "kind", "name", "offers", "owner", "share", "turn")
 
-    def __init__(self, word: Register) -> None:
+    def __init__(self, word: Register, owner: str | None) -> None:
         self.name = word.method
         self.is_route = word.route
         self.kind = word.kind
@@ -55,6 +59,8 @@ class Method:
         self.gives_array = word.kind in _ARRAYS
         """To callers who take no stream."""
         self.offers: list[Offer] = []
+        self.owner = owner
+        """The identity that the name belongs to; None if only anonymous peers registered it."""
         self.turn = 0
         """Who is next, where they take turns."""
 
@@ -73,8 +79,10 @@ class Method:
 class Offers:
     """All methods and routes on offer."""
 
-    def __init__(self, random: Random, max_pending: int) -> None:
+    def __init__(self, random: Random, max_pending: int, claims: Claims) -> None:
         self._random = random
+        self._claims = claims
+        claims.released = self._pass_on
         self._max_pending = max_pending
         self._methods: dict[str, Method] = {}
         self._routes: dict[str, Method] = {}
@@ -123,17 +131,25 @@ class Offers:
             raise bad(f"there is no kind {word.kind}, or no share {word.share}")
         if len(word.doc.encode(errors="surrogatepass")) > MAX_DOC:
             raise bad(f"the doc of {word.spelling or word.method} is larger than {MAX_DOC} bytes")
-        key = word.method, word.route
+        key = Key(word.method, word.route)
         mine = self._by_peer.get(session.peer, {})
         if key not in mine and len(mine) >= most:
             raise busy(f"more than {most} offers")
+        self._check_ownership(session, word)
         table = self._routes if word.route else self._methods
+        own = claimant(session)
+        if own is not None:
+            self._displace(word)
         method = table.get(word.method)
         if method is not None:
             _check_agreement(method, session, word)
             self._retract(session, method)
         if method is None or not method.offers:
-            method = table[word.method] = Method(word)
+            method = table[word.method] = Method(word, self._owner(key, method))
+        if method.owner is None:
+            method.owner = own
+        if own is not None and own == method.owner:
+            self._claims.resume(key)
         method.offers.append(Offer(session, word.spelling, word.doc))
         self._by_peer.setdefault(session.peer, mine)[key] = method
         self._missed.pop(key, None)
@@ -178,12 +194,16 @@ class Offers:
         self._listed += len(offer.listed)
 
     def _withdraw(self, session: Session, method: Method) -> None:
+        key = Key(method.name, method.is_route)
+        owner = self._owner(key, method)
         self._retract(session, method)
         self._count_change()
+        if owner is not None and all(claimant(each.session) != owner for each in method.offers):
+            self._claims.reserve(key, Claim(owner, method.share))
         if method.offers:
             return
         del (self._routes if method.is_route else self._methods)[method.name]
-        self._missed[method.name, method.is_route] = None
+        self._missed[key] = None
         if len(self._missed) > _MOST_MISSED:
             del self._missed[next(iter(self._missed))]
 
@@ -197,14 +217,79 @@ class Offers:
         self.changes += 1
         self.changed()
 
+    # To whom names belong.
+
+    def _owner(self, key: Key, method: Method | None) -> str | None:
+        if method is None:
+            claim = self._claims.reserved.get(key)
+            return None if claim is None else claim.identity
+        if method.owner is None:  # a peer may have shown its token after it registered
+            self._pass_on(key)
+        return method.owner
+
+    def _check_ownership(self, session: Session, word: Register) -> None:
+        """Refuse a name that belongs to another identity, or that is below a route of another identity."""
+        own, written = claimant(session), word.spelling or word.method
+        key, is_same = Key(word.method, word.route), True
+        if self._may_stand_in(session, key):
+            return
+        while key.name:
+            method = (self._routes if key.is_route else self._methods).get(key.name)
+            owner = self._owner(key, method)
+            if owner is not None and owner != own:
+                claim = self._claims.reserved.get(key)
+                share = method.share if method is not None else claim.share if claim is not None else ""
+                if not (own is not None and is_same and share == word.share == OPEN):
+                    where = written if is_same else f"{key.name}, which is above {written},"
+                    raise Refusal(Reason.DENIED, f"{where} belongs to another identity")
+            key, is_same = Key(key.name.rpartition(".")[0], is_route=True), False
+
+    def _displace(self, word: Register) -> None:
+        """Withdraw what anonymous peers registered under a name, or below a route, that an identity registers."""
+        methods = [(self._routes if word.route else self._methods).get(word.method)]
+        if word.route:
+            methods += [each for each in self if each.name.startswith(f"{word.method}.")]
+        for method in methods:
+            if method is not None and method.owner is None:
+                for session in [each.session for each in method.offers if claimant(each.session) is None]:
+                    self._forget(session, method)
+
+    def _forget(self, session: Session, method: Method) -> None:
+        mine = self._by_peer[session.peer]
+        del mine[method.name, method.is_route]
+        if not mine:
+            del self._by_peer[session.peer]
+        self._withdraw(session, method)
+
+    def _pass_on(self, key: Key) -> None:
+        """Let a name belong to the next identity that registers it, if one does."""
+        method = (self._routes if key.is_route else self._methods).get(key.name)
+        if method is not None:
+            owners = (claimant(each.session) for each in method.offers)
+            method.owner = next((each for each in owners if each is not None), None)
+
+    def _is_passed_over(self, route: Method, name: str) -> bool:
+        """Say whether a name below a route is reserved for an identity that is away, and not for those of the route."""
+        key, reserved = Key(name, is_route=False), self._claims.reserved
+        while key.name != route.name:
+            claim = reserved.get(key)
+            if claim is not None and claim.identity != route.owner:
+                return not all(self._may_stand_in(each.session, key) for each in route.offers)
+            key = Key(key.name.rpartition(".")[0], is_route=True)
+        return False
+
+    def _may_stand_in(self, session: Session, key: Key) -> bool:
+        own = claimant(session)
+        return own == HUB or (own is not None and session.access.is_granted(key.name, route=key.is_route))
+
     # Finding somebody.
 
     def route_of(self, name: str) -> Method | None:
-        """Return the longest route above a name."""
+        """Return the longest route above a name; None if the name is reserved for another identity."""
         prefix = name.rpartition(".")[0] if self._routes else ""
         while prefix:
             if (route := self._routes.get(prefix)) is not None:
-                return route
+                return None if self._claims.reserved and self._is_passed_over(route, name) else route
             prefix = prefix.rpartition(".")[0]
         return None
 
@@ -220,7 +305,7 @@ class Offers:
         if count == 1 and len(offers[0].session.serving) < most:
             return offers[0]
         first = 0
-        if method.share == ROUND_ROBIN:
+        if method.share in _IN_TURNS:
             first = method.turn
         elif method.share == "random":
             first = self._random.randrange(count)

@@ -81,7 +81,7 @@ def compiled(patterns: tuple[str, ...]) -> AllowList | None:
 class Access:
     """The rights of one identity; shared by all its sessions. A list that is None allows everything."""
 
-    __slots__ = ("call", "offer", "publish", "rights", "subscribe")
+    __slots__ = ("_granted", "call", "close", "offer", "publish", "pull", "push", "rights", "subscribe")
 
     def __init__(self, rights: Rights) -> None:
         self.rights = rights
@@ -90,6 +90,11 @@ class Access:
         self.offer = compiled(rights.offer)
         self.publish = compiled(rights.publish)
         self.subscribe = compiled(rights.subscribe)
+        self.push = compiled(rights.push)
+        self.pull = compiled(rights.pull)
+        self.close = compiled(rights.close)
+        self._granted = AllowList(tuple(pattern for pattern in rights.offer if pattern.strip("*")))
+        """What the operator grants by name: such names may be shared with other identities."""
 
     def check_publish(self, topic: Topic) -> None:
         """Refuse a topic that is not allowed."""
@@ -102,7 +107,22 @@ class Access:
 
     def may_offer(self, method: str, *, route: bool) -> bool:
         """Say whether a method is allowed, or all that can be below a route."""
-        return self.offer is None or self.offer.allows(f"{method}.*" if route else method)
+        return self.offer is None or self.offer.allows(_registered(method, route=route))
+
+    def is_granted(self, method: str, *, route: bool) -> bool:
+        """Say whether a method, or all that can be below a route, is allowed by another pattern than `*`."""
+        return self._granted.allows(_registered(method, route=route))
+
+    def check_queue(self, what: str, queue: str) -> None:
+        """Refuse to push to a queue, or to pull from it, if that is not allowed."""
+        allowed = self.push if what == "push" else self.pull
+        if allowed is not None:
+            allowed.check("push to queue" if what == "push" else "pull from queue", queue)
+
+
+def _registered(method: str, *, route: bool) -> str:
+    """Return a name as globs see it."""
+    return f"{method}.*" if route else method
 
 
 def written(topic: Topic) -> str:

@@ -11,7 +11,8 @@ from fiveways.errors import Unrepresentable
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
-from fiveways.hub.policy import written_pattern
+from fiveways.hub.gate import Gate
+from fiveways.hub.policy import written, written_pattern
 from fiveways.hub.refusal import Refusal, bad
 from fiveways.hub.retained import Retained, RetainedValues
 from fiveways.hub.session import Session
@@ -37,6 +38,7 @@ class Publishing:
         subscriptions: Subscriptions,
         attachments: Attachments,
         sessions: Mapping[str, Session],
+        gate: Gate,
         counters: Counters,
         *,
         keeps: bool,
@@ -46,6 +48,7 @@ class Publishing:
         self._subscriptions = subscriptions
         self._attachments = attachments
         self._sessions = sessions
+        self._gate = gate
         self._counters = counters
         self._traffic = counters.traffic
         self._topics = counters.traffic.topics
@@ -197,6 +200,7 @@ class Publishing:
     def close_topic(self, session: Session, word: CloseTopic, _now: float) -> Deliveries:
         """End a topic for all who subscribed to it by its name, and forget its value."""
         session.access.check_publish(word.topic)
+        self._check_close(session, word.topic)
         self._retained.remove(word.topic)
         kept: Deliveries = [Keep(DropRetained(_written(word.topic)), [])] if self._keeps else []
         deliveries: Deliveries = [
@@ -206,6 +210,15 @@ class Publishing:
         if word.id is not None:
             deliveries.append(Delivery(session.peer, Result(word.id)))
         return deliveries
+
+    def _check_close(self, session: Session, topic: Topic) -> None:
+        """Refuse to end subscriptions of others on a topic on which others may publish too."""
+        allowed, text = session.access.close, written(topic)
+        if session.credentials.is_trusted or allowed is None or allowed.allows(text):
+            return
+        subscribers = (self._sessions[each.peer].identity for each in self._subscriptions.to(topic))
+        if any(each != session.identity for each in subscribers) and self._gate.may_others_publish(session, topic):
+            raise Refusal(Reason.DENIED, f"you may not close {text}: others subscribe to it, and may publish on it")
 
     def leave(self, session: Session) -> None:
         """End all subscriptions of a peer."""

@@ -259,6 +259,18 @@ class Queues:
         if not mine:
             self._pulls_of.pop(session.peer, None)
 
+    def revoke(self, session: Session) -> None:
+        """Forget that a peer wanted items of queues from which it may not pull any more."""
+        allowed, mine = session.access.pull, self._pulls_of.get(session.peer)
+        if allowed is None or mine is None:
+            return
+        for number, name in list(mine.items()):
+            if not allowed.allows(name):
+                del self._queues[name].pulls[number], mine[number]
+                self._tidy(self._queues[name])
+        if not mine:
+            del self._pulls_of[session.peer]
+
     def is_own(self, pending: Pending) -> bool:
         """Say whether a call was made by the hub itself."""
         return pending.caller is self._me

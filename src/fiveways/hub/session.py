@@ -50,6 +50,7 @@ class Session:
         "arrived_at",
         "asked",
         "cells",
+        "claimants",
         "collecting",
         "counted_as",
         "credentials",
@@ -88,6 +89,8 @@ class Session:
         """Its name; empty for those who have none."""
         self.shown = b""
         """A digest of the token or secret that it came in by."""
+        self.claimants: tuple[str, ...] = ()
+        """The identities for which it is counted in claims.py."""
         self.access = access
         self.farewell: Goodbye | None = None
         """Why it was sent away, if it was."""

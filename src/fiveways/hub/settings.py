@@ -20,10 +20,15 @@ class Rights:
     offer: tuple[str, ...] = EVERYTHING
     publish: tuple[str, ...] = EVERYTHING
     subscribe: tuple[str, ...] = EVERYTHING
+    push: tuple[str, ...] = EVERYTHING
+    """Work queues, by their names."""
+    pull: tuple[str, ...] = EVERYTHING
+    close: tuple[str, ...] = ()
+    """Topics that others publish on and subscribe to."""
 
 
 ALL: Final = Rights()
-NOTHING: Final = Rights((), (), (), ())
+NOTHING: Final = Rights((), (), (), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class HubSettings:
     anonymous: str = "loopback"
     """Who is let in without an identity: loopback, always or never."""
     identities: tuple[Identity, ...] = ()
+    name_grace: float = 60.0
+    """How long after the last session of an identity its registered names are reserved for it."""
     guest: Rights = ALL
     """What they may do who came in without an identity."""
     topic_policies: tuple[tuple[str, str], ...] = ()

@@ -103,9 +103,13 @@ class Subscriptions:
         for subscription in self._by_peer.pop(peer, {}).values():
             self._drop(subscription)
 
+    def to(self, topic: Topic) -> list[Subscriber]:
+        """Return all who subscribed to this very topic."""
+        return list(self._literal.get(topic, {}).values())
+
     def close(self, topic: Topic) -> list[Subscriber]:
         """End all subscriptions to this very topic; return who had them."""
-        ended = list(self._literal.get(topic, {}).values())
+        ended = self.to(topic)
         for subscriber in ended:
             self.remove(subscriber.peer, subscriber.subscription)
         return ended

@@ -250,7 +250,7 @@ class Register(Word, frozen=True):
     kind: str = "unary"
     """unary, server, client or both: which side streams."""
     share: str = ""
-    """round_robin, random or first, among several who offer it."""
+    """round_robin, random, first or open, among several who offer it."""
 
 
 class Unregister(Word, frozen=True):

@@ -34,7 +34,7 @@ from fiveways.wire import jsontext
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value, may_hold_markers
 
 KINDS: Final = ("unary", "server", "client", "both")
-SHARES: Final = ("", "round_robin", "random", "first")
+SHARES: Final = ("", "round_robin", "random", "first", "open")
 POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
 _LONGEST_SHOWN: Final = 40
 _MOST_SHOWN: Final = 3

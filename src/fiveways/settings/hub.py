@@ -1,5 +1,6 @@
 """What of the settings is the hub's business."""
 
+from dataclasses import fields
 from importlib.metadata import version
 
 from fiveways.hub.settings import HubSettings, Identity, Rights
@@ -15,6 +16,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         login_timeout=auth.login_timeout,
         anonymous=auth.anonymous,
         identities=tuple(_identity(each) for each in auth.identity),
+        name_grace=auth.name_grace,
         guest=_rights(auth),
         topic_policies=tuple(settings.topics.when_full.items()),
         share=limits.share,
@@ -46,5 +48,5 @@ def _identity(each: IdentitySettings) -> Identity:
     return Identity(each.name, token=each.token.reveal(), secret=each.secret.reveal(), rights=_rights(each))
 
 
-def _rights(each: IdentitySettings | AuthSettings) -> Rights:
-    return Rights(call=each.call, offer=each.offer, publish=each.publish, subscribe=each.subscribe)
+def _rights(given: IdentitySettings | AuthSettings) -> Rights:
+    return Rights(**{each.name: getattr(given, each.name) for each in fields(Rights)})

@@ -179,11 +179,20 @@ class IdentitySettings:
     call: tuple[str, ...] = ("*",)
     """Methods it may call; `*` stands for any characters, as in `account.*`."""
     offer: tuple[str, ...] = ("*",)
-    """Methods it may offer to others."""
+    """Methods it may offer to others.
+
+    Names that a pattern other than `*` allows may be shared with other identities, or taken over from them.
+    """
     publish: tuple[str, ...] = ("*",)
     """Topics it may publish on."""
     subscribe: tuple[str, ...] = ("*",)
     """Topics and patterns it may subscribe to."""
+    push: tuple[str, ...] = ("*",)
+    """Work queues it may push jobs to."""
+    pull: tuple[str, ...] = ("*",)
+    """Work queues it may pull jobs from, and whose dead jobs it may list, redrive and drop."""
+    close: tuple[str, ...] = ()
+    """Topics it may close (`hub.close`) that others subscribe to and may publish on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,8 @@ class AuthSettings:
     """
     login_timeout: Seconds = 10.0
     """Seconds a peer has to say who it is."""
+    name_grace: Annotated[float, Meta(ge=0)] = 60.0
+    """Seconds after the last session of an identity ended in which no other may register its methods."""
     call: tuple[str, ...] = ("*",)
     """Methods the anonymous may call."""
     offer: tuple[str, ...] = ("*",)
@@ -205,6 +216,12 @@ class AuthSettings:
     """Topics the anonymous may publish on."""
     subscribe: tuple[str, ...] = ("*",)
     """Topics and patterns the anonymous may subscribe to."""
+    push: tuple[str, ...] = ("*",)
+    """Work queues the anonymous may push jobs to."""
+    pull: tuple[str, ...] = ("*",)
+    """Work queues the anonymous may pull jobs from, and whose dead jobs they may list, redrive and drop."""
+    close: tuple[str, ...] = ()
+    """Topics the anonymous may close that identities subscribe to and may publish on."""
     identity: tuple[IdentitySettings, ...] = ()
     """Those who may come in by name."""
 

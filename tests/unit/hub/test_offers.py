@@ -4,10 +4,12 @@ from random import Random
 
 import pytest
 
+from fiveways.hub.claims import Claims
 from fiveways.hub.core import Hub
 from fiveways.hub.offers import _MOST_MISSED, MAX_DOC, Offers
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
+from fiveways.hub.timers import Alarm
 from fiveways.hub.traits import Credentials, Traits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
@@ -203,7 +205,7 @@ def test_a_name_that_is_back_is_not_missed() -> None:
 
 def test_what_peers_list_below_their_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.offers._MOST_LISTED", 3)
-    offers = Offers(Random(7), 10)
+    offers = Offers(Random(7), 10, Claims(Alarm(), 0.0))
     one, two = (Session(peer, UMQ, Credentials(), None) for peer in ("one", "two"))  # type: ignore[arg-type]
     offers.add(one, Register("", "a", route=True), 10)
     offers.add(two, Register("", "b", route=True), 10)
@@ -221,7 +223,7 @@ def test_what_peers_list_below_their_routes_is_bounded(monkeypatch: pytest.Monke
 
 
 def test_a_refusal_leaves_nothing_behind() -> None:
-    offers = Offers(Random(7), 10)
+    offers = Offers(Random(7), 10, Claims(Alarm(), 0.0))
     session = Session("one", UMQ, Credentials(), None)  # type: ignore[arg-type]
     for word in (Register("", "hub.x"), Register("", "m", kind="odd")):
         with pytest.raises(Refusal):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.policy import _REMEMBERED, AllowList, Glob, compiled, written_pattern
-from fiveways.hub.settings import Identity, Rights
+from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
@@ -25,7 +25,8 @@ from fiveways.model.messages import (
     Word,
 )
 from fiveways.model.topics import UMQ, Pattern, Topic, spell
-from tests.unit.hub.hubtalk import LRPM, make, ok, only, pattern, refusal, topic, welcome
+from fiveways.wire.payload import Value
+from tests.unit.hub.hubtalk import LRPM, make, ok, only, pattern, refusal, subscribe, topic, welcome
 from tests.unit.hub.test_topics import all_topics, patterns
 
 
@@ -190,3 +191,102 @@ def test_a_topic_that_is_none_is_refused_too() -> None:
     hub = limited()
     assert refusal(hub.handle("i", Publish("1", ("",)), 0.0))[2] is Reason.DENIED
     assert refusal(hub.handle("i", Subscribe("1", Pattern((("y" * 300,),)), "s"), 0.0))[2] is Reason.DENIED
+
+
+# Closing topics.
+
+
+def closing(**rights: Rights) -> Hub:
+    """A hub with a session of each of these identities, and an anonymous one."""
+    identities = tuple(Identity(name, f"of-{name}", rights=each) for name, each in rights.items())
+    hub = make(identities=identities, guest=rights.get("guest", Rights()))
+    for name in (*rights, *(() if "guest" in rights else ("guest",))):
+        hub.arrive(name, LRPM, Credentials(bearer="" if name == "guest" else f"of-{name}"), 0.0)
+        assert hub.handle(name, Hello(), 0.0) == welcome(name)
+    return hub
+
+
+def may_close(hub: Hub, peer: str) -> bool:
+    told = hub.handle(peer, CloseTopic("c", topic("news")), 0.0)
+    if told[-1] == ok(peer, "c")[0]:
+        return True
+    text = "you may not close news: others subscribe to it, and may publish on it"
+    assert refusal(told) == (peer, "c", Reason.DENIED, text)
+    return False
+
+
+def test_topic_that_others_subscribe_to_is_closed_only_with_permission() -> None:
+    hub = closing(ann=Rights(), bob=Rights(), eve=Rights(close=("news",)))
+    assert may_close(hub, "ann")
+    subscribe(hub, "ann", pattern("news"))
+    assert not may_close(hub, "bob")
+    assert not may_close(hub, "guest")
+    assert may_close(hub, "ann")
+    subscribe(hub, "guest", pattern("news"))
+    assert not may_close(hub, "ann")
+    assert may_close(hub, "eve")
+    subscribe(hub, "ann", pattern("*"))
+    assert may_close(hub, "bob")
+
+
+def test_topic_is_closed_by_the_only_identity_that_may_publish_on_it() -> None:
+    none = Rights(publish=())
+    hub = closing(ann=Rights(), bob=none, guest=none)
+    subscribe(hub, "bob", pattern("news"))
+    assert may_close(hub, "ann")
+    hub = closing(ann=Rights(), bob=none)
+    subscribe(hub, "bob", pattern("news"))
+    assert not may_close(hub, "ann")
+
+
+def test_anonymous_peers_close_topics_of_each_other() -> None:
+    hub = closing(ann=Rights())
+    hub.arrive("other", LRPM, Credentials(), 0.0)
+    hub.handle("other", Hello(), 0.0)
+    subscribe(hub, "other", pattern("news"))
+    assert may_close(hub, "guest")
+
+
+# Work queues.
+
+
+def queue_call(hub: Hub, method: str, queue: str, **more: object) -> Deliveries:
+    return hub.handle("x", Call("c", method, Value({"queue": queue, **more})), 0.0)
+
+
+def entered(rights: Rights) -> Hub:
+    hub = make(identities=(Identity("alice", "sesame", rights=rights),))
+    hub.arrive("x", LRPM, Credentials(bearer="sesame"), 0.0)
+    hub.handle("x", Hello(), 0.0)
+    return hub
+
+
+def test_push_and_pull_have_patterns_of_their_own() -> None:
+    hub = entered(Rights(push=("in.*",), pull=("out.*",)))
+    assert only(queue_call(hub, "hub.push", "in.a", data=1), Result)
+    told = refusal(queue_call(hub, "hub.push", "out.a", data=1))
+    assert told == ("x", "c", Reason.DENIED, "you may not push to queue out.a")
+    assert only(queue_call(hub, "hub.pull", "out.a", callback="1"), Result)
+    for method in ("hub.pull", "hub.dead", "hub.redrive", "hub.drop"):
+        told = refusal(queue_call(hub, method, "in.a", **({"callback": "1"} if method == "hub.pull" else {"job": 1})))
+        assert told == ("x", "c", Reason.DENIED, "you may not pull from queue in.a")
+    listed = only(hub.handle("x", Call("c", "hub.queues"), 0.0), Result)
+    assert listed.body == Value({"out.a": {"waiting": 0, "given": 0, "dead": 0}})
+
+
+def test_no_pattern_denies_all_queues() -> None:
+    hub = entered(Rights(push=(), pull=()))
+    for method in ("hub.push", "hub.pull", "hub.dead", "hub.redrive", "hub.drop"):
+        assert refusal(queue_call(hub, method, "q", data=1, callback="1", job=1))[2] is Reason.DENIED
+    assert only(hub.handle("x", Call("c", "hub.queues"), 0.0), Result).body == Value({})
+
+
+def test_pull_ends_when_its_permission_does() -> None:
+    hub = entered(Rights())
+    for queue in ("a", "b"):
+        queue_call(hub, "hub.pull", queue, callback="1")
+    hub.reload(HubSettings(identities=(Identity("alice", "sesame", rights=Rights(pull=("b",))),)))
+    assert only(queue_call(hub, "hub.push", "a", data=1), Result).body == Value({"waiting": 1})
+    assert len(queue_call(hub, "hub.push", "b", data=1)) == 2
+    hub.reload(HubSettings(identities=(Identity("alice", "sesame", rights=Rights(pull=())),)))
+    hub.leave("x", 0.0)
