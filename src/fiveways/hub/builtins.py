@@ -15,6 +15,7 @@ from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
 from fiveways.hub.session import Session, Stage
 from fiveways.hub.traffic import Traffic
+from fiveways.model.characters import direction_in
 from fiveways.model.messages import Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
@@ -261,6 +262,8 @@ class Arguments:
             value = str(value)
         if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= most:
             raise bad(f"needs {field} as a text of 1 to {most} bytes")
+        if found := direction_in(value):
+            raise bad(f"{field} may not hold {found!r}")
         return value
 
     def number(self, field: str) -> int | None:

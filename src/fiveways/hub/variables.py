@@ -8,6 +8,7 @@ from fiveways.hub.gate import Gate
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session
 from fiveways.hub.sizes import size_of
+from fiveways.model.characters import direction_in
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Result, SetVariable, UnsetVariable
 from fiveways.wire.limits import Limits
@@ -34,6 +35,8 @@ class Variables:
         name = word.name.encode(errors="surrogatepass")
         if not 0 < len(name) <= self._limits.max_name:
             raise bad(f"a variable's name has 1 to {self._limits.max_name} bytes")
+        if found := direction_in(word.name):
+            raise bad(f"a variable's name may not hold {found!r}")
         mine = session.variables
         if word.name not in mine and len(mine) >= self._limits.max_variables:
             raise busy(f"more than {self._limits.max_variables} variables")

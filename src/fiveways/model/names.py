@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.model.characters import DIRECTION
 
 MAX_BYTES = 255
 """The longest name in UTF-8, as written (what MQTT adds does not count) and as folded."""
@@ -23,7 +24,7 @@ _CACHED = 4096
 
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLAIN = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ- ", "abcdefghijklmnopqrstuvwxyz__")
-_FORBIDDEN = re.compile(r"[*+#\x00-\x1f\x7f-\x9f]")
+_FORBIDDEN = re.compile(rf"[*+#\x00-\x1f\x7f-\x9f{DIRECTION}]")
 _FOREIGN = re.compile(r"[:/]")
 
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.model.characters import direction_in
 
 Topic: TypeAlias = tuple[str, ...]
 Level: TypeAlias = tuple[str, ...]
@@ -109,7 +110,8 @@ def _parse(text: str, style: TopicStyle) -> Topic:
         if wildcard in text:
             raise BadTopic(f"the topic {text!r} holds the wildcard {wildcard!r}")
     topic = tuple(_read_segment(segment, style) for segment in text.split(style.separator))
-    _check_size(".".join(topic))
+    _check_size(joined := ".".join(topic))
+    _check_direction(joined)
     return topic
 
 
@@ -136,7 +138,8 @@ def parse_pattern(text: str, style: TopicStyle) -> Pattern:
     if rest:
         segments.pop()
     pattern = Pattern(tuple(_read_level(segment, style) for segment in segments), rest)
-    _check_size(_plain(pattern))
+    _check_size(plain := _plain(pattern))
+    _check_direction(plain)
     return pattern
 
 
@@ -201,6 +204,11 @@ def _check_size(joined: str) -> None:
         raise BadTopic("the topic holds half of a surrogate pair") from None
     if size > MAX_BYTES:
         raise BadTopic(f"the topic is too long: {size} of at most {MAX_BYTES} bytes")
+
+
+def _check_direction(joined: str) -> None:
+    if found := direction_in(joined):
+        raise BadTopic(f"the topic holds {found!r}, which no topic may")
 
 
 def _read_segment(text: str, style: TopicStyle) -> str:

@@ -88,3 +88,11 @@ def test_a_token_is_never_kept() -> None:
     assert refusal(hub.handle("ann", SetVariable("v", "token", Text("secret")), 0.0))[2] is Reason.DENIED
     assert get(hub, "token") == NULL
     assert hub.handle("ann", UnsetVariable("u", "token"), 0.0) == ok("ann", "u")
+
+
+def test_name_with_a_bidirectional_control_character_is_refused() -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", SetVariable("v", "col\u202eour", Text("red")), 0.0))
+    assert told == ("ann", "v", Reason.BAD_ARGUMENTS, "a variable's name may not hold '\\u202e'")
+    told = refusal(hub.handle("ann", Call("c", "hub.push", Value({"queue": "a\u2066", "data": 1})), 0.0))
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, "queue may not hold '\\u2066'")

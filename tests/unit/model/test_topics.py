@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fiveways.errors import Unrepresentable
 from fiveways.model import topics
+from fiveways.model.characters import direction_in
 from fiveways.model.topics import ANY, LRPM, MQTT, NQ, UMQ, BadTopic, Level, Pattern, Topic, TopicStyle
 
 STYLES = {style.label: style for style in (MQTT, UMQ, LRPM, NQ)}
@@ -55,8 +56,9 @@ def spellings(group: str) -> list[Spelling]:
 NASTY = st.sampled_from(
     [*"aAzf09_-.:/%*+#$ \0\n", "%41", "%2F", "25", "2B", "C2", "%C2%80", "__41", "__", "\x80", "\uffff", "é"]
 )
-SEGMENTS = st.lists(NASTY | st.characters(), max_size=8).map("".join)
-PIECES = st.lists(NASTY | st.characters(), min_size=1, max_size=3).map("".join)
+CHARACTERS = st.characters().filter(lambda character: not direction_in(character))
+SEGMENTS = st.lists(NASTY | CHARACTERS, max_size=8).map("".join)
+PIECES = st.lists(NASTY | CHARACTERS, min_size=1, max_size=3).map("".join)
 LEVELS: st.SearchStrategy[Level] = st.one_of(
     SEGMENTS.map(lambda segment: (segment,)),
     st.just(ANY),
