@@ -285,7 +285,7 @@ class NqHub(ScriptedHub):
 
     def __init__(self) -> None:
         super().__init__("nq")
-        self.urls: list[str] = []
+        self.shown: list[tuple[str, object]] = []
         self.is_denying = False
 
     async def open_link(
@@ -300,7 +300,7 @@ class NqHub(ScriptedHub):
         headers: object,
         timeout: float,  # noqa: ASYNC109
     ) -> object:
-        self.urls.append(url)
+        self.shown.append((url, headers))
         link = await super().open_link(
             url, receive, limits=limits, spools=spools, subprotocol=subprotocol, headers=None, timeout=timeout
         )
@@ -333,7 +333,7 @@ async def test_who_is_not_let_in_again_is_told_so_with_all_calls() -> None:
         with pytest.raises(CallLost, match="go away"):
             await call
         assert peer.state is State.CLOSED
-    assert hub.urls == ["ws://hub:7500/nq", "ws://hub:7500/nq?peer=client"]
+    assert hub.shown == [("ws://hub:7500/nq", {}), ("ws://hub:7500/nq", {"NQ-Peer": "client"})]
 
 
 @waiting

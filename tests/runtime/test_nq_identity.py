@@ -83,3 +83,43 @@ async def test_session_that_comes_back_with_a_rotated_token_keeps_its_permission
         assert not await denied(peer, "k2")
         linking = await linked(place, known, Authorization="Bearer of-ann-2")
         assert (linking.peer, peer.peer) == (known, known)
+
+
+# How the id of a session is told.
+
+
+@waiting
+async def test_peer_id_is_accepted_in_a_header_and_in_a_subprotocol_of_a_websocket() -> None:
+    async with hub() as place, posters(place.port) as (peer,):
+        await peer.post()
+        known = peer.peer
+        assert (await linked(place, **{"NQ-Peer": known})).peer == known
+        offered = {"Sec-WebSocket-Protocol": f"nq.1, nq-peer.{known}"}
+        assert (await linked(place, **offered)).peer == known
+        assert (await linked(place, known)).peer == known
+        assert (await linked(place, **{"NQ-Peer": "unknown"})).peer not in {known, "unknown"}
+
+
+@waiting
+async def test_cookie_is_secure_where_a_proxy_or_a_setting_tells_of_https() -> None:
+    plain = settings(auth=AuthSettings(anonymous="always"))
+    secure = replace(plain, nq=replace(plain.nq, secure_cookie=True))
+    async with hub(plain) as place, posters(place.port) as (peer,):
+        assert "Secure" not in (await peer.raw(b"[]")).headers["set-cookie"]
+        assert "Secure" not in (await peer.raw(b"[]", **{"X-Forwarded-Proto": "http, https"})).headers["set-cookie"]
+        for header in ({"X-Forwarded-Proto": "https"}, {"Forwarded": "for=192.0.2.1;proto=https, for=10.0.0.1"}):
+            assert (await peer.raw(b"[]", **header)).headers["set-cookie"].endswith("; Secure")
+    async with hub(secure) as place, posters(place.port) as (peer,):
+        assert (await peer.raw(b"[]")).headers["set-cookie"].endswith("; Secure")
+
+
+@waiting
+async def test_no_answer_is_stored_by_caches(tmp_path: Path) -> None:
+    async with hub(stored(tmp_path)) as place, posters(place.port) as (peer,):
+        answers = [
+            await peer.raw(b"[]", Authorization="Bearer of-ann"),
+            await peer.raw(b"[]"),
+            await peer.raw(b"[]", "/nq?wait=never"),
+        ]
+        assert [answer.status for answer in answers] == [200, 401, 400]
+        assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}

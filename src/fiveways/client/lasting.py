@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from random import SystemRandom
 from typing import Any, ClassVar, Final
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -111,11 +110,8 @@ class Lasting(Session):
             headers["Authorization"] = f"Bearer {self._settings.token}"
         if self._settings.address.is_zmq:
             return url, {_PEER: self._chosen}
-        if not self._peer:
-            return url, headers
-        if url.startswith("http"):
-            return url, {**headers, _PEER: self._peer}
-        return f"{url}{'&' if '?' in url else '?'}{urlencode({'peer': self._peer})}", headers
+        # In a header, as proxies write URLs into their logs.
+        return url, {**headers, _PEER: self._peer} if self._peer else headers
 
     def attach(self, link: Link) -> Line:
         """Go on over a link."""

@@ -10,7 +10,6 @@ from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtins import BuiltIns, Present
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.calls import Calls, Pending
-from fiveways.hub.claims import Claims
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
@@ -70,10 +69,9 @@ class Hub:
         self._epoch, self._began_at = epoch, began_at
         self.alarm = Alarm()
         """When to call `expire`."""
-        self._claims = Claims(self.alarm, settings.name_grace)
-        self.gate = Gate(random, settings, self._sessions, self._claims, self._counters, self.alarm)
+        self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
         self._calls = Calls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
-        self.offers = Offers(random, limits.max_pending, self._claims)
+        self.offers = Offers(random, limits.max_pending, self.gate.claims)
         """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
@@ -169,7 +167,6 @@ class Hub:
     def resume(self, peer: str, credentials: Credentials) -> None:
         """Continue a resumable session over a new connection: its address and credentials may be other ones."""
         if (session := self._sessions.get(peer)) is not None:
-            session.remote = credentials.remote
             self.gate.resume(session, credentials)
 
     def admit(self, peer: str, traits: Traits, identity: str, now: float, credentials: Credentials) -> bool:
@@ -230,10 +227,6 @@ class Hub:
         session = self._sessions.get(peer)
         return "" if session is None else session.identity
 
-    def identify(self, credentials: Credentials) -> str | None:
-        """Return as whom somebody with these credentials would be let in at once; None if not at all."""
-        return self.gate.identify(credentials)
-
     def leave(self, peer: str, now: float) -> Deliveries:
         """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
         session = self._sessions.pop(peer, None)
@@ -244,7 +237,7 @@ class Hub:
         self._by_name.pop(session.name, None)
         self.gate.leave(session)
         self.offers.leave(session)
-        self._claims.leave(session, now)
+        self.gate.claims.leave(session, now)
         self._publishing.leave(session)
         self._callbacks.leave(session)
         self._variables.leave(session)
@@ -280,12 +273,11 @@ class Hub:
 
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
-        parts = (self._calls, self.gate, self._owing, self._queues, self._claims)
+        parts = (self._calls, self.gate, self._owing, self._queues)
         return min((time for time in (each.deadline() for each in parts) if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
-        self._claims.late(now)
         deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now), *self._queues.late(now)]
         following = self.deadline()
         self.alarm.at = inf if following is None else following
@@ -319,8 +311,7 @@ class Hub:
             self.offers.revoke(session)
             deliveries += self._publishing.revoke(session)
             self._queues.revoke(session)
-        self._claims.grace = settings.name_grace
-        self._claims.retain(self.gate.may_register)
+        self.gate.release_names()
         return deliveries
 
     # What the runtime asks.

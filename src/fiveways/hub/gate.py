@@ -59,17 +59,11 @@ class Gate:
     """Knows the identities, and how far each session is with its login."""
 
     def __init__(
-        self,
-        random: Random,
-        settings: HubSettings,
-        sessions: Mapping[str, Session],
-        claims: Claims,
-        counters: Counters,
-        alarm: Alarm,
+        self, random: Random, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters, alarm: Alarm
     ) -> None:
         self._random = random
         self._sessions = sessions
-        self._claims = claims
+        self.claims = Claims(alarm, settings.name_grace)
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
         self._reliable_tables: Mapping[Stage, Handlers] = {}
@@ -157,7 +151,7 @@ class Gate:
 
     def resume(self, session: Session, credentials: Credentials) -> None:
         """Authorize a session by the credentials with which its peer reconnects: the token may have been rotated."""
-        shown = session.credentials
+        session.remote, shown = credentials.remote, session.credentials
         is_same = (credentials.bearer, credentials.is_loopback) == (shown.bearer, shown.is_loopback)
         if is_same and session.shown is not _RESTORED:
             return
@@ -207,8 +201,12 @@ class Gate:
             others.append(self._guest)
         return any(access.publish is None or access.publish.allows(written(topic)) for access in others)
 
-    def may_register(self, identity: str, key: Key) -> bool:
-        """Say whether the rules allow a name to an identity; an empty one stands for applications in this process."""
+    def release_names(self) -> None:
+        """Release the names that the new rules do not allow to those for whom they are reserved."""
+        self.claims.grace = self._settings.name_grace
+        self.claims.retain(self._may_register)
+
+    def _may_register(self, identity: str, key: Key) -> bool:
         access = self._access.get(identity, NO_ACCESS) if identity else _WHOLE
         return access.may_offer(key.name, route=key.is_route)
 
@@ -247,11 +245,13 @@ class Gate:
     # Time.
 
     def deadline(self) -> float | None:
-        """Return when the next session must have been let in."""
-        return self._waiting.first()
+        """Return when to call `late`."""
+        times = (self._waiting.first(), self.claims.deadline())
+        return min((time for time in times if time is not None), default=None)
 
     def late(self, now: float) -> Deliveries:
         """Send those away who have not shown in time who they are."""
+        self.claims.late(now)
         deliveries: Deliveries = []
         for peer in self._waiting.due(now):
             self._refused(self._sessions[peer])
@@ -266,7 +266,7 @@ class Gate:
 
     def _open(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
         session.access, session.identity, session.shown = access, identity, _digest(shown)
-        self._claims.arrive(session)
+        self.claims.arrive(session)
         self._waiting.drop(session.peer)
         self._enter(session, Stage.OPEN)
         self.let_in(session)

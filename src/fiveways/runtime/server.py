@@ -98,6 +98,7 @@ class Server:
             self._limits,
             settings.protocol_options().get("nq", {}),
             settings.nq.peer_ttl,
+            cookie_is_secure=settings.nq.secure_cookie,
         )
         self._watch: asyncio.Task[None] | None = None
         self._draining = False
@@ -242,7 +243,7 @@ class Server:
         def pump(link: WebSocketLink) -> Pump | Leg:
             credentials = Credentials(request.is_loopback, bearer, remote=request.remote)
             if endpoint.posts:
-                return self.standings.link(link, request.query, credentials)
+                return self.standings.link(link, request, credentials)
             is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
             return self._pump(link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer))
 

@@ -19,7 +19,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.standing import Leg, Standing, Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
-from fiveways.transports.http import Request, Response, unauthorized
+from fiveways.transports.http import Request, Response, is_https, unauthorized
 from fiveways.transports.origin import shared
 from fiveways.transports.zmq_link import ZmqLink, is_generated
 from fiveways.wire.limits import Limits
@@ -30,6 +30,8 @@ HEADER: Final = "NQ-Peer"
 NUMBER: Final = "NQ-Answer"
 """The header that numbers the answers to one peer: on two connections, a later one may arrive first."""
 COOKIE: Final = "fiveways-nq"
+_SHOWN: Final = "nq-peer."
+"""How a subprotocol begins that holds a peer id; it is never the one that the hub selects."""
 _LONGEST_WAIT: Final = 60.0
 _JSON: Final = "application/json"
 _SWEEP: Final = 60.0
@@ -47,13 +49,21 @@ class Standings:
     """The peers that speak NQ, by their ids."""
 
     def __init__(
-        self, exchange: Exchange, random: Random, limits: Limits, options: dict[str, object], peer_ttl: float
+        self,
+        exchange: Exchange,
+        random: Random,
+        limits: Limits,
+        options: dict[str, object],
+        peer_ttl: float,
+        *,
+        cookie_is_secure: bool,
     ) -> None:
         self._exchange = exchange
         self._random = random
         self._limits = limits
         self._options = options
         self._peer_ttl = peer_ttl
+        self._cookie_is_secure = cookie_is_secure
         self._by_id: dict[str, Standing] = {}
         self.legs: set[Leg] = set()
         self._is_stopped = False
@@ -74,7 +84,11 @@ class Standings:
     def find(self, peer: str, credentials: Credentials) -> Standing:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
         known, hub = self._by_id.get(peer), self._exchange.hub
-        if known is not None and hub.identity_of(peer) == hub.identify(credentials) and not peer.startswith(_CHOSEN):
+        if (
+            known is not None
+            and hub.identity_of(peer) == hub.gate.identify(credentials)
+            and not peer.startswith(_CHOSEN)
+        ):
             hub.resume(peer, credentials)
             return known
         return self._admit(self._mint(), credentials)
@@ -113,10 +127,10 @@ class Standings:
                 word = read_call(request.key, request.word)
                 exchange.perform(exchange.hub.owe(request.peer, word, request.expires_at, now), now)
 
-    def link(self, link: Link, query: str, credentials: Credentials) -> Leg:
+    def link(self, link: Link, request: Request, credentials: Credentials) -> Leg:
         """Let a conversation begin, or go on, over a duplex link."""
         try:
-            peer = _asked(query, "peer")
+            peer = request.headers.get(HEADER.lower()) or _shown(request) or _asked(request.query, "peer")
         except ValueError:
             peer = ""  # the link is open already, and nobody to be found by such a query
         standing = self.find(peer, credentials)
@@ -146,13 +160,13 @@ class Standings:
 
     async def post(self, request: Request, credentials: Credentials) -> Response:
         """Take a batch, and answer with what is due."""
+        # A page from elsewhere may be one of ours: it has to be able to read what it is answered.
+        readable = {"Cache-Control": "no-store", **shared(request.headers, HEADER, NUMBER)}
         try:
             wait = _wait_of(request)
             packet = Packet(request.body)
         except ValueError:
-            return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n")
-        # A page from elsewhere may be one of ours: it has to be able to read what it is answered.
-        readable = shared(request.headers, HEADER, NUMBER)
+            return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n", headers=readable)
         standing = self.find(_peer_of(request), credentials)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
@@ -162,6 +176,8 @@ class Standings:
             return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})
         answer = await standing.exchange(packet, wait)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
+        if self._cookie_is_secure or is_https(request.headers):
+            cookie += "; Secure"
         headers = {HEADER: standing.peer, NUMBER: str(standing.answered), "Set-Cookie": cookie, **readable}
         return Response(200, answer.payload, _JSON, headers)
 
@@ -192,6 +208,12 @@ def _wait_of(request: Request) -> float:
     if not wait >= 0:  # nor is NaN a time
         raise ValueError(wait)
     return min(wait, _LONGEST_WAIT)
+
+
+def _shown(request: Request) -> str:
+    """Return the peer id among the subprotocols of a WebSocket: pages cannot set its headers."""
+    offered = (each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(","))
+    return next((each.removeprefix(_SHOWN) for each in offered if each.startswith(_SHOWN)), "")
 
 
 def _asked(query: str, name: str) -> str:

@@ -260,6 +260,11 @@ class NqSettings:
     """Seconds after which a peer hears that its request is accepted; an answer that comes sooner says so too."""
     peer_ttl: Seconds = 24 * 3600.0
     """Seconds of silence after which a peer is forgotten, with all that was kept for it."""
+    secure_cookie: bool = False
+    """Whether browsers send the cookie of NQ peers over HTTPS alone.
+
+    Without it the hub decides by `X-Forwarded-Proto` or `Forwarded`: set it if the proxy sends neither.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,12 @@ def bearer_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
+def is_https(headers: Mapping[str, str]) -> bool:
+    """Say whether a proxy tells that the client's connection to it is encrypted."""
+    schemes = headers.get("x-forwarded-proto", "").lower().split(",")
+    return schemes[0].strip() == "https" or "proto=https" in headers.get("forwarded", "").lower().partition(",")[0]
+
+
 def shows_other_credentials(headers: Mapping[str, str]) -> bool:
     """Say whether a request shows credentials in another form than a bearer token: nobody is identified by them."""
     scheme, _, token = headers.get("authorization", "").partition(" ")

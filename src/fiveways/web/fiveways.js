@@ -339,7 +339,7 @@ function fold(name, separators = /[.:]/) {
   if (!isText(name) || !name) throw new BadValue("the name is empty");
   if (bytesIn(name) > LONGEST_NAME) throw new BadValue(`the name is longer than ${LONGEST_NAME} bytes`);
   const text = name.normalize("NFC");
-  if (/[*+#\x00-\x1f\x7f-\x9f]|\p{Surrogate}/u.test(text)) {
+  if (/[*+#\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\p{Surrogate}/u.test(text)) {
     throw new BadValue(`the name ${JSON.stringify(name)} holds what no method's name may`);
   }
   const segments = text.split(separators).map((segment) => {
@@ -1154,12 +1154,6 @@ class Nq extends Talk {
   #timer = null;
   #thanks = new Set();
   #heard = new Map();
-
-  /** Return where the next link leads. */
-  where(url) {
-    if (!this.#peer || !url.startsWith("ws")) return url;
-    return withQuery(url, `peer=${encodeURIComponent(this.#peer)}`);
-  }
 
   /** The id by which we come back. */
   get peerId() {
@@ -2491,10 +2485,12 @@ class Keeper {
       gone: (reason) => this.#gone(session, reason),
       isExpectant: () => this.#owner.isExpectant(),
     };
-    const where = session.talk.where?.(url) ?? url;
-    if (!transport.startsWith("ws")) return new PollLink(where, session.talk, this.#settings, told);
-    const shown = session.talk.lasts && this.#settings.token ? [bearer(this.#settings.token)] : [];
-    return new SocketLink(where, [scheme.subprotocol, ...shown], this.#settings.WebSocket, told);
+    const { talk } = session;
+    if (!transport.startsWith("ws")) return new PollLink(url, talk, this.#settings, told);
+    const shown = talk.lasts && this.#settings.token ? [bearer(this.#settings.token)] : [];
+    // Browsers let nobody set headers of a WebSocket, and proxies write URLs into their logs.
+    if (talk.lasts && talk.peerId) shown.push(`nq-peer.${talk.peerId}`);
+    return new SocketLink(url, [scheme.subprotocol, ...shown], this.#settings.WebSocket, told);
   }
 
   /** Open a link and be let in. */

@@ -111,7 +111,7 @@ def test_name_is_free_after_the_grace_period() -> None:
     hub.expire(70.0)
     assert hub.deadline() is None
     assert register(hub, "stranger", "m", 70.0) == register(hub, "guest", "a.b", 70.0) == ""
-    assert hub._claims.reserved == hub._claims._of == {}
+    assert hub.gate.claims.reserved == hub.gate.claims._of == {}
     hub.leave("stranger", 0.0)
     hub.leave("guest", 0.0)
     hub.expire(1000.0)
@@ -137,7 +137,7 @@ def test_sessions_of_one_identity_share_a_name() -> None:
     offer(hub, "second", "m")
     assert callees(hub) == {"owner": 20, "second": 20}
     hub.leave("owner", 0.0)
-    assert hub._claims.reserved == {}
+    assert hub.gate.claims.reserved == {}
     assert register(hub, "stranger", "m") == "m belongs to another identity"
 
 
@@ -147,7 +147,7 @@ def test_anonymous_peers_share_names_among_themselves() -> None:
     offer(hub, "caller", "m")
     assert callees(hub) == {"guest": 20, "caller": 20}
     hub.leave("guest", 0.0)
-    assert hub._claims.reserved == {}
+    assert hub.gate.claims.reserved == {}
 
 
 def test_identity_displaces_anonymous_peers() -> None:
@@ -274,7 +274,7 @@ def test_reserved_names_of_an_identity_are_bounded(monkeypatch: pytest.MonkeyPat
         offer(hub, "owner", method)
         hub.handle("owner", Unregister("u", method), 0.0)
     assert [register(hub, "stranger", method) for method in ("m", "n")] == ["", "n belongs to another identity"]
-    assert len(hub._claims.reserved) == 2
+    assert len(hub.gate.claims.reserved) == 2
 
 
 def test_names_stay_reserved_while_a_token_is_rotated_and_are_free_if_the_permission_goes() -> None:

@@ -399,7 +399,7 @@ def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_a
 def test_identify_returns_none_for_anonymous_credentials_that_are_not_accepted(
     anonymous: str, *, is_loopback: bool, name: str | None
 ) -> None:
-    assert make(anonymous=anonymous).identify(Credentials(is_loopback)) == name
+    assert make(anonymous=anonymous).gate.identify(Credentials(is_loopback)) == name
 
 
 def test_restored_identity_keeps_its_permissions_after_a_reload_of_the_same_settings() -> None:
