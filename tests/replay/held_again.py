@@ -14,7 +14,8 @@ from fiveways.journal.places import segments
 from fiveways.journal.rows import in_order
 from fiveways.replay.places import Places
 from fiveways.replay.player import Options, Player
-from fiveways.settings.sections import JournalSettings, Settings, ZmqSettings
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import Settings, ZmqSettings
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 
 URLS = {

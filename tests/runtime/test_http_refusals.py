@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.settings.sections import AuthSettings, IdentitySettings, JournalSettings, Secret, Settings
+from fiveways.hub.traits import Credentials
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
+from tests.runtime.nqwire import posters
 from tests.runtime.wire import PATIENCE, hub, settings
 
 PATHS = ["/", "/livez", "/readyz", "/metrics", "/report", "/fiveways.js", "/umq", "/umq36", "/lrpm", "/nq", "/nothing"]
@@ -102,5 +105,23 @@ def test_bearer_token_still_names_its_identity() -> None:
             assert status == 200
             assert '"identity":"ann"' in answer
             assert (await asked(place.port, "POST", "/nq", "", body))[0] == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/nq", "/metrics", "/report"])
+def test_address_with_too_many_failed_logins_is_answered_429(path: str) -> None:
+    auth = AuthSettings(identity=(IdentitySettings("ann", token=Secret("of-ann")),))
+
+    async def run() -> None:
+        async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
+            method, exchange = "POST" if path == "/nq" else "GET", place.server.exchange
+            assert (await peer.raw(b"[]", path, method, Authorization="Bearer wrong")).status == 401
+            for _ in range(15):  # so many that no test can wait until the address may log in again
+                exchange.hub.gate._failed.count(Credentials(remote="127.0.0.1:1"), exchange.now())
+            answer = await peer.raw(b"[]", path, method, Authorization="Bearer of-ann")
+            assert (answer.status, 0 < int(answer.headers["retry-after"]) <= 300) == (429, True)
+            elsewhere = {"Authorization": "Bearer of-ann", "X-Forwarded-For": "10.0.0.1, 192.0.2.1"}
+            assert (await peer.raw(b"[]", path, method, **elsewhere)).status != 429
 
     asyncio.run(run())

@@ -9,9 +9,9 @@ from tests.runtime.test_nq_http import SOON, error_of, waiting
 from tests.runtime.wire import Place, hub, settings
 
 
-def stored(path: Path, anonymous: Anonymous = "never", token: str = "of-ann") -> Settings:
+def stored(path: Path, anonymous: Anonymous = "never", shown: str = "of-ann") -> Settings:
     """Settings with a store and with the identities ann and worker."""
-    ann = IdentitySettings("ann", token=Secret(token), call=("work", "hub.*"))
+    ann = IdentitySettings("ann", token=Secret(shown), call=("work", "hub.*"))
     worker = IdentitySettings("worker", token=Secret("of-worker"))
     rules = AuthSettings(anonymous=anonymous, identity=(ann, worker))
     return replace(settings(auth=rules), store=StoreSettings(path=str(path / "store.db")))
@@ -58,11 +58,11 @@ async def test_anonymous_session_is_refused_after_a_reload_with_anonymous_never(
 async def test_stored_session_keeps_its_permissions_after_a_restart_and_a_reload_of_the_same_file(
     tmp_path: Path,
 ) -> None:
-    token = "Bearer of-ann"
-    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=token) as (peer,):
+    bearer = "Bearer of-ann"
+    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
         await accepted(place, peer)
         known = peer.peer
-    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=token) as (peer,):
+    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
         peer.peer = known
         place.server.reload(stored(tmp_path))
         assert not await denied(peer, "k2")
@@ -73,7 +73,7 @@ async def test_stored_session_keeps_its_permissions_after_a_restart_and_a_reload
 
 @waiting
 async def test_session_that_comes_back_with_a_rotated_token_keeps_its_permissions(tmp_path: Path) -> None:
-    rotated = stored(tmp_path, token="of-ann-2")
+    rotated = stored(tmp_path, shown="of-ann-2")
     async with hub(stored(tmp_path)) as place, posters(place.port, Authorization="Bearer of-ann") as (peer,):
         await peer.post()
         known = peer.peer

@@ -65,11 +65,15 @@ async def test_longer_route_of_another_identity_is_denied() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @waiting
 async def test_topic_of_others_is_not_closed(scheme: str) -> None:
-    async with hub(settings(auth=RULES)) as place, at(place, scheme, "stranger") as stranger:
-        async with at(place, identity="owner") as owner, owner.subscribe("news") as events:
-            with pytest.raises(NotExecuted, match="you may not close news"):
-                await stranger.close_topic("news")
-            await stranger.publish("news", 1)
-            assert (await anext(events)).data == 1
-            await owner.close_topic("news")
-            assert [event async for event in events] == []
+    async with (
+        hub(settings(auth=RULES)) as place,
+        at(place, scheme, "stranger") as stranger,
+        at(place, identity="owner") as owner,
+        owner.subscribe("news") as events,
+    ):
+        with pytest.raises(NotExecuted, match="you may not close news"):
+            await stranger.close_topic("news")
+        await stranger.publish("news", 1)
+        assert (await anext(events)).data == 1
+        await owner.close_topic("news")
+        assert [event async for event in events] == []

@@ -11,11 +11,10 @@ import pytest
 from fiveways.runtime import server
 from fiveways.settings.dashboard import DashboardSettings
 from fiveways.settings.docs import as_page
-from fiveways.settings.operations import LogSettings, MetricsSettings
+from fiveways.settings.operations import JournalSettings, LogSettings, MetricsSettings
 from fiveways.settings.sections import (
     AuthSettings,
     CallSettings,
-    JournalSettings,
     ServerSettings,
     Settings,
     StoreSettings,

@@ -131,8 +131,8 @@ class App:
     def method(self, name: F | str | None = None, *, doc: str | None = None, share: str = "") -> F | Callable[[F], F]:
         """Offer a function under a name such as `account.get_balance` or `Account:getBalance`, or else under its own.
 
-        `doc` stands instead of the docstring; `share` (round_robin, random, first, open) says who of several that offer the
-        same method gets a call.
+        `doc` stands instead of the docstring; `share` (round_robin, random, first, open) says who of several
+        that offer the same method gets a call.
 
         Raises:
             BadName: the name cannot be a method's.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as new_mac
+from math import ceil
 from random import Random
 from typing import Final
 
@@ -13,6 +14,7 @@ from fiveways.errors import Unrepresentable
 from fiveways.hub.claims import Claims, Key
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.failed_logins import FailedLogins
 from fiveways.hub.policy import Access, written
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Handlers, Mark, Session, Stage
@@ -31,6 +33,7 @@ BAD_PROOF: Final = "the hub does not accept this proof"
 """The same for an unknown identity and for a wrong secret."""
 FULL: Final = "you are not let in: the hub has too many sessions"
 CLOSING: Final = "the hub is closing"
+TOO_OFTEN: Final = "too many logins from your address have failed: wait {} seconds before the next one"
 LATE: Final = "you are not let in: who you are was not shown in time"
 _NONCE_BITS: Final = 256
 _MOST_ATTEMPTS: Final = 10
@@ -63,6 +66,7 @@ class Gate:
     ) -> None:
         self._random = random
         self._sessions = sessions
+        self._failed = FailedLogins()
         self.claims = Claims(alarm, settings.name_grace)
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
@@ -85,6 +89,7 @@ class Gate:
 
     def _configure(self, settings: HubSettings) -> None:
         self._settings = settings
+        self._failed.configure(settings)
         self._by_name = {identity.name: identity for identity in settings.identities}
         self._with_tokens = [identity for identity in settings.identities if identity.token]
         self._access = {identity.name: Access(identity.rights) for identity in settings.identities}
@@ -119,7 +124,7 @@ class Gate:
         self._enter(session, Stage.DOOR)
         self._waiting.set(session.peer, now + self._settings.login_timeout)
 
-    def hello(self, session: Session, word: Hello, _now: float) -> Deliveries:
+    def hello(self, session: Session, word: Hello, now: float) -> Deliveries:
         """Let a peer in, ask it for a proof, or send it away."""
         if self.is_closed:
             return self.part(session, Goodbye(CLOSING))
@@ -129,11 +134,15 @@ class Gate:
             return self.part(session, Goodbye(FULL))
         value = _value(word.body)
         if (token := self._token_in(session, word.body, value)) is not None:
+            if wait := self.retry_after(session.credentials, now):
+                return self._hold_off(session, wait)
             identity = self._known_by(token)
             if identity is None:
-                return self._deny(session, UNKNOWN)
+                return self._deny(session, UNKNOWN, now)
             return self._admit(session, identity, token)
         if session.traits.challenges and isinstance(value, dict) and isinstance(value.get("identity"), str):
+            if wait := self.retry_after(session.credentials, now):
+                return self._hold_off(session, wait)
             return self._challenge(session, value["identity"])
         if self._takes_anonymous(session.credentials):
             return self._welcome(session, self._guest)
@@ -141,7 +150,7 @@ class Gate:
             # It may still say its token as a variable, and has until the deadline to do so.
             self._enter(session, Stage.NOBODY)
             return [Delivery(session.peer, self._greeting(session))]
-        return self._deny(session, ANONYMOUS)
+        return self._deny(session, ANONYMOUS, None)
 
     def readmit(self, session: Session, identity: str) -> None:
         """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
@@ -179,14 +188,22 @@ class Gate:
             return None if known is None else known.name
         return "" if self._takes_anonymous(credentials) else None
 
-    def may_call(self, credentials: Credentials, method: str) -> bool:
+    def retry_after(self, credentials: Credentials, now: float) -> int:
+        """Return for how many seconds logins from this address are refused after too many failed ones; 0 if not."""
+        return ceil(self._failed.wait(credentials, now))
+
+    def may_call(self, credentials: Credentials, method: str, now: float) -> bool:
         """Say whether somebody who shows no more than these credentials would be let in, and may call a method.
 
         Refusal if they are nobody's: to ask with them is to try a token, and counts as that.
         """
         if credentials.bearer:
+            if wait := self.retry_after(credentials, now):
+                self._refused()
+                raise Refusal(Reason.BUSY, TOO_OFTEN.format(wait), wait)
             known = self._known_by(credentials.bearer)
             if known is None:
+                self._failed.count(credentials, now)
                 self._refused()
                 raise Refusal(Reason.DENIED, UNKNOWN)
             access = self._access[known.name]
@@ -210,9 +227,11 @@ class Gate:
         access = self._access.get(identity, NO_ACCESS) if identity else _WHOLE
         return access.may_offer(key.name, route=key.is_route)
 
-    def proof(self, session: Session, word: Proof, _now: float) -> Deliveries:
+    def proof(self, session: Session, word: Proof, now: float) -> Deliveries:
         """Let a peer in that could prove who it is."""
         challenged = self._challenged.pop(session.peer, None)
+        if wait := self.retry_after(session.credentials, now):
+            return self._hold_off(session, wait)
         value = _value(word.body)
         given = value.get("mac") if isinstance(value, dict) else None
         identity = self._by_name.get(challenged.name) if challenged else None
@@ -220,19 +239,26 @@ class Gate:
         secret = identity.secret if identity else ""
         expected = mac_of(secret, challenged.nonce if challenged else "")
         if not isinstance(given, str) or not _equal(given.lower(), expected) or not identity or not secret:
-            return self._deny(session, BAD_PROOF)
+            return self._deny(session, BAD_PROOF, now)
         return self._admit(session, identity, secret)
 
-    def take_token(self, session: Session, word: SetVariable) -> Deliveries:
+    def take_token(self, session: Session, word: SetVariable, now: float) -> Deliveries:
         """Take the variable `token`: a session may say at any time who it is."""
+        if wait := self.retry_after(session.credentials, now):
+            if word.id is None:
+                return self._hold_off(session, wait)
+            self._refused(session)
+            raise Refusal(Reason.BUSY, TOO_OFTEN.format(wait), wait)
         token = word.body.raw if isinstance(word.body, Text) else _value(word.body)
         identity = self._known_by(token) if isinstance(token, str) else None
         if identity is not None:
+            self._failed.forget(session.credentials)
             self._open(session, self._access[identity.name], identity.name, identity.token)
             return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
         if word.id is None or attempts >= _MOST_ATTEMPTS:
-            return self._deny(session, UNKNOWN)
+            return self._deny(session, UNKNOWN, now)
+        self._failed.count(session.credentials, now)
         self._refused(session)
         raise Refusal(Reason.DENIED, UNKNOWN)
 
@@ -272,6 +298,7 @@ class Gate:
         self.let_in(session)
 
     def _admit(self, session: Session, identity: Identity, shown: str) -> Deliveries:
+        self._failed.forget(session.credentials)
         return self._welcome(session, self._access[identity.name], identity.name, shown)
 
     def _welcome(self, session: Session, access: Access, identity: str = "", shown: str = "") -> Deliveries:
@@ -290,10 +317,19 @@ class Gate:
         self._counters.refused_logins += 1
         self.turned_away(session)
 
-    def _deny(self, session: Session, why: str) -> Deliveries:
+    def _deny(self, session: Session, why: str, now: float | None) -> Deliveries:
+        """Send a peer away whose login failed; `now` is None if it has not tried one."""
+        if now is not None:
+            self._failed.count(session.credentials, now)
         self._refused(session)
         session.mark = Mark("deny", why)
         return self.part(session, Goodbye(why, denied=True))
+
+    def _hold_off(self, session: Session, wait: int) -> Deliveries:
+        """Send a peer away without a look at its credentials; it may come back later."""
+        self._refused(session)
+        session.mark = Mark("deny", why := TOO_OFTEN.format(wait))
+        return self.part(session, Goodbye(why))
 
     def part(self, session: Session, farewell: Goodbye) -> Deliveries:
         """Send a peer away."""

@@ -53,6 +53,10 @@ class HubSettings:
     anonymous: str = "loopback"
     """Who is let in without an identity: loopback, always or never."""
     identities: tuple[Identity, ...] = ()
+    max_failures: int = 10
+    """Failed logins of one address before it has to wait, longer after each further one; 0 is no limit."""
+    max_ban: float = 300.0
+    """The longest of these waits."""
     name_grace: float = 60.0
     """How long after the last session of an identity its registered names are reserved for it."""
     guest: Rights = ALL

@@ -46,5 +46,7 @@ class Credentials:
     """It is this very process: it needs no identity and may do everything."""
     remote: str = ""
     """The address of the other end, where it is known; behind a proxy it is that of the proxy."""
+    client: str = ""
+    """The address that a proxy on this machine tells of its client; empty if there is no such proxy."""
     is_observer: bool = False
     """It only watches the hub: its frames, and its calls of the hub's own methods, are no load of others."""

@@ -26,12 +26,12 @@ class Variables:
         self._bytes: dict[str, int] = {}
         """What the variables of each session take, names included."""
 
-    def set(self, session: Session, word: SetVariable, _now: float) -> Deliveries:
+    def set(self, session: Session, word: SetVariable, now: float) -> Deliveries:
         """Keep a variable; a Refusal if it is too large, or one too many."""
         if word.attachments:
             raise bad("a variable cannot have attachments")
         if word.name == TOKEN:
-            return self._gate.take_token(session, word)
+            return self._gate.take_token(session, word, now)
         name = word.name.encode(errors="surrogatepass")
         if not 0 < len(name) <= self._limits.max_name:
             raise bad(f"a variable's name has 1 to {self._limits.max_name} bytes")

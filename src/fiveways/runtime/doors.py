@@ -2,25 +2,30 @@
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from fiveways.hub.gate import Gate
 from fiveways.hub.session import Session, public_name
-from fiveways.runtime.lines import Sparing, known
+from fiveways.runtime.lines import known
 
 _log = logging.getLogger("fiveways.sessions")
+_INTERVAL: Final = 60.0
 
 
 class Doors:
     """Watches the hub's door. Sessions come and go by thousands: they are for debugging, and the journal has them all.
 
-    Who is turned away is worth a warning, but a flood of them is not worth a flood of lines.
+    Refused logins are worth a warning, but a flood of them only one line a minute, with their number.
     """
 
     def __init__(self, gate: Gate, now: Callable[[], float]) -> None:
         gate.let_in = self._let_in
         gate.turned_away = self._turned_away
         self._now = now
-        self._refusals = Sparing(_log)
+        self._refused: dict[str, object] = {}
+        """Fields of the last refused login that is not logged yet."""
+        self._count = 0
+        self._logged_at = -_INTERVAL
 
     def _let_in(self, session: Session) -> None:
         if _log.isEnabledFor(logging.DEBUG):
@@ -28,8 +33,17 @@ class Doors:
 
     def _turned_away(self, session: Session | None) -> None:
         # Who has no session has shown its token with a plain request.
-        fields = {"protocol": "http"} if session is None else _about(session)["fields"]
-        self._refusals.tell(self._now(), "a peer was not let in", **fields)
+        self._refused = {"protocol": "http"} if session is None else _about(session)["fields"]
+        self._count += 1
+        self.flush()
+
+    def flush(self, *, is_last: bool = False) -> None:
+        """Log the refused logins since the last line about them, if that is a minute ago or the hub stops."""
+        now = self._now()
+        if self._count and (is_last or now - self._logged_at >= _INTERVAL):
+            many = {"logins": self._count} if self._count > 1 else {}
+            _log.warning("a peer was not let in", extra=known(**self._refused, **many))
+            self._count, self._logged_at = 0, now
 
     def left(self, peer: str, protocol: str, reason: str) -> None:
         """Know that somebody is gone."""

@@ -60,7 +60,7 @@ class Exchange:
         hub.traffic.slow = self._tell_slow
         self.left: list[Callable[[str], None]] = []
         """Who is told of each party that is gone."""
-        self._doors = Doors(hub.gate, self.now)
+        self.doors = Doors(hub.gate, self.now)
         self._laggards = Sparing(_log)
 
     # In.
@@ -105,7 +105,7 @@ class Exchange:
         if self.parties.pop(party.peer, None) is not None:
             self._groups.forget()
             self.slow.discard(party)
-            self._doors.left(party.peer, party.family, reason)
+            self.doors.left(party.peer, party.family, reason)
             now = self.now()
             self.perform(self.hub.leave(party.peer, now), now)
             for tell in self.left:

@@ -10,7 +10,7 @@ from fiveways.journal.feed import Feed
 from fiveways.journal.messages import ALL, Orders, Rules
 from fiveways.journal.tape import Tape, Track
 from fiveways.runtime.clock import wall_clock, wall_clock_ns
-from fiveways.settings.sections import JournalSettings
+from fiveways.settings.operations import JournalSettings
 
 _FRESH: Final = 60.0
 """Seconds for which it is told that records were lost."""

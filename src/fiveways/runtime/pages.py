@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.traits import Credentials
 from fiveways.runtime.answers import READ_ONLY
+from fiveways.runtime.logins import credentials_of, refused_login
 from fiveways.settings.sections import Settings
-from fiveways.transports.http import Request, Response, bearer_of, unauthorized
+from fiveways.transports.http import Request, Response
 
 WEB: Final = Path(__file__).parents[1] / "web"
 CLIENT: Final = "/fiveways.js"
@@ -136,10 +137,10 @@ class Pages:
 
     async def _show_report(self, request: Request) -> Response:
         try:
-            if not self._may_call(Credentials(request.is_loopback, bearer_of(request.headers)), "hub.results"):
+            if not self._may_call(credentials_of(request), "hub.results"):
                 return Response(403, f"{_NOT_YOU}\n".encode())
         except Refusal as refusal:
-            return unauthorized(refusal.text)
+            return refused_login(refusal)
         if self._tables is None:
             return Response(404, f"{_NO_REPORT}\n".encode())
         path = self._tables / "report.html"

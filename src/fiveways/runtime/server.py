@@ -25,6 +25,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.lines import Sparing, known
 from fiveways.runtime.listening import CannotListen, no_port
 from fiveways.runtime.local import LocalPeer
+from fiveways.runtime.logins import credentials_of
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.pages import Pages
 from fiveways.runtime.pump import Pump
@@ -42,7 +43,6 @@ from fiveways.transports.http import (
     HttpLimits,
     Request,
     Response,
-    bearer_of,
     shows_other_credentials,
     unauthorized,
 )
@@ -107,8 +107,7 @@ class Server:
         self._place = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
-        may_call = self.exchange.hub.gate.may_call
-        self._pages = Pages(settings, lambda: answers.welcome(self.urls), may_call, self._port.unread)
+        self._pages = Pages(settings, lambda: answers.welcome(self.urls), self._may_call, self._port.unread)
         self._results = Results()
         self.exchange.hub.built_ins.results = self._results.latest
 
@@ -214,6 +213,7 @@ class Server:
             await self._journaling.stop()
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.stop)
+        exchange.doors.flush(is_last=True)
         _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
@@ -223,6 +223,9 @@ class Server:
             await asyncio.sleep(0.02)
 
     # Who comes in.
+
+    def _may_call(self, credentials: Credentials, method: str) -> bool:
+        return self.exchange.hub.gate.may_call(credentials, method, self.exchange.now())
 
     def _new_peer(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
@@ -238,10 +241,9 @@ class Server:
         if self._draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        bearer = bearer_of(request.headers)
+        credentials = credentials_of(request)
 
         def pump(link: WebSocketLink) -> Pump | Leg:
-            credentials = Credentials(request.is_loopback, bearer, remote=request.remote)
             if endpoint.posts:
                 return self.standings.link(link, request, credentials)
             is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
@@ -292,8 +294,7 @@ class Server:
                 return answers.no_websocket(endpoint, request.method)
             if self._draining:
                 return answers.CLOSING
-            shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)
-            return self.standings.post(request, shown)
+            return self.standings.post(request, credentials_of(request))
         page = self._pages.answer(request)
         if page is not None:
             return page
@@ -308,6 +309,7 @@ class Server:
         server = self._settings.server
         while True:
             await asyncio.sleep(server.ping_interval)
+            self.exchange.doors.flush()
             asked: list[Pump | Leg] = []
             there: list[Pump | Leg] = [*self.pumps, *self.standings.legs]
             for number, pump in enumerate(there):

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from fiveways.hub.delivery import Delivery
-from fiveways.hub.gate import ANONYMOUS, UNKNOWN
+from fiveways.hub.gate import ANONYMOUS, TOO_OFTEN, UNKNOWN
 from fiveways.hub.kept import read_answer, read_call
 from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials
@@ -19,7 +19,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.standing import Leg, Standing, Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
-from fiveways.transports.http import Request, Response, is_https, unauthorized
+from fiveways.transports.http import Request, Response, is_https, too_often, unauthorized
 from fiveways.transports.origin import shared
 from fiveways.transports.zmq_link import ZmqLink, is_generated
 from fiveways.wire.limits import Limits
@@ -173,6 +173,9 @@ class Standings:
             return unauthorized(UNKNOWN if credentials.bearer else ANONYMOUS, readable)
         if standing.is_over:
             self._forget(standing)
+            gate = self._exchange.hub.gate
+            if credentials.bearer and (wait := gate.retry_after(credentials, self._exchange.now())):
+                return too_often(TOO_OFTEN.format(wait), wait, readable)
             return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})
         answer = await standing.exchange(packet, wait)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"

@@ -5,13 +5,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from fiveways.hub.refusal import Refusal
-from fiveways.hub.traits import Credentials
 from fiveways.runtime import metrics, process
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
+from fiveways.runtime.logins import credentials_of, refused_login
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.tracing import Tracing
-from fiveways.transports.http import Request, Response, bearer_of, unauthorized
+from fiveways.transports.http import Request, Response
 
 if TYPE_CHECKING:
     from fiveways.runtime.journaling import Journaling
@@ -45,11 +45,11 @@ class Watching:
         """Answer a GET of one of the paths."""
         if request.path == METRICS:
             # Names of methods and topics tell what a team is doing: they are for those who could ask for them.
-            shown = Credentials(request.is_loopback, bearer_of(request.headers))
+            hub, now = self._exchange.hub, self._exchange.now()
             try:
-                return self._page(names=self._exchange.hub.gate.may_call(shown, "hub.traffic"))
+                return self._page(names=hub.gate.may_call(credentials_of(request), "hub.traffic", now))
             except Refusal as refusal:
-                return unauthorized(refusal.text)
+                return refused_login(refusal)
         if request.path == LIVE:
             return Response(200, b"ok\n")
         findings = list(self.findings())

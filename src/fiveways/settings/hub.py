@@ -16,6 +16,8 @@ def hub_settings(settings: Settings) -> HubSettings:
         login_timeout=auth.login_timeout,
         anonymous=auth.anonymous,
         identities=tuple(_identity(each) for each in auth.identity),
+        max_failures=auth.max_failures,
+        max_ban=auth.max_ban,
         name_grace=auth.name_grace,
         guest=_rights(auth),
         topic_policies=tuple(settings.topics.when_full.items()),

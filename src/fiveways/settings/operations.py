@@ -1,4 +1,4 @@
-"""How a hub tells what it does: log lines, numbers, traces."""
+"""How a hub tells what it does: the journal, log lines, numbers, traces."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -8,6 +8,35 @@ from msgspec import Meta
 from fiveways.settings.forms import Form, is_web_url
 
 ENDPOINT = Form("a URL such as http://localhost:4318/v1/traces, or empty", lambda text: not text or is_web_url(text))
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read.
+
+    See https://github.com/fiveways/fiveways/blob/main/docs/journal.md
+    """
+
+    path: str = ""
+    """The directory it is written to; empty writes none."""
+    node: str = ""
+    """What this hub is called in it; empty is the machine's name."""
+    payload: Literal["full", "cut", "none"] = "full"
+    """What of each payload is written: `full`, `cut` (its first bytes) or `none`."""
+    payload_bytes: Annotated[int, Meta(ge=1)] = 1024
+    """How many bytes `cut` leaves."""
+    redact: tuple[str, ...] = ("authorization", "password", "secret", "token")
+    """Names whose values are written as `***`, be they keys or variables. What is said at the door always is."""
+    flush_interval: Annotated[float, Meta(gt=0)] = 0.1
+    """Seconds after which a record is on disk: so much a killed hub may lose."""
+    segment_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    """Size at which a segment is closed, and the pipeline may read it."""
+    segment_age: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds after which it is closed anyway."""
+    keep_bytes: int = 10 << 30
+    """Size of all closed segments together; the oldest are deleted."""
+    keep_days: float = 30.0
+    """Days after which a closed segment is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

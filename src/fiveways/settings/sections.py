@@ -12,14 +12,13 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from fiveways.settings.dashboard import DashboardSettings
-from fiveways.settings.operations import AppSettings, LogSettings, MetricsSettings, TracingSettings
+from fiveways.settings.operations import AppSettings, JournalSettings, LogSettings, MetricsSettings, TracingSettings
 from fiveways.wire.limits import Limits
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Part: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Anonymous: TypeAlias = Literal["loopback", "always", "never"]
-Payloads: TypeAlias = Literal["full", "cut", "none"]
 Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
 
 NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
@@ -124,35 +123,6 @@ class LimitSettings(Limits):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalSettings:
-    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read.
-
-    See https://github.com/fiveways/fiveways/blob/main/docs/journal.md
-    """
-
-    path: str = ""
-    """The directory it is written to; empty writes none."""
-    node: str = ""
-    """What this hub is called in it; empty is the machine's name."""
-    payload: Payloads = "full"
-    """What of each payload is written: `full`, `cut` (its first bytes) or `none`."""
-    payload_bytes: Annotated[int, Meta(ge=1)] = 1024
-    """How many bytes `cut` leaves."""
-    redact: tuple[str, ...] = ("authorization", "password", "secret", "token")
-    """Names whose values are written as `***`, be they keys or variables. What is said at the door always is."""
-    flush_interval: Seconds = 0.1
-    """Seconds after which a record is on disk: so much a killed hub may lose."""
-    segment_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
-    """Size at which a segment is closed, and the pipeline may read it."""
-    segment_age: Seconds = 60.0
-    """Seconds after which it is closed anyway."""
-    keep_bytes: int = 10 << 30
-    """Size of all closed segments together; the oldest are deleted."""
-    keep_days: float = 30.0
-    """Days after which a closed segment is deleted."""
-
-
-@dataclass(frozen=True, slots=True)
 class CallSettings:
     """How long calls may take."""
 
@@ -206,6 +176,13 @@ class AuthSettings:
     """
     login_timeout: Seconds = 10.0
     """Seconds a peer has to say who it is."""
+    max_failures: Annotated[int, Meta(ge=0)] = 10
+    """Failed logins of one network address before it has to wait: 1 s, twice as long after each further one.
+
+    0 is no limit. Behind a proxy on this machine the address is the last one in `X-Forwarded-For`.
+    """
+    max_ban: Seconds = 300.0
+    """The longest of these waits, in seconds."""
     name_grace: Annotated[float, Meta(ge=0)] = 60.0
     """Seconds after the last session of an identity ended in which no other may register its methods."""
     call: tuple[str, ...] = ("*",)
@@ -373,7 +350,7 @@ class Settings:
     zmq: ZmqSettings = field(default_factory=ZmqSettings)
     mqtt: MqttSettings = field(default_factory=MqttSettings)
     store: StoreSettings = StoreSettings()
-    journal: JournalSettings = JournalSettings()
+    journal: JournalSettings = field(default_factory=JournalSettings)
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     app: AppSettings = field(default_factory=AppSettings)
     log: LogSettings = field(default_factory=LogSettings)

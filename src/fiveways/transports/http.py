@@ -5,10 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
+
+from fiveways.transports.address import is_loopback
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -107,6 +110,24 @@ def shows_other_credentials(headers: Mapping[str, str]) -> bool:
     """Say whether a request shows credentials in another form than a bearer token: nobody is identified by them."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return bool(scheme) and not (scheme.lower() == "bearer" and token.strip())
+
+
+def client_of(request: Request) -> str:
+    """Return the address of the client that a proxy on this machine tells; empty if there is none."""
+    told = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    if not told:
+        return ""
+    try:
+        address = ip_address(told.strip("[]"))
+    except ValueError:
+        return ""
+    host = request.remote.rpartition(":")[0].strip("[]")
+    return f"[{address}]:0" if is_loopback(host) else ""
+
+
+def too_often(text: str, seconds: float | None, headers: Mapping[str, str] = NO_HEADERS) -> Response:
+    """Return the answer to somebody whose address has to wait before its next login."""
+    return Response(429, f"{text}\n".encode(), headers={"Retry-After": f"{seconds or 1:.0f}", **headers})
 
 
 def unauthorized(text: str, headers: Mapping[str, str] = NO_HEADERS) -> Response:

@@ -345,11 +345,11 @@ def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_var
 
 def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
     hub = make(identities=KNOWN, anonymous="loopback", guest=Rights(call=("hub.ping",)))
-    assert hub.gate.may_call(Credentials(False, "sesame"), "a.b")
-    assert not hub.gate.may_call(Credentials(True, "sesame"), "b.a")
-    assert hub.gate.may_call(Credentials(True), "hub.ping")
-    assert not hub.gate.may_call(Credentials(True), "hub.stats")
-    assert not hub.gate.may_call(REMOTE, "hub.ping")
+    assert hub.gate.may_call(Credentials(False, "sesame"), "a.b", 0.0)
+    assert not hub.gate.may_call(Credentials(True, "sesame"), "b.a", 0.0)
+    assert hub.gate.may_call(Credentials(True), "hub.ping", 0.0)
+    assert not hub.gate.may_call(Credentials(True), "hub.stats", 0.0)
+    assert not hub.gate.may_call(REMOTE, "hub.ping", 0.0)
     assert hub.stats()["refused_logins"] == 0
 
 
@@ -359,7 +359,7 @@ def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[
     told: list[object] = []
     hub.gate.turned_away = told.append
     with pytest.raises(Refusal) as refused:
-        hub.gate.may_call(Credentials(True, "wrong"), "hub.ping")
+        hub.gate.may_call(Credentials(True, "wrong"), "hub.ping", 0.0)
     assert (refused.value.reason, refused.value.text) == (Reason.DENIED, UNKNOWN)
     assert hub.stats()["refused_logins"] == 1
     assert told == [None]
@@ -380,9 +380,7 @@ def may_call(hub: Hub, method: str = "a.c") -> bool:
     return refusal(hub.handle("x", Call("c", method), 0.0))[2] is Reason.NO_METHOD
 
 
-@pytest.mark.parametrize(
-    ("anonymous", "may"), [("always", True), ("loopback", True), ("never", False)], ids=lambda each: str(each)
-)
+@pytest.mark.parametrize(("anonymous", "may"), [("always", True), ("loopback", True), ("never", False)], ids=str)
 def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_are_accepted(
     anonymous: str, *, may: bool
 ) -> None:

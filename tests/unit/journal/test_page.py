@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fiveways.journal.record import SCHEMA
 from fiveways.replay.judging import VARYING
-from fiveways.settings.sections import JournalSettings
+from fiveways.settings.operations import JournalSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "journal.md").read_text(encoding="utf-8")
 

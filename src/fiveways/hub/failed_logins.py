@@ -1,0 +1,64 @@
+"""Failed logins by network address: each further one after the first few makes the address wait twice as long."""
+
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import owner_of
+from fiveways.hub.traits import Credentials
+
+_MOST: Final = 10_000
+"""Addresses that are remembered; the one whose last failure is the oldest is forgotten for another."""
+_FORGOTTEN: Final = 900.0
+"""Seconds without a failed login after which earlier ones do not count any more."""
+_MOST_DOUBLINGS: Final = 32
+
+
+class _Failures(msgspec.Struct, gc=False):
+    """The failed logins of one address."""
+
+    count: int = 0
+    at: float = 0.0
+    """When the last of them was."""
+    until: float = 0.0
+    """When the next attempt is accepted."""
+
+
+class FailedLogins:
+    """Decides how long an address has to wait before its next attempt to log in."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, _Failures] = {}
+        self._free, self._longest = 0, 0.0
+
+    def configure(self, settings: HubSettings) -> None:
+        """Apply new limits."""
+        self._free, self._longest = settings.max_failures, settings.max_ban
+
+    def wait(self, credentials: Credentials, now: float) -> float:
+        """Return for how many seconds an address may not log in; 0.0 if it may."""
+        failures = self._by_address.get(_address(credentials)) if self._free else None
+        return 0.0 if failures is None else max(0.0, failures.until - now)
+
+    def count(self, credentials: Credentials, now: float) -> None:
+        """Count a failed login."""
+        address = _address(credentials)
+        failures = self._by_address.pop(address, None)
+        if failures is None or now - failures.at > _FORGOTTEN:
+            failures = _Failures()
+        failures.count, failures.at = failures.count + 1, now
+        doublings = failures.count - self._free
+        if doublings >= 0:
+            failures.until = now + min(float(1 << min(doublings, _MOST_DOUBLINGS)), self._longest)
+        self._by_address[address] = failures
+        if len(self._by_address) > _MOST:
+            del self._by_address[next(iter(self._by_address))]
+
+    def forget(self, credentials: Credentials) -> None:
+        """Forget the failures of an address from which somebody has logged in."""
+        self._by_address.pop(_address(credentials), None)
+
+
+def _address(credentials: Credentials) -> str:
+    return owner_of("", credentials.client or credentials.remote).name
