@@ -7,11 +7,16 @@ import pytest
 from fiveways.cli import main
 
 
+STRONG = "b2f7c01d9e8a4635b2f7c01d9e8a4635"
+
+
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FIVEWAYS_CONFIG", raising=False)
     path = tmp_path / "fiveways.toml"
-    path.write_text("[[auth.identity]]\nname = 'a'\ntoken = 'hidden'\n[log]\nlevel = 'debug'\n", encoding="utf-8")
+    path.write_text(
+        "[[auth.identity]]\nname = 'a'\ntoken = '" + STRONG + "'\n[log]\nlevel = 'debug'\n", encoding="utf-8"
+    )
     return path
 
 
@@ -41,6 +46,20 @@ def test_all_settings_are_shown_with_their_source(
     shown = capsys.readouterr().out
     assert "port = 7501  # FIVEWAYS_SERVER_PORT" in shown
     assert f'level = "debug"  # {file}, line 5' in shown
-    assert "hidden" not in shown
+    assert STRONG not in shown
     assert main(["config", "show", "--docs"]) == 0
     assert "# The port for WebSocket and HTTP; 0 takes a free one." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["token", "secret"])
+def test_weak_tokens_are_refused_unless_a_setting_allows_them(
+    key: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity = f"[[auth.identity]]\nname = 'a'\n{key} = 'hidden'\n"
+    file.write_text(identity, encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 1
+    shown = capsys.readouterr().err
+    assert f"{file}: the {key} of 'a' has about 13 bits, and should have 128" in shown
+    assert "hidden" not in shown
+    file.write_text(f"[auth]\nallow_weak_tokens = true\n{identity}", encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 0

@@ -176,6 +176,8 @@ class AuthSettings:
     """
     login_timeout: Seconds = 10.0
     """Seconds a peer has to say who it is."""
+    allow_weak_tokens: bool = False
+    """Whether `fiveways config check` accepts tokens and secrets of less than 128 bits."""
     max_failures: Annotated[int, Meta(ge=0)] = 10
     """Failed logins of one network address before it has to wait: 1 s, twice as long after each further one.
 

@@ -29,8 +29,9 @@ def test_a_setting_that_is_true_or_false_is_no_number() -> None:
 
 def test_every_bound_of_the_hub_can_be_set() -> None:
     bounds = {each.name for each in fields(HubSettings) if each.name.startswith("max_") or each.name == "rate"}
-    # How long a call may take belongs to [calls], and how much is counted by name to [metrics].
-    assert bounds - {each.name for each in fields(LimitSettings)} == {"max_timeout", "max_methods", "max_topics"}
+    # How long a call may take belongs to [calls], how much is counted by name to [metrics], failed logins to [auth].
+    others = {"max_timeout", "max_methods", "max_topics", "max_failures", "max_ban"}
+    assert bounds - {each.name for each in fields(LimitSettings)} == others
 
 
 def test_what_is_shown_can_be_loaded_again(tmp_path: Path) -> None:
