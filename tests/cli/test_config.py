@@ -6,7 +6,6 @@ import pytest
 
 from fiveways.cli import main
 
-
 STRONG = "b2f7c01d9e8a4635b2f7c01d9e8a4635"
 
 
