@@ -288,7 +288,7 @@ class Peer:
         """Offer a function to all: `await peer.register("math.add", add)`.
 
         It is served as by an `App`: async functions as tasks, plain ones in threads, async generators in parts. It
-        stays on offer over a lost connection. `share` (round_robin, random, first, open) says who of several gets a call.
+        stays on offer over a lost connection. `share` (round_robin, random, first, open): who of several gets a call.
 
         Raises:
             TypeError: it is no function, or one whose arguments cannot be checked.

@@ -20,7 +20,6 @@ OPEN: Final = "open"
 """In turns, like round_robin, and with other identities that register the name as open too."""
 SHARES: Final = ("", ROUND_ROBIN, "random", "first", OPEN)
 KINDS: Final = ("unary", "server", "client", "both")
-_IN_TURNS: Final = frozenset({ROUND_ROBIN, OPEN})
 _ARRAYS: Final = frozenset({"server", "both"})
 MAX_DOC: Final = 16 << 10
 """Bytes of what a peer tells about one offer."""
@@ -49,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
 class Method:
     """One name, or one prefix, and all who offer it. The first of them decided how."""
 
-    __slots__ = ("gives_array", "is_route", "kind", "name", "offers", "owner", "share", "turn")
+    __slots__ = ("gives_array", "is_route", "kind", "name", "offers", "owner", "share", "takes_turns", "turn")
 
     def __init__(self, word: Register, owner: str | None) -> None:
         self.name = word.method
@@ -61,6 +60,7 @@ class Method:
         self.offers: list[Offer] = []
         self.owner = owner
         """The identity that the name belongs to; None if only anonymous peers registered it."""
+        self.takes_turns = self.share in {ROUND_ROBIN, OPEN}
         self.turn = 0
         """Who is next, where they take turns."""
 
@@ -305,7 +305,7 @@ class Offers:
         if count == 1 and len(offers[0].session.serving) < most:
             return offers[0]
         first = 0
-        if method.share in _IN_TURNS:
+        if method.takes_turns:
             first = method.turn
         elif method.share == "random":
             first = self._random.randrange(count)
