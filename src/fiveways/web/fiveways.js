@@ -330,6 +330,8 @@ function fromBase91(text) {
 
 // Names of methods. Any spelling will do: they are cut at `.` and `:` and folded, as the hub folds them.
 
+/** Bidirectional control characters: with them, a name can be displayed as another one. */
+const DIRECTION = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 const HUMPS = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g;
 const utf8 = (text) => new TextEncoder().encode(text);
 const bytesIn = (text) => utf8(text).length;
@@ -339,7 +341,7 @@ function fold(name, separators = /[.:]/) {
   if (!isText(name) || !name) throw new BadValue("the name is empty");
   if (bytesIn(name) > LONGEST_NAME) throw new BadValue(`the name is longer than ${LONGEST_NAME} bytes`);
   const text = name.normalize("NFC");
-  if (/[*+#\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\p{Surrogate}/u.test(text)) {
+  if (/[*+#\x00-\x1f\x7f-\x9f]|\p{Surrogate}/u.test(text) || DIRECTION.test(text)) {
     throw new BadValue(`the name ${JSON.stringify(name)} holds what no method's name may`);
   }
   const segments = text.split(separators).map((segment) => {
@@ -427,6 +429,7 @@ function rewriteTopic(text, from, to, wild = false) {
   const whole = plain.join(".");
   if (!whole) throw new BadValue("the topic is empty");
   if (LONE.test(whole)) throw new BadValue("the topic holds half of a surrogate pair");
+  if (DIRECTION.test(whole)) throw new BadValue(`the topic holds ${JSON.stringify(DIRECTION.exec(whole)[0])}`);
   if (bytesIn(whole) > LONGEST_NAME) throw new BadValue(`the topic is longer than ${LONGEST_NAME} bytes`);
   return written.join(to.separator);
 }
