@@ -186,7 +186,7 @@ def test_what_has_no_name_must_be_given_one() -> None:
 
 
 def test_share_is_one_of_a_few() -> None:
-    with pytest.raises(ValueError, match="share is one of round_robin, random, first, not 'all'"):
+    with pytest.raises(ValueError, match="share is one of round_robin, random, first, open, not 'all'"):
         App().method("a", share="all")
 
 
