@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
+from fiveways.runtime.doors import Doors
 from fiveways.runtime.lines import Sparing
+from tests.unit.hub.hubtalk import make
 
 LOG = logging.getLogger("fiveways.test")
 
@@ -24,3 +26,17 @@ def test_a_few_lines_are_just_told(caplog: pytest.LogCaptureFixture) -> None:
     for minute in range(5):
         lines.tell(minute * 60.0, "hello")
     assert caplog.messages == ["hello"] * 5
+
+
+def test_refused_logins_are_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    gate, times = make().gate, [0.0]
+    doors = Doors(gate, lambda: times[-1])
+    for second in range(120):
+        times.append(float(second))
+        gate.turned_away(None)
+        doors.flush()
+    times.append(200.0)
+    doors.flush()
+    doors.flush()
+    fields = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
+    assert fields == [{"protocol": "http"}, *({"protocol": "http", "logins": count} for count in (60, 59))]
