@@ -38,7 +38,9 @@ class Answer:
 class Poster:
     """One NQ peer over HTTP, with one connection."""
 
-    def __init__(self, port: int, peer: str = "", **headers: str) -> None:
+    def __init__(self, port: int, peer: str = "", address: str = "127.0.0.1", **headers: str) -> None:
+        """`address` is where it comes from: all of 127.0.0.0/8 is this machine."""
+        self._address = address
         self.peer = peer
         """The id that the hub has given to it; it comes back by it."""
         self.headers = headers
@@ -61,7 +63,9 @@ class Poster:
     async def begin(self, body: bytes = b"[]", target: str = "/nq", method: str = "POST", **headers: str) -> None:
         """Ask, and do not wait for the answer."""
         if self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+            self._reader, self._writer = await asyncio.open_connection(
+                "127.0.0.1", self._port, local_addr=(self._address, 0)
+            )
         named = {"NQ-Peer": self.peer} if self.peer else {}
         lines = {"Host": "localhost", "Content-Length": str(len(body)), **named, **self.headers, **headers}
         head = "".join(f"{name}: {text}\r\n" for name, text in lines.items())

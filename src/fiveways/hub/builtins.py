@@ -155,7 +155,7 @@ class BuiltIns:
     def _push(self, session: Session, word: Call, now: float) -> Deliveries:
         given = Arguments(word.body, "queue", "data")
         queue, data = self._queue(session, given, "push"), given.payload("data")
-        waiting, record, deliveries = self._queues.push(queue, data, now)
+        waiting, record, deliveries = self._queues.push(session.owner, queue, data, now)
         answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})), "", word.method)
         return [answer if record is None else Keep(record, [answer]), *deliveries]
 

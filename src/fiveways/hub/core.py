@@ -157,12 +157,12 @@ class Hub:
         except Refusal as refusal:
             return self._refuse(session, word, refusal, now)
 
-    def readmit(self, peer: str, traits: Traits, identity: str, now: float) -> None:
-        """Know that a peer of an earlier hub may come back."""
-        self.arrive(peer, traits, Credentials(), now)
+    def readmit(self, peer: str, traits: Traits, identity: str, now: float, remote: str = "") -> None:
+        """Know that a peer of an earlier hub may come back; there, its requests came from the address `remote`."""
+        self.arrive(peer, traits, Credentials(remote=remote), now)
         session = self._sessions[peer]
-        session.is_kept = True
         self.gate.readmit(session, identity)
+        session.kept_as = session.owner
 
     def resume(self, peer: str, credentials: Credentials) -> None:
         """Continue a resumable session over a new connection: its address and credentials may be other ones."""

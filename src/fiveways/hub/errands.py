@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fiveways.hub.collected import Collected
+from fiveways.hub.shares import HUB, Owner
 from fiveways.model.messages import Call
 from fiveways.wire.payload import Payload
 
@@ -48,6 +49,8 @@ class Item(msgspec.Struct):
     """Why the last try failed."""
     died_at: float = 0.0
     """Unix time; 0 while it is not dead."""
+    owner: Owner = HUB
+    """The peer that pushed it, as the limits know it."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -65,6 +68,8 @@ class Owed(msgspec.Struct, eq=False, gc=False):
     """Whose it is."""
     word: Call
     expires_at: float
+    owner: Owner
+    """The owner of its session when it was accepted."""
     size: int = 0
     op: str = ""
     """The hub's id of it, the same for all who are given it one after the other."""
@@ -74,3 +79,5 @@ class Owed(msgspec.Struct, eq=False, gc=False):
     """How often it was given to somebody."""
     wait: float = 0.0
     """Seconds before it is given to somebody again."""
+    is_waiting: bool = False
+    """It is counted as one that has no callee."""

@@ -11,12 +11,14 @@ from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.errands import Owed
 from fiveways.hub.kept import write_call, write_failure, write_result
 from fiveways.hub.names import below, respelled
-from fiveways.hub.offers import Offer, Offers
+from fiveways.hub.offers import Method, Offer, Offers
 from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad, busy
 from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import Owner, SizedPool
 from fiveways.hub.sizes import size_of
 from fiveways.hub.unasked import Unasked
+from fiveways.hub.unsure import Unsure
 from fiveways.hub.waiting import Waiting
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
@@ -51,14 +53,12 @@ class Owing:
         """Where calls are counted that nobody was given, owed or not."""
         self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
-        self._bytes = 0
+        self._pool = SizedPool(settings.max_owed, settings.max_owed_bytes, settings.shares)
         self._made = 0
-        self._waiting = Waiting(calls.alarm)
-        self._unsure: list[tuple[Session, Call]] = []
-        """Requests for names that nobody has offered yet, though somebody may be about to come back who does."""
-        self._settled_at = 0.0
+        self._waiting = Waiting(calls.alarm, settings)
+        self._unsure = Unsure(calls.alarm)
         self._is_closed = False
-        self.configure(settings)
+        self._settings = settings
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -66,10 +66,12 @@ class Owing:
     def configure(self, settings: HubSettings) -> None:
         """Let these hold from now on."""
         self._settings = settings
+        self._pool.configure(settings.max_owed, settings.max_owed_bytes, settings.shares)
+        self._waiting.configure(settings)
 
     def settle(self, until: float) -> None:
         """Give those who served an earlier hub until then to come back, before their methods are said to be unknown."""
-        self._settled_at = until
+        self._unsure.settle(until)
 
     def close(self) -> None:
         """Give nothing to anybody any more: what is owed is owed by the next hub."""
@@ -93,20 +95,35 @@ class Owing:
         if session.access.call is not None:
             session.access.call.check("call", word.method)
         key = _key(session.peer, word.id)
-        if self._offers.find(word.method) is None and self._offers.route_of(word.method) is None:
-            missing = self._offers.missing(word.method)
-            if missing.reason is not Reason.UNAVAILABLE:
-                if now >= self._settled_at or len(self._unsure) >= self._settings.max_owed:
-                    raise missing
-                self._unsure.append((session, word))
-                self._calls.alarm.set(self._settled_at)
-                return []
+        method = self._offers.find(word.method) or self._offers.route_of(word.method)
+        is_unsure = method is None and self._is_unsure(word, now)
         if word.id in session.asked or key in self._by_key:
             raise bad(f"a call {word.id} is open already")
-        if len(self._by_key) >= self._settings.max_owed or self._bytes >= self._settings.max_owed_bytes:
-            raise busy(f"{len(self._by_key)} requests wait for their answers")
-        owed = self._owe(key, session, word, now + self._settings.request_ttl)
+        owner, size, has_callee = session.owner, _size_of(word), self._has_callee(word.method, method)
+        if why := self._pool.excess(owner, size):
+            raise busy(f"too many requests wait for their answers: {why}")
+        if not has_callee and (why := self._waiting.pool.excess(owner, size)):
+            raise busy(f"nobody can take {word.method} now, and too many requests wait: {why}")
+        owed = self._owe(key, session, word, now + self._settings.request_ttl, owner, size)
+        if not has_callee:
+            self._waiting.count(owed)
         session.op = owed.op
+        if is_unsure:
+            self._unsure.put(owed)
+            return []
+        return self._accept(owed, now)
+
+    def _is_unsure(self, word: Call, now: float) -> bool:
+        """Whether a method without a registration may have had one before this hub started; a Refusal if it has not."""
+        missing = self._offers.missing(word.method)
+        if missing.reason is Reason.UNAVAILABLE:
+            return False
+        if self._unsure.is_over(now):
+            raise missing
+        return True
+
+    def _accept(self, owed: Owed, now: float) -> Deliveries:
+        session, word = owed.session, owed.word
         accepted = Delivery(session.peer, Accepted(word.id), owed.op)
         if not self._keeps:
             return [accepted, *self._dispatch(owed, now)]
@@ -114,17 +131,27 @@ class Owing:
         record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
         return [*self._introduce(session, now), Keep(record, [accepted], word.id)]
 
+    def _has_callee(self, name: str, method: Method | None) -> bool:
+        """Whether a request can be given to a callee right now."""
+        if method is None or name in self._waiting.full:
+            return False
+        most = self._settings.max_given
+        return len(method.offers[0].session.serving) < most or any(
+            len(offer.session.serving) < most for offer in method.offers
+        )
+
     def kept(self, peer: str, call_id: str, now: float) -> Deliveries:
         """Give a request to a callee that has been written down."""
         owed = self._by_key.get(_key(peer, call_id))
         return [] if owed is None or self._is_closed else self._dispatch(owed, now)
 
     def _introduce(self, session: Session, now: float) -> Deliveries:
-        """Let the store know of a peer that it keeps something for."""
-        if session.is_kept:
+        """Let the store know of a peer that it keeps something for, and of the owner whose share that uses."""
+        owner = session.owner
+        if session.kept_as == owner:
             return []
-        session.is_kept = True
-        return [Keep(PutPeer(session.peer, session.identity, self._epoch + now), [])]
+        session.kept_as = owner
+        return [Keep(PutPeer(session.peer, session.identity, self._epoch + now, session.remote), [])]
 
     def unkept(self, session: Session, call_id: str, why: str, now: float) -> Deliveries:
         """Refuse, for now, a request that could not be written down: nobody was told that it is accepted."""
@@ -138,21 +165,23 @@ class Owing:
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
-        owed = self._owe(_key(session.peer, word.id), session, word, expires_at - self._epoch)
+        owed = self._owe(
+            _key(session.peer, word.id), session, word, expires_at - self._epoch, session.owner, _size_of(word)
+        )
         owed.tries = 1
         return self._dispatch(owed, now)
 
-    def _owe(self, key: str, session: Session, word: Call, expires_at: float) -> Owed:
-        body = word.body
-        size = len(body.raw) if type(body) is Json else size_of(body)
+    def _owe(self, key: str, session: Session, word: Call, expires_at: float, owner: Owner, size: int) -> Owed:
         self._made += 1
-        owed = self._by_key[key] = Owed(key, session, word, expires_at, size, f"n{self._made}")
-        self._bytes += owed.size
+        self._pool.acquire(owner, size)
+        owed = self._by_key[key] = Owed(key, session, word, expires_at, owner, size, f"n{self._made}")
         return owed
 
     def _drop(self, owed: Owed) -> None:
         if self._by_key.pop(owed.key, None) is not None:
-            self._bytes -= owed.size
+            self._pool.release(owed.owner, owed.size)
+            if owed.is_waiting:
+                self._waiting.discount(owed)
 
     def _dispatch(self, owed: Owed, now: float) -> Deliveries:
         """Give a request to a callee, or let it wait for one."""
@@ -173,6 +202,8 @@ class Owing:
         offer, name, spelling, gives_array = found
         word, callee = owed.word, offer.session
         owed.tries += 1
+        if owed.is_waiting:
+            self._waiting.discount(owed)
         left = max(0.0, owed.expires_at - now)
         pending = self._calls.open(owed.session, word.id, callee, word.method, left, now)
         pending.errand, pending.plain, pending.stream, pending.progress = owed, False, True, True
@@ -198,21 +229,13 @@ class Owing:
 
     def offered(self, name: str, *, is_route: bool, now: float) -> Deliveries:
         """Give those that waited for such an offer to whoever made it."""
-        deliveries = self._surely(name, is_route=is_route, now=now) if self._unsure else []
+        deliveries: Deliveries = []
+        for owed in self._unsure.take(name, is_route=is_route):
+            if owed.key in self._by_key:
+                deliveries += self._accept(owed, now)
         for owed in self._waiting.take(name, is_route=is_route):
             owed.wait = 0.0
             deliveries += self._dispatch(owed, now)
-        return deliveries
-
-    def _surely(self, name: str, *, is_route: bool, now: float) -> Deliveries:
-        """Take the requests that waited to hear whether there is such a method."""
-        unsure, self._unsure = self._unsure, []
-        deliveries: Deliveries = []
-        for session, word in unsure:
-            if word.method == name or (is_route and word.method.startswith(f"{name}.")):
-                deliveries += self._take(session, word, now) if session.is_here else []
-            else:
-                self._unsure.append((session, word))
         return deliveries
 
     # Ending them.
@@ -318,27 +341,27 @@ class Owing:
         for owed in [each for each in self._by_key.values() if each.session is session]:
             self._waiting.remove(owed)
             self._drop(owed)
-        return [Keep(DropPeer(session.peer), [])] if session.is_kept else []
+        return [Keep(DropPeer(session.peer), [])] if session.kept_as is not None else []
 
     # Time.
 
     def deadline(self) -> float | None:
         """Return when to call `late`."""
-        first = self._waiting.deadline()
-        if self._unsure and (first is None or self._settled_at < first):
-            return self._settled_at
-        return first
+        times = self._waiting.deadline(), self._unsure.deadline()
+        return min((time for time in times if time is not None), default=None)
 
     def late(self, now: float) -> Deliveries:
         """Try again what could not be taken; give up what has waited too long."""
         deliveries: Deliveries = []
-        if self._unsure and now >= self._settled_at:
-            unsure, self._unsure = self._unsure, []
-            for session, word in unsure:
-                missing = self._offers.missing(word.method)
-                self._counters.failures[missing.reason] += 1
-                self.unasked.count(session, word, missing.reason, missing.text, now)
-                deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
+        for owed in self._unsure.late(now):
+            if owed.key not in self._by_key:
+                continue
+            self._drop(owed)
+            session, word = owed.session, owed.word
+            missing = self._offers.missing(word.method)
+            self._counters.failures[missing.reason] += 1
+            self.unasked.count(session, word, missing.reason, missing.text, now)
+            deliveries.append(Delivery(session.peer, Failure(word.id, missing.reason, missing.text)))
         for owed in self._waiting.late(now):
             self.unasked.count(owed.session, owed.word, Reason.TIMEOUT, "", now)
             deliveries += self.failed(owed, Failure(owed.word.id, Reason.TIMEOUT), now)
@@ -358,6 +381,11 @@ class Owing:
         if rest is not None and (self._offers.find(method) or self._offers.route_of(method)):
             self._waiting.line_up(rest, now)
         return deliveries
+
+
+def _size_of(word: Call) -> int:
+    body = word.body
+    return len(body.raw) if type(body) is Json else size_of(body)
 
 
 def _key(peer: str, call_id: str) -> str:

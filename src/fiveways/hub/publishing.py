@@ -1,6 +1,5 @@
 """Publications on their way to all who subscribed."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -17,6 +16,7 @@ from fiveways.hub.refusal import Refusal, bad
 from fiveways.hub.retained import Retained, RetainedValues
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import owner_named
 from fiveways.hub.sizes import is_null, size_of
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.failures import Reason
@@ -52,13 +52,13 @@ class Publishing:
         self._counters = counters
         self._traffic = counters.traffic
         self._topics = counters.traffic.topics
-        self._retained = RetainedValues()
+        self._retained = RetainedValues(settings)
         self._last = FIRST_PUBLICATION - 1
         self.configure(settings)
 
     def configure(self, settings: HubSettings) -> None:
         """Let these bounds hold from now on."""
-        self._settings = settings
+        self._retained.configure(settings)
         self._subscriptions.set_policies(settings.topic_policies)
 
     @property
@@ -78,7 +78,7 @@ class Publishing:
             publisher.access.check_publish(topic)
         if word.attachments:
             self._attachments.check_room(publisher, word.attachments)
-        record = self._retain(word) if word.retain else None
+        record = self._retain(publisher, word) if word.retain else None
         subscribers = self._subscriptions.cached(topic) or self._subscriptions.match(topic)
         if word.exclude_me:
             subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
@@ -121,21 +121,25 @@ class Publishing:
             deliveries.append(Fanout(event, tuple(chosen), publisher.peer, op))
         return deliveries
 
-    def _retain(self, word: Publish) -> Record | None:
+    def _retain(self, publisher: Session, word: Publish) -> Record | None:
         """Keep a value; return what must be safe before that is told, if there is a store."""
         if word.attachments:
             raise bad("a value with attachments cannot be retained")
         if is_null(word.body):
             self._retained.remove(word.topic)
             return DropRetained(_written(word.topic)) if self._keeps else None
+        owner = publisher.owner
         try:
             size = size_of(word.body) + sum(map(len, word.topic))
             # Encode the record before the value is retained: CBOR has values without a JSON form.
-            record = PutRetained(_written(word.topic), word.body.nq(), self._last + 1) if self._keeps else None
+            record = None
+            if self._keeps:
+                record = PutRetained(_written(word.topic), word.body.nq(), self._last + 1, owner.name)
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
-        value = Retained(word.topic, word.body, self._last + 1, size)
-        self._retained.put(value, self._settings.max_retained, self._settings.max_retained_bytes)
+        value = Retained(word.topic, word.body, self._last + 1, size, owner)
+        self._retained.check_room(value)
+        self._retained.put(value)
         return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
@@ -143,9 +147,8 @@ class Publishing:
         for kept in values:
             topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
             size = len(kept.word) + sum(map(len, topic))
-            value = Retained(topic, Json(kept.word), kept.publication, size)
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
-            self._retained.put(value, sys.maxsize, sys.maxsize)
+            self._retained.put(Retained(topic, Json(kept.word), kept.publication, size, owner_named(kept.owner)))
             self._last = max(self._last, kept.publication)
 
     def kept(self, topic: Topic) -> tuple[Payload, int] | None:

@@ -13,6 +13,7 @@ from fiveways.hub.errands import Item, Work
 from fiveways.hub.refusal import Refusal, bad, busy
 from fiveways.hub.session import Session, hub_itself
 from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import Owner, Pool, Shares, owner_named
 from fiveways.hub.sizes import size_of
 from fiveways.hub.timers import Alarm
 from fiveways.model.failures import Reason
@@ -36,10 +37,14 @@ class Pull(msgspec.Struct, frozen=True):
 class Queue:
     """One queue. There are items or pulls waiting, never both, but while the hub is closing."""
 
-    __slots__ = ("dead", "delayed", "given", "items", "name", "pulls")
+    __slots__ = ("dead", "delayed", "given", "items", "name", "owner", "pool", "pulls")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, owner: Owner, most: int, shares: Shares) -> None:
         self.name = name
+        self.owner = owner
+        """Whose use of it made it."""
+        self.pool = Pool(most, shares)
+        """All of its items, dead ones included."""
         self.items: list[tuple[int, Item]] = []
         """A heap: what is given back finds its old place."""
         self.pulls: dict[int, Pull] = {}
@@ -74,14 +79,19 @@ class Queues:
         self._me = hub_itself()
         """The hub itself: it is the caller of those who get items."""
         self._queues: dict[str, Queue] = {}
+        self._pool = Pool(settings.max_queues, settings.shares)
         self._pulls_of: dict[str, dict[int, str]] = {}
-        self._bytes = 0
+        self._bytes = Pool(settings.max_queue_bytes, settings.shares)
         self._numbers = 0
         self._is_closed = False
 
     def configure(self, settings: HubSettings) -> None:
         """Let these bounds hold from now on."""
         self._settings = settings
+        self._pool.configure(settings.max_queues, settings.shares)
+        self._bytes.configure(settings.max_queue_bytes, settings.shares)
+        for queue in self._queues.values():
+            queue.pool.configure(settings.max_queue, settings.shares)
 
     def close(self) -> None:
         """Take nothing and give nothing out any more."""
@@ -98,23 +108,22 @@ class Queues:
             for name, queue in self._queues.items()
         }
 
-    def push(self, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
+    def push(self, owner: Owner, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
         """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
-        queue = self._queue(name)
-        if queue.waiting + queue.given + len(queue.dead) >= self._settings.max_queue:
-            raise busy(f"more than {self._settings.max_queue} items in {name}")
+        queue = self._queue(name, owner)
+        if why := queue.pool.excess(owner):
+            raise busy(f"too many items in {name}: {why}")
         try:
             size = size_of(body)
             word = body.nq() if self._keeps else b""
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
-        if self._bytes + size > self._settings.max_queue_bytes:
-            raise busy("the work queues are full")
-        self._queues[name] = queue
-        self._bytes += size
-        item = Item(self._next(), body, size)
+        if why := self._bytes.excess(owner, size):
+            raise busy(f"too many bytes in work queues: {why}")
+        item = Item(self._next(), body, size, owner=owner)
+        self._add(queue, item)
         heappush(queue.items, (item.number, item))
-        record = PutItem(name, item.number, word, 0) if self._keeps else None
+        record = PutItem(name, item.number, word, 0, owner.name) if self._keeps else None
         deliveries = self._give_out(queue, now)
         return queue.waiting, record, deliveries
 
@@ -129,11 +138,22 @@ class Queues:
             queue.dead[item.number] = item
 
     def _restored(self, kept: PutItem) -> tuple[Queue, Item]:
-        queue = self._queues.setdefault(kept.queue, Queue(kept.queue))
-        item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries)
-        self._bytes += item.size
+        owner = owner_named(kept.owner)
+        queue = self._queues.get(kept.queue) or self._new_queue(kept.queue, owner)
+        item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries, owner=owner)
+        self._add(queue, item)
         self._numbers = max(self._numbers, item.number)
         return queue, item
+
+    def _add(self, queue: Queue, item: Item) -> None:
+        self._open(queue)
+        queue.pool.acquire(item.owner)
+        self._bytes.acquire(item.owner, item.size)
+
+    def _remove(self, queue: Queue, item: Item) -> None:
+        queue.pool.release(item.owner)
+        self._bytes.release(item.owner, item.size)
+        self._tidy(queue)
 
     # The dead-letter queue.
 
@@ -164,7 +184,7 @@ class Queues:
             item = queue.dead.pop(each)
             item.tries, item.died_at = 0, 0.0
             heappush(queue.items, (item.number, item))
-            kept += self._keep(PutItem(name, item.number, item.body.nq(), 0))
+            kept += self._keep(PutItem(name, item.number, item.body.nq(), 0, item.owner.name))
         return len(numbers), [*kept, *self._give_out(queue, now)]
 
     def drop(self, name: str, number: int) -> Record | None:
@@ -172,8 +192,7 @@ class Queues:
         item = self.dead_item(name, number)
         queue = self._queues[name]
         del queue.dead[number]
-        self._bytes -= item.size
-        self._tidy(queue)
+        self._remove(queue, item)
         return DropItem(name, number) if self._keeps else None
 
     def _keep(self, record: Record) -> Deliveries:
@@ -181,11 +200,11 @@ class Queues:
 
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
         """Give an item to a callback of the peer, now or when there is one."""
-        queue = self._queue(name)
+        queue = self._queue(name, session.owner)
         mine = self._pulls_of.get(session.peer, {})
         if len(mine) + len(session.serving) >= self._limits.max_pending:
             raise busy("too many calls are open")
-        self._queues[name] = queue
+        self._open(queue)
         number = self._next()
         queue.pulls[number] = Pull(session, callback)
         self._pulls_of.setdefault(session.peer, mine)[number] = name
@@ -195,8 +214,7 @@ class Queues:
         """Forget an item that was dealt with."""
         queue = self._queues[work.queue]
         queue.given -= 1
-        self._bytes -= work.item.size
-        self._tidy(queue)
+        self._remove(queue, work.item)
         return self._keep(DropItem(work.queue, work.item.number))
 
     def give_back(self, work: Work, reason: Reason, text: str, now: float) -> Deliveries:
@@ -211,7 +229,9 @@ class Queues:
             queue.dead[item.number] = item
             item.died_at = self._epoch + now
             return self._keep(BuryItem(queue.name, item.number, item.error, item.died_at))
-        kept = self._keep(PutItem(queue.name, item.number, item.body.nq(), item.tries)) if self._keeps else []
+        kept: Deliveries = []
+        if self._keeps:
+            kept = self._keep(PutItem(queue.name, item.number, item.body.nq(), item.tries, item.owner.name))
         delay = self._delay(item) if reason is Reason.RAISED else 0.0
         if delay > 0:
             # A worker that fails at once would otherwise use up all tries within a second.
@@ -275,14 +295,23 @@ class Queues:
         """Say whether a call was made by the hub itself."""
         return pending.caller is self._me
 
-    def _queue(self, name: str) -> Queue:
+    def _queue(self, name: str, owner: Owner) -> Queue:
         """Return a queue, which need not be there yet."""
         if self._is_closed:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
         queue = self._queues.get(name)
-        if queue is None and len(self._queues) >= self._settings.max_queues:
-            raise busy(f"more than {self._settings.max_queues} queues")
-        return queue or Queue(name)
+        if queue is None and (why := self._pool.excess(owner)):
+            raise busy(f"too many queues: {why}")
+        return queue or self._new_queue(name, owner)
+
+    def _new_queue(self, name: str, owner: Owner) -> Queue:
+        return Queue(name, owner, self._settings.max_queue, self._settings.shares)
+
+    def _open(self, queue: Queue) -> None:
+        """Have a queue that may be a new one."""
+        if queue.name not in self._queues:
+            self._queues[queue.name] = queue
+            self._pool.acquire(queue.owner)
 
     def _give_out(self, queue: Queue, now: float) -> Deliveries:
         deliveries: Deliveries = []
@@ -307,6 +336,7 @@ class Queues:
     def _tidy(self, queue: Queue) -> None:
         if not (queue.waiting or queue.pulls or queue.given or queue.dead):
             del self._queues[queue.name]
+            self._pool.release(queue.owner)
 
     def _next(self) -> int:
         self._numbers += 1

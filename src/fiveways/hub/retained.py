@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from fiveways.hub.refusal import busy
+from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.shares import HUB, Owner, SizedPool
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import Payload
 
@@ -16,6 +18,8 @@ class Retained(msgspec.Struct, frozen=True, gc=False):
     body: Payload
     publication: int
     size: int
+    owner: Owner = HUB
+    """The publisher, as the limits know it."""
 
 
 class _Node:
@@ -31,26 +35,37 @@ class _Node:
 class RetainedValues:
     """A tree, so that a pattern meets only topics that begin like it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: HubSettings = DEFAULTS) -> None:
         self._root = _Node()
-        self._count = 0
-        self._bytes = 0
+        self._pool = SizedPool(settings.max_retained, settings.max_retained_bytes, settings.shares)
 
     def __len__(self) -> int:
-        return self._count
+        return self._pool.number
 
-    def put(self, value: Retained, most: int, most_bytes: int) -> None:
-        """Keep a value in place of the one before; a Refusal if there is no room."""
-        old = self.get(value.topic)
-        count = self._count + (old is None)
-        size = self._bytes + value.size - (old.size if old else 0)
-        if count > most or size > most_bytes:
-            raise busy("too many values are retained")
+    def configure(self, settings: HubSettings) -> None:
+        """Let these bounds hold from now on."""
+        self._pool.configure(settings.max_retained, settings.max_retained_bytes, settings.shares)
+
+    def check_room(self, value: Retained) -> None:
+        """Raise a Refusal if there is no room for a value in place of the one before."""
+        old, pool = self.get(value.topic), self._pool
+        if old is not None:
+            pool.release(old.owner, old.size)
+        why = pool.excess(value.owner, value.size)
+        if old is not None:
+            pool.acquire(old.owner, old.size)
+        if why:
+            raise busy(f"too many values are retained: {why}")
+
+    def put(self, value: Retained) -> None:
+        """Keep a value in place of the one before, whether or not there is room."""
         node = self._root
         for segment in value.topic:
             node = node.below.setdefault(segment, _Node())
+        if (old := node.value) is not None:
+            self._pool.release(old.owner, old.size)
         node.value = value
-        self._count, self._bytes = count, size
+        self._pool.acquire(value.owner, value.size)
 
     def remove(self, topic: Topic) -> None:
         """Forget the value of a topic, if there is one."""
@@ -63,8 +78,7 @@ class RetainedValues:
         if (value := path[-1].value) is None:
             return
         path[-1].value = None
-        self._count -= 1
-        self._bytes -= value.size
+        self._pool.release(value.owner, value.size)
         for segment in reversed(topic):
             node = path.pop()
             if node.below or node.value is not None:

@@ -58,7 +58,7 @@ class Session:
         "handlers",
         "identity",
         "is_here",
-        "is_kept",
+        "kept_as",
         "mark",
         "name",
         "op",
@@ -104,8 +104,8 @@ class Session:
         """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
         self.mark: Mark | None = None
         """What else is to be noted of that word, likewise."""
-        self.is_kept = False
-        """The store knows of it."""
+        self.kept_as: Owner | None = None
+        """Its owner as the store knows it, if the store knows of it."""
         self.allowance = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
         self.refilled_at = 0.0

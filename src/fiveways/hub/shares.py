@@ -10,10 +10,11 @@ from functools import lru_cache
 from heapq import nlargest
 from ipaddress import IPv6Address, ip_address
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 _IPV6_PREFIX: Final = 64
 """Bits of an IPv6 address that belong to one owner: providers give each customer at least a /64."""
+_ADDRESS: Final = "address "
 
 
 class Owner(NamedTuple):
@@ -36,13 +37,18 @@ def owner_of(identity: str, remote: str) -> Owner:
     try:
         address = ip_address(host)
     except ValueError:
-        return Owner(f"address {host or 'unknown'}", is_anonymous=True)
+        return Owner(f"{_ADDRESS}{host or 'unknown'}", is_anonymous=True)
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
-            return Owner(f"address {address.ipv4_mapped}", is_anonymous=True)
+            return Owner(f"{_ADDRESS}{address.ipv4_mapped}", is_anonymous=True)
         network = IPv6Address(int(address) >> (128 - _IPV6_PREFIX) << (128 - _IPV6_PREFIX))
-        return Owner(f"address {network}/{_IPV6_PREFIX}", is_anonymous=True)
-    return Owner(f"address {address}", is_anonymous=True)
+        return Owner(f"{_ADDRESS}{network}/{_IPV6_PREFIX}", is_anonymous=True)
+    return Owner(f"{_ADDRESS}{address}", is_anonymous=True)
+
+
+def owner_named(name: str) -> Owner:
+    """Return the owner of this name, as a store has it; the hub for an empty one, so that no share limits it."""
+    return Owner(name, name.startswith(_ADDRESS)) if name else HUB
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,31 @@ class Shares:
     """One owner."""
     anonymous: float = 1.0
     """All anonymous owners together."""
+
+
+class _Bounds(NamedTuple):
+    """One limit, and what of it owners may use."""
+
+    all: int
+    one: int
+    anonymous: int
+
+    @classmethod
+    def of(cls, limit: int, shares: Shares) -> Self:
+        """Return the bounds; owners have at least 1, so that a small limit does not refuse everything."""
+        return cls(limit, max(1, int(limit * shares.one)), max(1, int(limit * shares.anonymous)))
+
+    def excess(self, owner: Owner, used: int, by_owner: int, by_anonymous: int, unit: str = "") -> str:
+        """Return which bound these amounts exceed, as the end of a sentence; empty if none."""
+        if used > self.all:
+            return f"the limit of {self.all}{unit} for the whole hub is reached"
+        if owner is HUB:
+            return ""
+        if by_owner > self.one:
+            return f"the share of {self.one}{unit} for {owner.name} is used up"
+        if owner.is_anonymous and by_anonymous > self.anonymous:
+            return f"the share of {self.anonymous}{unit} for all anonymous peers is used up"
+        return ""
 
 
 class Pool:
@@ -66,22 +97,16 @@ class Pool:
 
     def configure(self, limit: int, shares: Shares) -> None:
         """Set the limit and the shares; amounts above a lowered limit stay until they are released."""
-        self._limit = limit
-        # At least one, so that a small limit does not refuse everything.
-        self._most = max(1, int(limit * shares.one))
-        self._most_anonymous = max(1, int(limit * shares.anonymous))
+        self._bounds = _Bounds.of(limit, shares)
+        self._free = min(self._bounds)
+        """As long as all together use no more, no bound is reached."""
 
     def excess(self, owner: Owner, amount: int = 1) -> str:
         """Return which bound an acquisition would exceed, as the end of a sentence; empty if there is room."""
-        if self.used + amount > self._limit:
-            return f"the limit of {self._limit} for the whole hub is reached"
-        if owner is HUB:
+        used = self.used + amount
+        if used <= self._free:
             return ""
-        if self._by_owner.get(owner, 0) + amount > self._most:
-            return f"the share of {self._most} for {owner.name} is used up"
-        if owner.is_anonymous and self._anonymous + amount > self._most_anonymous:
-            return f"the share of {self._most_anonymous} for all anonymous peers is used up"
-        return ""
+        return self._bounds.excess(owner, used, self.held(owner) + amount, self._anonymous + amount)
 
     def acquire(self, owner: Owner, amount: int = 1) -> None:
         """Count an amount, whether or not there is room for it."""
@@ -98,11 +123,11 @@ class Pool:
             return
         if owner.is_anonymous:
             self._anonymous -= amount
-        left = self._by_owner[owner] - amount
+        left = self._by_owner.get(owner, 0) - amount
         if left:
             self._by_owner[owner] = left
         else:
-            del self._by_owner[owner]
+            self._by_owner.pop(owner, None)
 
     def held(self, owner: Owner) -> int:
         """Return the amount that an owner uses."""
@@ -111,3 +136,77 @@ class Pool:
     def largest(self, count: int) -> Iterator[tuple[Owner, int]]:
         """Yield the owners that use most."""
         yield from nlargest(count, self._by_owner.items(), key=itemgetter(1))
+
+
+class _Held:
+    """What somebody has of a `SizedPool`."""
+
+    __slots__ = ("number", "size")
+
+    def __init__(self) -> None:
+        self.number = self.size = 0
+
+
+_NOTHING: Final = _Held()
+
+
+class SizedPool:
+    """Things that are limited by their number and by their size together.
+
+    It is not made of two of the above because every durable request passes through it.
+    """
+
+    def __init__(self, limit: int, limit_bytes: int, shares: Shares) -> None:
+        self.number = self.size = 0
+        self._anonymous = _Held()
+        self._by_owner: dict[Owner, _Held] = {}
+        self.configure(limit, limit_bytes, shares)
+
+    def configure(self, limit: int, limit_bytes: int, shares: Shares) -> None:
+        """Set the limits and the shares; what is above a lowered limit stays until it is released."""
+        self._number_bounds, self._size_bounds = _Bounds.of(limit, shares), _Bounds.of(limit_bytes, shares)
+        self._free, self._free_size = min(self._number_bounds), min(self._size_bounds)
+
+    def excess(self, owner: Owner, size: int) -> str:
+        """Return which bound one more thing would exceed, as the end of a sentence; empty if there is room."""
+        if self.number < self._free and self.size + size <= self._free_size:
+            return ""
+        held, anonymous = self._by_owner.get(owner, _NOTHING), self._anonymous
+        why = self._number_bounds.excess(owner, self.number + 1, held.number + 1, anonymous.number + 1)
+        if why:
+            return why
+        used = self.size + size, held.size + size, anonymous.size + size
+        return self._size_bounds.excess(owner, *used, " bytes")
+
+    def acquire(self, owner: Owner, size: int) -> None:
+        """Count one thing, whether or not there is room for it."""
+        held = self._by_owner.get(owner)
+        if held is None:
+            held = self._by_owner[owner] = _Held()
+        self.number += 1
+        self.size += size
+        held.number += 1
+        held.size += size
+        if owner.is_anonymous:
+            held = self._anonymous
+            held.number += 1
+            held.size += size
+
+    def release(self, owner: Owner, size: int) -> None:
+        """Give back what `acquire` counted."""
+        held = self._by_owner[owner]
+        self.number -= 1
+        self.size -= size
+        held.number -= 1
+        held.size -= size
+        if not held.number:
+            del self._by_owner[owner]
+        if owner.is_anonymous:
+            held = self._anonymous
+            held.number -= 1
+            held.size -= size
+
+    def held(self, owner: Owner) -> tuple[int, int]:
+        """Return the number and the size of what an owner has."""
+        held = self._by_owner.get(owner, _NOTHING)
+        return held.number, held.size

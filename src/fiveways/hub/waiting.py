@@ -4,11 +4,15 @@ from math import inf
 from typing import Final
 
 from fiveways.hub.errands import Owed
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import Shares, SizedPool
 from fiveways.hub.timers import Alarm, Timers
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 60.0
 """Seconds before a request is given to a callee again that could not take it; twice as many each time."""
+_PART: Final = 0.75
+"""The part of the limits that requests without a callee may use; the rest is for those that are given at once."""
 _METHOD: Final = " "
 """How the keys begin of methods whose callees have enough to do; no request's key does."""
 
@@ -16,8 +20,9 @@ _METHOD: Final = " "
 class Waiting:
     """All of them, by method, those of one method in their order."""
 
-    def __init__(self, alarm: Alarm) -> None:
+    def __init__(self, alarm: Alarm, settings: HubSettings) -> None:
         self._alarm = alarm
+        self.pool = SizedPool(*_limits(settings))
         self._by_method: dict[str, dict[str, Owed]] = {}
         self.full: set[str] = set()
         """Methods all of whose callees have enough to do; whoever is done with something takes the next."""
@@ -28,9 +33,25 @@ class Waiting:
     def __bool__(self) -> bool:
         return bool(self._by_method)
 
+    def configure(self, settings: HubSettings) -> None:
+        """Let these bounds hold from now on."""
+        self.pool.configure(*_limits(settings))
+
+    def count(self, owed: Owed) -> None:
+        """Count a request that has no callee, from its acceptance on."""
+        if not owed.is_waiting:
+            owed.is_waiting = True
+            self.pool.acquire(owed.owner, owed.size)
+
+    def discount(self, owed: Owed) -> None:
+        """Count it no longer: it has a callee, or needs none any more."""
+        owed.is_waiting = False
+        self.pool.release(owed.owner, owed.size)
+
     def put(self, owed: Owed) -> None:
         """Let it wait for somebody to come."""
         self._by_method.setdefault(owed.word.method, {})[owed.key] = owed
+        self.count(owed)
         if owed.expires_at < self._end:
             self._end = owed.expires_at
             self._alarm.set(self._end)
@@ -111,3 +132,8 @@ class Waiting:
 
     def _found(self, key: str) -> Owed:
         return next(mine[key] for mine in self._by_method.values() if key in mine)
+
+
+def _limits(settings: HubSettings) -> tuple[int, int, Shares]:
+    most, most_bytes = int(settings.max_owed * _PART), int(settings.max_owed_bytes * _PART)
+    return max(1, most), max(1, most_bytes), settings.shares

@@ -16,6 +16,8 @@ class PutPeer(Record, frozen=True, gc=False):
     peer: str
     identity: str
     seen_at: float
+    remote: str = ""
+    """Its address, with the port: if it is anonymous, what is kept for it uses the share of this address."""
 
 
 class DropPeer(Record, frozen=True, gc=False):
@@ -59,6 +61,8 @@ class PutItem(Record, frozen=True, gc=False):
     number: int
     word: bytes
     tries: int
+    owner: str = ""
+    """Whose share of the limits it uses; empty for the hub itself, and for items of a store without owners."""
 
 
 class BuryItem(Record, frozen=True, gc=False):
@@ -83,6 +87,8 @@ class PutRetained(Record, frozen=True, gc=False):
     topic: str
     word: bytes
     publication: int
+    owner: str = ""
+    """As that of `PutItem`."""
 
 
 class DropRetained(Record, frozen=True, gc=False):

@@ -113,7 +113,7 @@ class Standings:
         exchange, now = self._exchange, self._exchange.now()
         for peer in loaded.peers:
             self._make(peer.peer)
-            exchange.hub.readmit(peer.peer, _TRAITS, peer.identity, now)
+            exchange.hub.readmit(peer.peer, _TRAITS, peer.identity, now, peer.remote)
         for tomb in loaded.tombs:
             if (standing := self._by_id.get(tomb.peer)) is not None:
                 standing.talk.bury(tomb.key, tomb.until - epoch)

@@ -30,7 +30,10 @@ def load(connection: sqlite3.Connection, log: Log, now: float) -> Loaded:
     requests, answers, tombs, expired = log.load(now)
     items, dead = _items(connection)
     return Loaded(
-        peers=[PutPeer(*row) for row in connection.execute("SELECT peer, identity, seen_at FROM peer ORDER BY peer")],
+        peers=[
+            PutPeer(*row)
+            for row in connection.execute("SELECT peer, identity, seen_at, remote FROM peer ORDER BY peer")
+        ],
         requests=requests,
         answers=answers,
         tombs=tombs,
@@ -38,7 +41,7 @@ def load(connection: sqlite3.Connection, log: Log, now: float) -> Loaded:
         dead=dead,
         retained=[
             PutRetained(*row)
-            for row in connection.execute("SELECT topic, word, publication FROM retained ORDER BY topic")
+            for row in connection.execute("SELECT topic, word, publication, owner FROM retained ORDER BY topic")
         ],
         expired=expired,
     )
@@ -47,9 +50,9 @@ def load(connection: sqlite3.Connection, log: Log, now: float) -> Loaded:
 def _items(connection: sqlite3.Connection) -> tuple[list[PutItem], list[tuple[PutItem, BuryItem]]]:
     items: list[PutItem] = []
     dead: list[tuple[PutItem, BuryItem]] = []
-    rows = connection.execute("SELECT queue, number, word, tries, why, at FROM item ORDER BY queue, number")
-    for queue, number, word, tries, why, at in rows:
-        item = PutItem(queue, number, word, tries)
+    rows = connection.execute("SELECT queue, number, word, tries, owner, why, at FROM item ORDER BY queue, number")
+    for queue, number, word, tries, owner, why, at in rows:
+        item = PutItem(queue, number, word, tries, owner)
         if why is None:
             items.append(item)
         else:

@@ -20,17 +20,20 @@ from fiveways.store.statement import Statement, Step
 
 APPLICATION: Final = 0x35776179
 """Tells a store from other SQLite files: "5way"."""
-VERSION: Final = 2
+VERSION: Final = 3
 TABLES: Final = f"""
-CREATE TABLE peer (peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE peer (
+    peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL, remote TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
 {log.TABLE};
 CREATE TABLE item (
     id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL,
-    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL,
+    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL, owner TEXT NOT NULL DEFAULT '',
     UNIQUE (queue, number)
 );
 CREATE TABLE retained (
-    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL
+    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL,
+    owner TEXT NOT NULL DEFAULT ''
 );
 """
 UPGRADES: Final = {
@@ -41,14 +44,19 @@ INSERT INTO log (state, peer, key, until, word) SELECT state, peer, key, expires
 DROP TABLE tomb;
 DROP TABLE request
 """,  # noqa: S608
+    2: """
+ALTER TABLE peer ADD COLUMN remote TEXT NOT NULL DEFAULT '';
+ALTER TABLE item ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE retained ADD COLUMN owner TEXT NOT NULL DEFAULT ''
+""",
 }
 """What makes a store of an older version one of the next."""
 STATEMENTS: Final[dict[type[Record], Statement]] = {
-    PutPeer: Statement("REPLACE INTO peer (peer, identity, seen_at) VALUES ", "(?,?,?)"),
+    PutPeer: Statement("REPLACE INTO peer (peer, identity, seen_at, remote) VALUES ", "(?,?,?,?)"),
     DropPeer: Statement("DELETE FROM peer WHERE peer IN (", "?", ")"),
     PutItem: Statement(
-        "INSERT INTO item (queue, number, word, tries) VALUES ",
-        "(?,?,?,?)",
+        "INSERT INTO item (queue, number, word, tries, owner) VALUES ",
+        "(?,?,?,?,?)",
         " ON CONFLICT (queue, number) DO UPDATE SET"
         " word = excluded.word, tries = excluded.tries, why = NULL, at = NULL",
     ),
@@ -60,9 +68,10 @@ STATEMENTS: Final[dict[type[Record], Statement]] = {
         ")) AS gone CROSS JOIN item ON queue = gone.one AND number = gone.other)",
     ),
     PutRetained: Statement(
-        "INSERT INTO retained (topic, word, publication) VALUES ",
-        "(?,?,?)",
-        " ON CONFLICT (topic) DO UPDATE SET word = excluded.word, publication = excluded.publication",
+        "INSERT INTO retained (topic, word, publication, owner) VALUES ",
+        "(?,?,?,?)",
+        " ON CONFLICT (topic) DO UPDATE SET"
+        " word = excluded.word, publication = excluded.publication, owner = excluded.owner",
     ),
     DropRetained: Statement("DELETE FROM retained WHERE topic IN (", "?", ")"),
 }

@@ -187,7 +187,8 @@ def test_new_bounds_hold_at_once() -> None:
     offer(hub, "bob", "m")
     hub.reload(HubSettings(max_offers=1, max_queues=0, rate=1.0))
     assert refusal(hub.handle("bob", Register("1", "n"), 0.0)) == ("bob", "1", Reason.BUSY, "more than 1 offers")
-    assert refusal(hub.handle("eve", Call("1", "hub.push", Value(["q", 1])), 0.0))[3] == "more than 0 queues"
+    text = "too many queues: the limit of 0 for the whole hub is reached"
+    assert refusal(hub.handle("eve", Call("1", "hub.push", Value(["q", 1])), 0.0))[3] == text
     assert refusal(hub.handle("eve", Call("1", "hub.ping"), 0.0))[3] == "more than 1 requests a second"
 
 

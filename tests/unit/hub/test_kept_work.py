@@ -23,6 +23,10 @@ def keeping(**settings: int) -> Hub:
     return hub
 
 
+OWNER = "address unknown"
+"""Of the peers of these tests, which have no address."""
+
+
 def push(hub: Hub, data: object = 1) -> list[object]:
     return [*hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": data})), 0.0)]
 
@@ -45,7 +49,7 @@ def asked(hub: Hub, method: str, body: object = None) -> object:
 def test_a_push_is_answered_when_it_is_safe_and_work_that_is_done_is_forgotten() -> None:
     hub = keeping()
     answer = Delivery("ann", Result("p", Value({"waiting": 1})))
-    assert push(hub, {"n": 1}) == [Keep(PutItem("q", 1, b'{"n":1}', 0), [answer])]
+    assert push(hub, {"n": 1}) == [Keep(PutItem("q", 1, b'{"n":1}', 0, OWNER), [answer])]
     assert hub.handle("bob", Result(pull(hub)), 0.0) == [Keep(DropItem("q", 1), [])]
     assert asked(hub, "hub.queues") == {}
 
@@ -54,12 +58,12 @@ def test_what_nobody_finishes_is_put_aside_and_can_be_tried_again() -> None:
     hub = keeping(max_tries=2, retry_delay=0)
     push(hub)
     failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 1.0)
-    assert failed == [Keep(PutItem("q", 1, b"1", 1), [])]
+    assert failed == [Keep(PutItem("q", 1, b"1", 1, OWNER), [])]
     failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 2.0)
     assert failed == [Keep(BuryItem("q", 1, "raised: no", 1002.0), [])]
     assert asked(hub, "hub.queues") == {"q": {"waiting": 0, "given": 0, "dead": 1}}
     deliveries = hub.handle("ann", Call("r", "hub.redrive", Value({"queue": "q"})), 3.0)
-    assert deliveries == [*ok("ann", "r", Value({"redriven": 1})), Keep(PutItem("q", 1, b"1", 0), [])]
+    assert deliveries == [*ok("ann", "r", Value({"redriven": 1})), Keep(PutItem("q", 1, b"1", 0, OWNER), [])]
     assert asked(hub, "hub.redrive", {"queue": "q"}) == {"redriven": 0}
     assert hub.handle("bob", Result(pull(hub)), 4.0) == [Keep(DropItem("q", 1), [])]
 
@@ -92,7 +96,7 @@ def test_retained_values_are_kept_and_dropped() -> None:
     hub = keeping()
     done = [Delivery("ann", Result("v", Value(256)), "p256")]
     published = hub.handle("ann", Publish("v", topic("a.b"), Value(1), retain=True), 0.0)
-    assert published == [Keep(PutRetained('["a","b"]', b"1", 256), done)]
+    assert published == [Keep(PutRetained('["a","b"]', b"1", 256, OWNER), done)]
     (dropped, _) = hub.handle("ann", CloseTopic("c", topic("a.b")), 0.0)
     assert dropped == Keep(DropRetained('["a","b"]'), [])
     hub.restore([], [], [PutRetained('["a","b"]', b"2", 300)])
@@ -144,7 +148,7 @@ def test_work_without_a_json_form_is_refused(body: Payload) -> None:
 def test_retained_bytes_are_stored_in_their_json_form() -> None:
     (kept,) = keeping().handle("ann", Publish("v", topic("t"), Binary(b"Hello"), retain=True), 0.0)
     assert isinstance(kept, Keep)
-    assert kept.record == PutRetained('["t"]', b'{"$base91":"q0R+Cq!"}', 256)
+    assert kept.record == PutRetained('["t"]', b'{"$base91":"q0R+Cq!"}', 256, OWNER)
 
 
 @pytest.mark.parametrize("body", NO_JSON_FORM[:3])

@@ -449,11 +449,12 @@ def test_what_one_may_not_call_is_refused() -> None:
 
 
 def test_there_are_not_more_of_them_than_allowed() -> None:
-    hub = opened(max_owed=2)
+    hub = opened(max_owed=3, share=1.0)
     offer(hub, "bob", "m")
     hub.handle("bob", Unregister("u", "m"), 0.0)
     assert [asked(hub, number) for number in (1, 2)] == [[accepted(1)], [accepted(2)]]
-    told = ("nina", "m#3", Reason.BUSY, "2 requests wait for their answers")
+    text = "nobody can take m now, and too many requests wait: the limit of 2 for the whole hub is reached"
+    told = ("nina", "m#3", Reason.BUSY, text)
     assert refusal(asked(hub, 3)) == told
     hub.handle("nina", Cancel("m#1"), 0.0)
     assert asked(hub, 3) == [accepted(3)]

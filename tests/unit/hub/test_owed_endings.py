@@ -76,7 +76,7 @@ def test_an_id_that_is_open_is_not_opened_again() -> None:
 
 
 def test_what_is_accepted_is_bounded_in_bytes() -> None:
-    hub = opened(max_owed_bytes=1)
+    hub = opened(max_owed_bytes=2 * len(BODY.raw), share=0.5)
     offer(hub, "bob", "m")
     asked(hub)
     refused = handled(hub, "nina", request(2))

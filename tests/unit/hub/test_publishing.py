@@ -160,11 +160,12 @@ def test_what_is_not_null_is_kept(something: Payload) -> None:
 
 
 def test_values_are_kept_within_bounds() -> None:
-    hub = opened(max_retained=2, max_retained_bytes=100)
+    hub = opened(max_retained=2, max_retained_bytes=100, share=1.0)
     published(hub, "a", retain=True)
     published(hub, "b", retain=True)
     told = refusal(hub.handle("ann", Publish("1", topic("c"), BODY, retain=True), 0.0))
-    assert told == ("ann", "1", Reason.BUSY, "too many values are retained")
+    text = "too many values are retained: the limit of 2 for the whole hub is reached"
+    assert told == ("ann", "1", Reason.BUSY, text)
     assert hub.handle("ann", Publish("1", topic("b"), Text("x" * 94), retain=True), 0.0) == ok(
         "ann", "1", Value(258), "p258"
     )

@@ -64,7 +64,7 @@ def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
     assert hub.stats()["queues"] == {"q": 0}
     hub.handle("bob", Result("1"), 0.0)
     assert hub.stats()["queues"] == {}
-    assert (hub.open_calls(), hub._queues._bytes) == (0, 0)
+    assert (hub.open_calls(), hub._queues._bytes.used) == (0, 0)
 
 
 def test_a_failure_gives_an_item_back_to_its_place() -> None:
@@ -188,15 +188,16 @@ def test_data_stays_as_it_was_written(body: Payload, data: Payload) -> None:
 
 
 def test_queues_are_bounded() -> None:
-    hub = opened(max_queue=2, max_queues=2, max_queue_bytes=10)
+    hub = opened(max_queue=2, max_queues=2, max_queue_bytes=10, share=1.0)
+    limit = "the limit of {} for the whole hub is reached".format
     push(hub, 1)
     pull(hub)
     push(hub, 2)
-    assert refusal(push(hub, 3)) == ("ann", "p", Reason.BUSY, "more than 2 items in q")
+    assert refusal(push(hub, 3)) == ("ann", "p", Reason.BUSY, f"too many items in q: {limit(2)}")
     push(hub, 1, "r")
-    assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.BUSY, "more than 2 queues")
+    assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.BUSY, f"too many queues: {limit(2)}")
     assert refusal(pull(hub, queue="s"))[2] is Reason.BUSY
-    assert refusal(push(hub, "x" * 6, "r")) == ("ann", "p", Reason.BUSY, "the work queues are full")
+    assert refusal(push(hub, "x" * 6, "r")) == ("ann", "p", Reason.BUSY, f"too many bytes in work queues: {limit(10)}")
     push(hub, "x" * 5, "r")
     hub.handle("bob", Result("1"), 0.0)
     push(hub, 3)
@@ -359,4 +360,4 @@ def test_dropped_job_frees_its_bytes() -> None:
     found = answer(hub, "hub.dead", {"queue": "q"})
     assert isinstance(found, dict)
     asked(hub, "hub.drop", {"queue": "q", "job": found["jobs"][0]["job"]})
-    assert (hub._queues._bytes, hub.queues()) == (0, {})
+    assert (hub._queues._bytes.used, hub.queues()) == (0, {})

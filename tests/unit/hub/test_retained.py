@@ -13,8 +13,8 @@ from tests.unit.hub.test_topics import all_topics, patterns
 def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[Topic], wanted: Pattern) -> None:
     values = RetainedValues()
     for topic in kept:
-        values.put(Retained(topic, NULL, 1, 10), 8, 80)
-        values.put(Retained(topic, NULL, 2, 10), 8, 80)
+        values.put(Retained(topic, NULL, 1, 10))
+        values.put(Retained(topic, NULL, 2, 10))
     for topic in gone:
         values.remove(topic)
     kept -= gone
@@ -24,4 +24,4 @@ def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[
     assert {value.publication for value in found} <= {2}
     for topic in kept:
         values.remove(topic)
-    assert (values._root.below, len(values), values._bytes) == ({}, 0, 0)
+    assert (values._root.below, len(values), values._pool.size) == ({}, 0, 0)

@@ -14,6 +14,7 @@ from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep
 from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.hub.shares import Pool, Shares
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import (
@@ -327,6 +328,8 @@ def assert_empty(hub: Hub) -> None:
     for queue in hub._queues._queues.values():
         assert queue.waiting or queue.dead
         assert (queue.given, queue.pulls) == (0, {})
+        assert queue.pool.used == queue.waiting + len(queue.dead)
+    assert hub._queues._pool.used == len(hub._queues._queues)
     hub.traffic.fold()
     for cell in (*hub.traffic.cells.values(), *hub.traffic.forgotten.values()):
         assert cell.calls == len(cell.histogram) + cell.at_once, "a call has ended, and was not counted, or twice"
@@ -335,6 +338,8 @@ def assert_empty(hub: Hub) -> None:
     hub.traffic.failures.clear()
     hub.traffic.tallies.clear()
     hub._queues._queues.clear()
+    hub._queues._pool = Pool(0, Shares())
+    hub._queues._bytes = Pool(0, Shares())
     hub._publishing._retained.__init__()  # type: ignore[misc]
     hub.offers._missed.clear()
     hub._subscriptions._forget()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.model.records import Forget, PutAnswer, PutItem, PutPeer, PutRequest
+from fiveways.model.records import BuryItem, Forget, PutAnswer, PutItem, PutPeer, PutRequest, PutRetained, Record
 from fiveways.store import log, schema
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
@@ -100,6 +100,54 @@ async def test_an_older_store_is_read_and_made_a_new_one(tmp_path: Path) -> None
     connection.close()
 
 
+VERSION_2 = """
+CREATE TABLE peer (peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE log (
+    line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT, until REAL NOT NULL, word BLOB
+);
+CREATE TABLE item (
+    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL,
+    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL,
+    UNIQUE (queue, number)
+);
+CREATE TABLE retained (
+    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL
+);
+INSERT INTO peer VALUES ('p', 'ann', 1.5), ('q', '', 2.5);
+INSERT INTO log VALUES (1, 0, 'q', 'a', 2000, x'00');
+INSERT INTO item (queue, number, word, tries, why, at) VALUES
+    ('q', 1, x'02', 3, NULL, NULL), ('q', 2, x'03', 5, 'no', 9);
+INSERT INTO retained (topic, word, publication) VALUES ('["t"]', x'31', 7)
+"""
+"""A store that does not know the owners of what it holds."""
+
+
+@in_loop
+async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 2")
+    expected = Loaded(
+        peers=[PutPeer("p", "ann", 1.5), PutPeer("q", "", 2.5)],
+        requests=[PutRequest("q", "a", b"\0", LATER)],
+        items=[PutItem("q", 1, b"\2", 3)],
+        dead=[(PutItem("q", 2, b"\3", 5), BuryItem("q", 2, "no", 9.0))],
+        retained=[PutRetained('["t"]', b"1", 7)],
+    )
+    assert content(path) == expected
+    changed: tuple[Record, ...] = (
+        PutPeer("q", "", 3.5, "10.0.0.1:4711"),
+        PutItem("q", 3, b"\4", 0, "identity ann"),
+        PutRetained('["t"]', b"2", 8, "address 10.0.0.1"),
+    )
+    await keep(path, *changed)
+    assert content(path) == replace(
+        expected, peers=[expected.peers[0], changed[0]], items=[*expected.items, changed[1]], retained=[changed[2]]
+    )
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+    connection.close()
+
+
 def newer(path: Path) -> None:
     sql(path, f"PRAGMA application_id = {schema.APPLICATION}", f"PRAGMA user_version = {schema.VERSION + 1}")
 
@@ -112,7 +160,7 @@ def sql(path: Path, *statements: str) -> None:
 
 
 BAD: list[tuple[str, Callable[[Path], object], str]] = [
-    ("newer", newer, "was written by a newer Fiveways (version 3 of the store, this one knows 2): run the newer one"),
+    ("newer", newer, "was written by a newer Fiveways (version 4 of the store, this one knows 3): run the newer one"),
     ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: name another file"),
     ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: name another"),
     ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is no store of Fiveways, nor any SQLite file"),

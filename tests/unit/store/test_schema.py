@@ -32,15 +32,15 @@ NUMBERS = st.integers(1, 3)
 WORDS = st.binary(max_size=1)
 TIMES = st.sampled_from([0.0, NOW - 1, NOW + 1, NOW + 2])
 RECORDS: st.SearchStrategy[Record] = st.one_of(
-    st.builds(PutPeer, PEERS, st.just(""), TIMES),
+    st.builds(PutPeer, PEERS, st.just(""), TIMES, KEYS),
     st.builds(DropPeer, PEERS),
     st.builds(PutRequest, PEERS, KEYS, WORDS, st.just(NOW + 5)),
     st.builds(PutAnswer, PEERS, KEYS, WORDS, st.just(NOW + 6)),
     st.builds(Forget, PEERS, KEYS, TIMES),
-    st.builds(PutItem, PEERS, NUMBERS, WORDS, NUMBERS),
+    st.builds(PutItem, PEERS, NUMBERS, WORDS, NUMBERS, st.just("address 10.0.0.1")),
     st.builds(BuryItem, PEERS, NUMBERS, KEYS, TIMES),
     st.builds(DropItem, PEERS, NUMBERS),
-    st.builds(PutRetained, KEYS, WORDS, NUMBERS),
+    st.builds(PutRetained, KEYS, WORDS, NUMBERS, KEYS),
     st.builds(DropRetained, KEYS),
 )
 

@@ -32,6 +32,7 @@ from tests.unit.store.kit import LATER, NOW, Model, content, in_loop, keep, open
 REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
 ANSWER = PutAnswer("p", "k", b"answer", LATER)
 ITEM = PutItem("q", 2, b"work", 1)
+OWNED = PutItem("q", 2, b"work", 1, "address 10.0.0.1")
 BURIED = BuryItem("q", 2, "tried 3 times", 5.5)
 RETAINED = PutRetained("t", b"value", 7)
 
@@ -67,6 +68,13 @@ KEPT: list[tuple[list[Record], Loaded]] = [
     ([RETAINED], Loaded(retained=[RETAINED])),
     ([RETAINED, PutRetained("t", b"", 8)], Loaded(retained=[PutRetained("t", b"", 8)])),
     ([RETAINED, DropRetained("t")], Loaded()),
+    ([PutPeer("p", "", 1.5, "10.0.0.1:4711")], Loaded(peers=[PutPeer("p", "", 1.5, "10.0.0.1:4711")])),
+    ([OWNED], Loaded(items=[OWNED])),
+    ([OWNED, BURIED], Loaded(dead=[(OWNED, BURIED)])),
+    (
+        [RETAINED, PutRetained("t", b"", 8, "identity ann")],
+        Loaded(retained=[PutRetained("t", b"", 8, "identity ann")]),
+    ),
 ]
 
 

@@ -1,0 +1,327 @@
+"""One stranger cannot use up what durable requests, work queues and retained values of all peers share."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.settings import HubSettings, Identity
+from fiveways.hub.shares import Owner
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Accepted, Call, Cancel, Failure, Hello, Publish, Register, Result, Unregister
+from fiveways.model.records import BuryItem, PutItem, PutPeer, PutRetained
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Json, Payload, Value
+from tests.unit.hub.hubtalk import LRPM, NQ, offer, only, topic
+
+RELIABLE = replace(NQ, reliable=True)
+ADA = Identity("ada", token="t")  # noqa: S106
+STRANGER = "10.6.6.6"
+OTHER = "10.0.0.2"
+BODY = Json(b"12345678")
+MOST = 40
+WAITING = 30
+"""Requests without a callee have three quarters of the limit."""
+HALF = WAITING // 2
+
+
+def shared(*, keeps: bool = False, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """A hub of which strangers may use the half."""
+    chosen = HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, **settings)
+    return Hub(Random(7), Limits(), chosen, keeps=keeps)
+
+
+def join(hub: Hub, peer: str, address: str, token: str = "", traits: Any = RELIABLE) -> str:  # noqa: ANN401  Traits
+    hub.arrive(peer, traits, Credentials(bearer=token, remote=f"{address}:4711"), 0.0)
+    hub.handle(peer, Hello(), 0.0)
+    return peer
+
+
+def told(hub: Hub, deliveries: Deliveries) -> Iterator[Delivery]:
+    """What peers are told once the store has everything."""
+    for each in deliveries:
+        if isinstance(each, Keep):
+            yield from told(hub, hub.kept(each, 0.0))
+        elif isinstance(each, Delivery):
+            yield each
+
+
+def ask(hub: Hub, peer: str, number: int, method: str = "m", body: Payload = BODY) -> str:
+    """Say what the peer hears of a request at first."""
+    for each in told(hub, hub.handle(peer, Call(f"{method}#{number}", method, body, method), 0.0)):
+        if each.to == peer and isinstance(each.word, Accepted):
+            return "accepted"
+        if each.to == peer and isinstance(each.word, Failure):
+            assert each.word.reason is Reason.BUSY
+            return each.word.text
+    return "nothing"
+
+
+def fill(hub: Hub, peer: str, method: str = "m") -> int:
+    """Have a peer ask until it is refused; return how many requests were accepted."""
+    number = 0
+    while ask(hub, peer, number, method) == "accepted":
+        number += 1
+    return number
+
+
+def absent(hub: Hub, method: str = "m") -> None:
+    """Somebody offered the method, and does so no longer."""
+    join(hub, f"former of {method}", "10.0.0.9", traits=LRPM)
+    offer(hub, f"former of {method}", method)
+    hub.handle(f"former of {method}", Unregister("u", method), 0.0)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_stranger_fills_only_its_share_of_durable_requests(keeps: bool) -> None:
+    hub = shared(keeps=keeps)
+    absent(hub)
+    assert fill(hub, join(hub, "one", STRANGER)) == HALF
+    assert "the share of 15 for address 10.6.6.6 is used up" in ask(hub, join(hub, "two", STRANGER), 1)
+    assert ask(hub, join(hub, "other", OTHER), 1) == "accepted"
+    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1) == "accepted"
+
+
+def test_identity_gets_through_when_anonymous_peers_of_many_addresses_wait() -> None:
+    hub = shared()
+    absent(hub)
+    assert sum(fill(hub, join(hub, f"p{number}", f"10.6.6.{number}")) for number in range(3)) == 22
+    assert "all anonymous peers" in ask(hub, join(hub, "other", OTHER), 1)
+    assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - 22
+
+
+def test_request_that_a_callee_can_take_does_not_compete_with_those_that_wait() -> None:
+    hub = shared(share=1.0, anonymous_share=1.0)
+    absent(hub)
+    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert fill(hub, join(hub, "one", STRANGER)) == WAITING
+    assert "nobody can take m now" in ask(hub, join(hub, "other", OTHER), 1)
+    assert ask(hub, "other", 2, "live") == "accepted"
+    assert fill(hub, join(hub, "ada", OTHER, "t"), "live") == MOST - WAITING - 1
+
+
+def test_stranger_with_a_worker_that_never_answers_fills_only_its_share() -> None:
+    hub = shared()
+    offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "sleep")
+    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert fill(hub, join(hub, "one", STRANGER), "sleep") == MOST // 2
+    assert ask(hub, join(hub, "other", OTHER), 1, "live") == "accepted"
+    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, "live") == "accepted"
+
+
+def test_requests_that_lose_their_callee_count_as_waiting_again() -> None:
+    hub = shared()
+    offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "m")
+    assert fill(hub, join(hub, "one", STRANGER)) == MOST // 2
+    hub.leave("sleeper", 0.0)
+    assert "for address 10.6.6.6" in ask(hub, join(hub, "two", STRANGER), 1)
+    assert fill(hub, join(hub, "other", OTHER)) == 2
+    assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - MOST // 2 - 2
+
+
+def test_share_of_bytes_is_kept_as_well() -> None:
+    hub = shared(max_owed_bytes=400)
+    absent(hub)
+    assert ask(hub, join(hub, "one", STRANGER), 1, body=Json(b"1" * 140)) == "accepted"
+    assert "bytes for address 10.6.6.6" in ask(hub, "one", 2, body=Json(b"1" * 20))
+    assert ask(hub, join(hub, "other", OTHER), 1, body=Json(b"1" * 60)) == "accepted"
+    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, body=Json(b"1" * 60)) == "accepted"
+
+
+def test_requests_that_end_free_the_share() -> None:
+    hub = shared()
+    absent(hub)
+    fill(hub, join(hub, "one", STRANGER))
+    hub.handle("one", Cancel("m#0"), 0.0)
+    assert ask(hub, "one", 100) == "accepted"
+    hub.leave("one", 0.0)
+    assert fill(hub, join(hub, "two", STRANGER)) == HALF
+    assert hub._owing._pool.held(Owner(f"address {STRANGER}", is_anonymous=True)) == (HALF, HALF * len(BODY.raw))
+    hub.leave("two", 0.0)
+    assert (hub._owing._pool.number, hub._owing._waiting.pool.number) == (0, 0)
+    assert (hub._owing._pool._by_owner, hub._owing._waiting.pool._by_owner) == ({}, {})
+
+
+def test_answered_requests_leave_nothing_in_the_pools() -> None:
+    hub = shared(max_given=2)
+    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "m")
+    assert fill(hub, join(hub, "one", STRANGER)) == HALF + 2
+    for op in range(1, HALF + 3):
+        hub.handle("worker", Result(str(op), BODY), 0.0)
+    assert (hub._owing._pool.number, hub._owing._pool.size) == (0, 0)
+    assert (hub._owing._waiting.pool.number, hub._owing._waiting.pool.size) == (0, 0)
+
+
+# After a restart.
+
+
+def test_restored_requests_count_for_the_address_that_made_them() -> None:
+    before = shared(keeps=True)
+    absent(before)
+    join(before, "one", STRANGER)
+    kept = before.handle("one", Call("m#1", "m", BODY, "m"), 0.0)
+    (peer,) = (each.record for each in kept if isinstance(each, Keep) and isinstance(each.record, PutPeer))
+    assert peer.remote == f"{STRANGER}:4711"
+    after = shared(keeps=True)
+    after.settle(100.0)
+    after.readmit("one", RELIABLE, "", 0.0, peer.remote)
+    for number in range(HALF):
+        after.owe("one", Call(f"m#{number}", "m", BODY, "m"), 100.0, 0.0)
+    assert "the share of 15 for address 10.6.6.6" in ask(after, join(after, "two", STRANGER), 1)
+    # Nobody has offered the method since the start: the other request waits to hear whether anybody will.
+    assert ask(after, join(after, "other", OTHER), 1) == "nothing"
+    assert ask(after, join(after, "ada", STRANGER, "t"), 1) == "nothing"
+    after.handle(join(after, "worker", "10.0.0.3", traits=LRPM), Register("r", "m"), 0.0)
+    assert after.stats()["owed"] == HALF + 2
+
+
+def test_requests_for_unsure_names_are_bounded_by_share() -> None:
+    hub = shared(keeps=True)
+    hub.settle(10.0)
+    join(hub, "one", STRANGER)
+    heard = [ask(hub, "one", number, f"x{number}") for number in range(HALF + 1)]
+    assert heard[:-1] == ["nothing"] * HALF
+    assert "for address 10.6.6.6" in heard[-1]
+    assert ask(hub, join(hub, "other", OTHER), 1) == "nothing"
+    late = [each for each in hub.expire(10.0) if isinstance(each, Delivery) and isinstance(each.word, Failure)]
+    assert len(late) == HALF + 1
+    assert (hub._owing._pool.number, hub._owing._waiting.pool.number) == (0, 0)
+
+
+def test_peer_is_stored_anew_when_its_owner_changes() -> None:
+    hub = shared(keeps=True)
+    absent(hub)
+    join(hub, "one", STRANGER)
+
+    def stored(number: int) -> list[str]:
+        kept = hub.handle("one", Call(f"m#{number}", "m", BODY, "m"), 0.0)
+        return [each.record.remote for each in kept if isinstance(each, Keep) and isinstance(each.record, PutPeer)]
+
+    assert stored(1) == [f"{STRANGER}:4711"]
+    hub.move("one", f"{STRANGER}:5000")
+    assert stored(2) == []
+    hub.move("one", f"{OTHER}:5000")
+    assert stored(3) == [f"{OTHER}:5000"]
+
+
+# Work queues.
+
+
+def push(hub: Hub, peer: str, queue: str, data: object = 1) -> str:
+    """Say how a push ended: with how many items wait, or with the refusal."""
+    body = Value({"queue": queue, "data": data})
+    (answer, *_) = told(hub, hub.handle(peer, Call("p", "hub.push", body), 0.0))
+    if isinstance(answer.word, Failure):
+        assert answer.word.reason is Reason.BUSY
+        return answer.word.text
+    return "pushed"
+
+
+def pushed(hub: Hub, peer: str, queue: str, data: object = 1) -> int:
+    """Have a peer push until it is refused; return how many items were taken."""
+    count = 0
+    while push(hub, peer, queue, data) == "pushed":
+        count += 1
+    return count
+
+
+def test_stranger_fills_only_its_share_of_a_queue() -> None:
+    hub = shared(max_queue=8)
+    assert pushed(hub, join(hub, "one", STRANGER), "q") == 4
+    assert pushed(hub, join(hub, "other", OTHER), "q") == 2
+    assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q") == 2
+
+
+def test_stranger_fills_only_its_share_of_all_queues() -> None:
+    hub = shared(max_queues=8)
+    join(hub, "one", STRANGER)
+    assert [push(hub, "one", f"q{number}") for number in range(4)] == ["pushed"] * 4
+    assert "the share of 4 for address 10.6.6.6" in push(hub, "one", "q4")
+    assert push(hub, join(hub, "other", OTHER), "o") == "pushed"
+    assert push(hub, join(hub, "ada", STRANGER, "t"), "a") == "pushed"
+
+
+def test_stranger_fills_only_its_share_of_the_bytes_in_queues() -> None:
+    hub = shared(max_queue_bytes=80)
+    assert pushed(hub, join(hub, "one", STRANGER), "q", "12345678") == 4
+    assert pushed(hub, join(hub, "other", OTHER), "q", "12345678") == 2
+    assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q", "12345678") == 2
+
+
+def test_restored_items_count_for_the_owner_that_pushed_them() -> None:
+    before, after = shared(keeps=True, max_queue=8), shared(keeps=True, max_queue=8)
+    join(before, "one", STRANGER)
+    (kept,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
+    assert isinstance(kept, Keep)
+    assert isinstance(kept.record, PutItem)
+    owner = kept.record.owner
+    dead = PutItem("q", 4, b"1", 5, owner), BuryItem("q", 4, "no", 1.0)
+    after.restore([PutItem("q", number, b"1", 0, owner) for number in (1, 2, 3)], [dead], [])
+    assert "for address 10.6.6.6" in push(after, join(after, "one", STRANGER), "q")
+    assert push(after, join(after, "other", OTHER), "q") == "pushed"
+    assert push(after, join(after, "ada", STRANGER, "t"), "q") == "pushed"
+
+
+# Retained values.
+
+
+def retain(hub: Hub, peer: str, name: str, body: Payload = BODY) -> str:
+    """Say how a publication that is to be retained ended."""
+    (answer, *_) = told(hub, hub.handle(peer, Publish("p", topic(name), body, retain=True), 0.0))
+    return answer.word.text if isinstance(answer.word, Failure) else "retained"
+
+
+def test_stranger_fills_only_its_share_of_retained_values() -> None:
+    hub = shared(max_retained=8)
+    join(hub, "one", STRANGER)
+    assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
+    assert "the share of 4 for address 10.6.6.6" in retain(hub, "one", "t4")
+    assert retain(hub, join(hub, "other", OTHER), "o") == "retained"
+    assert retain(hub, join(hub, "ada", STRANGER, "t"), "a") == "retained"
+    assert retain(hub, "one", "t0") == "retained"
+    assert retain(hub, "ada", "t1") == "retained"  # and is its value now
+    assert retain(hub, "one", "t4") == "retained"
+    retain(hub, "one", "t4", NULL)
+    assert retain(hub, "one", "t5") == "retained"
+
+
+def test_stranger_fills_only_its_share_of_retained_bytes() -> None:
+    hub = shared(max_retained_bytes=80)
+    join(hub, "one", STRANGER)
+    assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
+    assert "bytes for address 10.6.6.6" in retain(hub, "one", "t4")
+    assert retain(hub, join(hub, "other", OTHER), "o") == "retained"
+
+
+def test_restored_values_count_for_their_publisher() -> None:
+    before, after = shared(keeps=True, max_retained=4), shared(keeps=True, max_retained=4)
+    join(before, "one", STRANGER)
+    (kept,) = before.handle("one", Publish("p", topic("t"), BODY, retain=True), 0.0)
+    assert isinstance(kept, Keep)
+    assert isinstance(kept.record, PutRetained)
+    owner = kept.record.owner
+    after.restore([], [], [PutRetained(f'["t{number}"]', b"1", 300, owner) for number in range(2)])
+    assert "for address 10.6.6.6" in retain(after, join(after, "one", STRANGER), "t")
+    assert retain(after, join(after, "other", OTHER), "o") == "retained"
+    assert retain(after, join(after, "ada", STRANGER, "t"), "a") == "retained"
+
+
+def test_new_shares_hold_at_once() -> None:
+    hub = shared(max_queue=8)
+    absent(hub)
+    assert fill(hub, join(hub, "one", STRANGER)) == HALF
+    assert pushed(hub, "one", "q") == 4
+    hub.reload(HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, max_queue=8, share=0.75))
+    assert (ask(hub, "one", 99), push(hub, "one", "q")) == ("accepted", "pushed")
+
+
+def test_answer_of_a_built_in_is_not_a_durable_request() -> None:
+    hub = shared()
+    absent(hub)
+    fill(hub, join(hub, "one", STRANGER))
+    assert only(hub.handle("one", Call("e#1", "hub.echo", BODY), 0.0), Result).body == BODY
