@@ -32,6 +32,7 @@ from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
 from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.unacknowledged import Unacknowledged
 from fiveways.hub.updates import Updates
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
@@ -79,8 +80,9 @@ class Hub:
         self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, keeps=keeps)
         self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
-        peers = Peers(self._sessions, self.offers, self._subscriptions, epoch)
-        present = Present(self._sessions, self._by_name, peers)
+        self.unacknowledged = Unacknowledged(settings, self._sessions)
+        """What resumable sessions make the hub hold."""
+        present = Present(self._sessions, self._by_name, Peers(self._sessions, self.offers, self._subscriptions, epoch))
         self.built_ins = BuiltIns(limits, self._callbacks, self._queues, present, self, self.traffic, epoch)
         """What the hub answers itself."""
         self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
@@ -239,10 +241,8 @@ class Hub:
         self.offers.leave(session)
         self.gate.claims.leave(session, now)
         self._publishing.leave(session)
-        self._callbacks.leave(session)
-        self._variables.leave(session)
-        self._queues.leave(session)
-        self.peer_requests.leave(session)
+        for each in (self._callbacks, self._variables, self._queues, self.peer_requests, self.unacknowledged):
+            each.leave(session)
         owed = self._owing.leave(session) if session.traits.reliable else []
         ended = self.updates.leave(session)
         return [*owed, *self._router.leave(session, now), *ended, *self._attachments.leave(session)]
@@ -258,7 +258,7 @@ class Hub:
         if isinstance(word, words.Part):
             return self._router.undelivered(word.id, error, now, begun=True)
         if isinstance(word, words.Result | words.Description):
-            return self._router.unanswered(session, word.id, delivery, now)
+            return self._router.unanswered(session, word.id, delivery, error, now)
         if isinstance(word, words.SetVariable | words.UnsetVariable) and isinstance(delivery.call, Pending):
             return self.peer_requests.unsaid(word, delivery.call, error, now)
         return []
@@ -301,10 +301,8 @@ class Hub:
         self._rate = settings.rate
         self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
         self.traffic.configure(settings.max_methods, settings.max_topics)
-        self._publishing.configure(settings)
-        self._queues.configure(settings)
-        self._owing.configure(settings)
-        self.registering.configure(settings)
+        for each in (self._publishing, self._queues, self._owing, self.registering, self.unacknowledged):
+            each.configure(settings)
         self.gate.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():

@@ -22,7 +22,7 @@ from fiveways.hub.session import Mark, Session
 from fiveways.hub.traffic import CALLBACK, HUB, Failed
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
-from fiveways.model.outcomes import reason_unsaid
+from fiveways.model.outcomes import reason_unsaid, unsaid_answer
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload
 
@@ -348,11 +348,13 @@ class Router:
         # Who has heard of a part of it is told: what is done with half a request is not known.
         return [*(self._call_off(pending) if begun else ()), *self._end(pending, reason, text, now)]
 
-    def unanswered(self, caller: Session, call_id: str, unsaid: Delivery, now: float) -> Deliveries:
+    def unanswered(
+        self, caller: Session, call_id: str, unsaid: Delivery, error: LocalProtocolError, now: float
+    ) -> Deliveries:
         """End a call whose answer, or a part of it, the caller's protocol cannot say."""
         deliveries: Deliveries = []
         pending, done, protocol = caller.asked.get(call_id), unsaid.call, caller.traits.protocol
-        text = f"the answer cannot be written in {protocol}"
+        text, name = unsaid_answer(error, protocol)
         if pending is not None and operation_of(pending) == unsaid.op:
             self._calls.close(pending, now, Reason.RAISED, text)
             deliveries = self._call_off(pending)
@@ -365,7 +367,7 @@ class Router:
             failed = Failed(now, done, protocol, HUB, Reason.RAISED, text, caller.name)
             self._counters.traffic.unanswered(caller.counted_as, failed)
         self._counters.failures[Reason.RAISED] += 1
-        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text), unsaid.op)]
+        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), unsaid.op)]
 
     def _call_off(self, pending: Pending) -> Deliveries:
         """Tell a callee that nobody waits any more: where it cannot hear that, its conversation forgets the call."""

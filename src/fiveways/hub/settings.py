@@ -94,6 +94,8 @@ class HubSettings:
     """For requests that were accepted: after this they have failed."""
     answer_ttl: float = 24 * 3600.0
     """For answers that nobody acknowledges."""
+    max_unacknowledged_bytes: int = 512 << 20
+    """What all peers of NQ together make the hub hold until they react."""
     duplicate_window: float = 3600.0
     """How long it is remembered that a request was answered."""
     max_methods: int = 200

@@ -98,13 +98,13 @@ class Pool:
     def configure(self, limit: int, shares: Shares) -> None:
         """Set the limit and the shares; amounts above a lowered limit stay until they are released."""
         self._bounds = _Bounds.of(limit, shares)
-        self._free = min(self._bounds)
+        self.free = min(self._bounds)
         """As long as all together use no more, no bound is reached."""
 
     def excess(self, owner: Owner, amount: int = 1) -> str:
         """Return which bound an acquisition would exceed, as the end of a sentence; empty if there is room."""
         used = self.used + amount
-        if used <= self._free:
+        if used <= self.free:
             return ""
         return self._bounds.excess(owner, used, self.held(owner) + amount, self._anonymous + amount)
 

@@ -58,6 +58,14 @@ def unsaid(error: LocalProtocolError) -> NotExecuted:
     return NotExecuted(reason_unsaid(error), str(error))
 
 
+def unsaid_answer(error: LocalProtocolError, protocol: str) -> tuple[str, str]:
+    """Return the text and the name of the error that a caller gets for an answer that its protocol cannot say."""
+    if reason_unsaid(error) is Reason.BUSY:
+        # Its reason is still "raised": "overloaded" would claim that the method has not run.
+        return f"the method has run, and its answer was dropped: {error}", str(Reason.BUSY.value)
+    return f"the answer cannot be written in {protocol}", ""
+
+
 def reason_unsaid(error: LocalProtocolError) -> Reason:
     """Return why a request fails that its receiver's protocol cannot say."""
     if isinstance(error, Unrepresentable):

@@ -99,6 +99,7 @@ class Standings:
     def _admit(self, peer: str, credentials: Credentials) -> Standing:
         standing = self._make(peer)
         self._exchange.hub.arrive(peer, _TRAITS, credentials, self._exchange.now())
+        standing.talk.borrow_from(self._exchange.hub.unacknowledged.lease(peer))
         standing.come_in()
         return standing
 
@@ -121,6 +122,8 @@ class Standings:
             if (standing := self._by_id.get(answer.peer)) is not None:
                 standing.talk.take_over(answer.key)
                 standing.say(Delivery(answer.peer, read_answer(answer.key, answer.word)), now)
+        for peer in loaded.peers:  # what they hold now was promised, whether or not there is room for it
+            self._by_id[peer.peer].talk.borrow_from(exchange.hub.unacknowledged.lease(peer.peer))
         for request in loaded.requests:
             if (standing := self._by_id.get(request.peer)) is not None:
                 standing.talk.take_over(request.key)

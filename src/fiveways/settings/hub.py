@@ -37,6 +37,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         rate=limits.rate,
         max_owed_bytes=limits.max_owed_bytes,
         max_given=limits.max_given,
+        max_unacknowledged_bytes=limits.max_unacknowledged_bytes,
         request_ttl=settings.nq.request_ttl,
         answer_ttl=settings.nq.answer_ttl,
         duplicate_window=settings.nq.duplicate_window,

@@ -88,7 +88,8 @@ class LimitSettings(Limits):
     share: Part = 0.5
     """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
 
-    Such limits are `max_sessions`, `max_retained`, `max_queues`, `max_owed` and their sizes in bytes.
+    Such limits are `max_sessions`, `max_retained`, `max_queues`, `max_queue`, `max_owed`, `max_unacknowledged_bytes`
+    and the others in bytes.
     """
     anonymous_share: Part = 0.75
     """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
@@ -113,11 +114,20 @@ class LimitSettings(Limits):
     max_retry_delay: Annotated[float, Meta(ge=0)] = 60.0
     """The longest of these delays. A job whose worker is gone is given out again at once."""
     max_owed: int = 1_000_000
-    """Requests in NQ that were accepted and are not answered."""
+    """Requests in NQ that were accepted and are not answered.
+
+    Those that no callee can take may use three quarters of it, so that the others do not compete with them.
+    """
     max_owed_bytes: int = 256 << 20
     """The size of these together."""
     max_given: int = 256
     """Of these, those that one callee works on at once; the others wait for their turn."""
+    max_unacknowledged_bytes: int = 512 << 20
+    """The size of what the hub holds until NQ peers react, of all of them together.
+
+    These are answers without an acknowledgement, requests and events without an answer, and parts of streams that came
+    too early. One peer may have 64 MiB of each; the first 16 KiB of each are not counted.
+    """
     rate: float = 0.0
     """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""
 

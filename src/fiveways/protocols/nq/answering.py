@@ -72,7 +72,7 @@ class Answering:
                 raw = write_answer(back(serving.a, (serving.r,)), body or JSON_NULL)
             self._common.fitting(raw)
             if not self._has_room(raw):
-                raise LocalProtocolError("the peer must take other answers first")
+                raise LocalProtocolError("too many bytes of answers are not acknowledged")
             self._keep(serving, raw, now)
         if serving.topic:
             self._common.published.settle(serving.topic, serving.a, serving.grant, granted=True)
@@ -128,8 +128,10 @@ class Answering:
         raw = self._common.fitting(write(part))
         if not end and body is None:
             raise LocalProtocolError("only the end of a stream may carry nothing")
-        if error is None and (number > self._common.limits.max_stream or sender.is_full(len(raw))):
+        if error is None and number > self._common.limits.max_stream:
             raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of the answer to {serving.key}")
+        if error is None and sender.is_full(len(raw)):
+            raise LocalProtocolError("too many parts or bytes of answers are not acknowledged")
         serving.advance(Step.END if end else Step.PART)
         serving.sender = sender
         sender.add(raw, end=end)

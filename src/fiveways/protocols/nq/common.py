@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fiveways.errors import TooLarge
 from fiveways.model import messages as hub
@@ -22,6 +22,12 @@ _ENDINGS: Final = tuple(f"{number:02x}" for number in range(256))
 """The last two digits of a number that has more of them."""
 
 
+OWN: Final = 1 << 14
+"""Bytes that each budget of a peer has without asking a lender."""
+PORTION: Final = 1 << 16
+"""Bytes that are borrowed at once, so that few messages have to ask."""
+
+
 def ladder(first: float, longest: float) -> tuple[float, ...]:
     """Return waits that double up to the longest."""
     waits = [min(first, longest)]
@@ -30,18 +36,85 @@ def ladder(first: float, longest: float) -> tuple[float, ...]:
     return tuple(waits)
 
 
+class Gauge(Protocol):
+    """What the lenders of all peers have in common."""
+
+    is_tight: bool
+    """Some lender may have nothing left."""
+
+
+class _Calm:
+    is_tight = False
+
+
+_CALM: Final = _Calm()
+
+
+class Lender(Protocol):
+    """Who has bytes for all peers together."""
+
+    @property
+    def gauge(self) -> Gauge:
+        """What tells without a question that there is enough for everybody."""
+
+    def has_room(self) -> bool:
+        """Whether there is enough for another answer."""
+
+    def acquire(self, amount: int, *, always: bool = False) -> bool:
+        """Take so much, if there is room or it must be; say whether it was taken."""
+
+    def release(self, amount: int) -> None:
+        """Give so much back."""
+
+
 class Budget:
-    """Bytes that a peer may make us hold."""
+    """Bytes that a peer may make us hold: up to `most`, and up to `limit` without asking a lender."""
 
-    __slots__ = ("limit", "used")
+    __slots__ = ("_lender", "_own", "gauge", "limit", "most", "used")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, most: int) -> None:
+        self.most = self.limit = self._own = most
         self.used = 0
+        self._lender: Lender | None = None
+        self.gauge: Gauge = _CALM
+
+    def borrow_from(self, lender: Lender) -> None:
+        """Hold only a little without asking the lender; what is held already is borrowed in any case."""
+        self._lender, self.gauge = lender, lender.gauge
+        self.limit = self._own = min(self.most, OWN)
+        if self.used > self.limit:
+            lender.acquire(self.used - self.limit, always=True)
+            self.limit = self.used
 
     def has(self, size: int) -> bool:
         """Whether so much more may be held."""
-        return self.used + size <= self.limit
+        return self.used + size <= self.limit or self._borrow(size)
+
+    def is_full(self) -> bool:
+        """Whether nothing should be asked for that would have to be held."""
+        return not self.has(1) or (self.gauge.is_tight and self._lender is not None and not self._lender.has_room())
+
+    def free(self, size: int) -> None:
+        """Hold so much less."""
+        self.used -= size
+        if self.limit > self._own and self.limit - self.used > 2 * PORTION:
+            self._give_back()
+
+    def _borrow(self, size: int) -> bool:
+        needed = self.used + size - self.limit
+        if self._lender is None or self.limit + needed > self.most:
+            return False
+        portion = min(self.most - self.limit, -(-needed // PORTION) * PORTION)
+        if not self._lender.acquire(portion):
+            return False
+        self.limit += portion
+        return True
+
+    def _give_back(self) -> None:
+        limit = max(self._own, self.used + PORTION)
+        if self._lender is not None and limit < self.limit:
+            self._lender.release(self.limit - limit)
+            self.limit = limit
 
 
 class Published:

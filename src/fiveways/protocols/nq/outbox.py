@@ -63,8 +63,9 @@ class Outgoing(OpenRequests):
             self._line.rest(asking, now)
         else:
             asking.data = common.fitting(write(Request(target, asking.r, given, asking.v, "", free)))
+            size, asked = len(asking.data), common.asked
             # As with their number, events may take half of the room.
-            if not common.asked.has(len(asking.data) + (asking.word is hub.Event) * (common.asked.limit // 2)):
+            if (asking.word is hub.Event and asked.used + size > (asked.most + 1) // 2) or not asked.has(size):
                 raise LocalProtocolError("too many bytes of requests to this peer are not answered")
             self._line.push(asking)
         self._open(asking)

@@ -20,7 +20,7 @@ from fiveways.protocols.base import Setup, Whole
 from fiveways.protocols.holding import Waiting
 from fiveways.protocols.nq.answering import SMALL
 from fiveways.protocols.nq.bridge import CALLBACK, CLOSED
-from fiveways.protocols.nq.common import Common
+from fiveways.protocols.nq.common import Common, Lender
 from fiveways.protocols.nq.frames import LONGEST_REMEMBERED, is_name
 from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.line import OUT, QUEUED, Repeated
@@ -128,6 +128,11 @@ class PlainNq(Whole):
         self._find_asking: Callable[[str], Repeated | None]
         self._acknowledged, self._about = incoming.acknowledged, common.about
 
+    def borrow_from(self, lender: Lender) -> None:
+        """Ask a lender before more than a little is held for the peer."""
+        for budget in (self._common.kept, self._common.held, self._common.asked):
+            budget.borrow_from(lender)
+
     def receive(self, packet: Packet, now: float) -> Sequence[hub.Word]:
         """Take one packet of the peer."""
         payload = packet.payload
@@ -183,6 +188,7 @@ class PlainNq(Whole):
             and t not in self._following
             and len(by_key) < self._most
             and kept.used < kept.limit
+            and not kept.gauge.is_tight
         ):
             a = self._mint()
             by_key[key] = self._by_backchannel[a] = Serving(a, key, r)

@@ -88,7 +88,7 @@ class Asking(Repeated):
     def close(self) -> None:
         """Let go what is kept for it, except what a cancellation needs."""
         self.common.line.drop(self)
-        self.common.asked.used -= len(self.data)
+        self.common.asked.free(len(self.data))
         self.data = b""
         if self.sender is not None:
             self.sender.close()
@@ -220,7 +220,7 @@ class Requests:
     def is_full(self) -> bool:
         """Whether the peer must take some of its answers before it asks for more."""
         common = self._common
-        return len(self.by_key) >= common.limits.max_pending or common.kept.used >= common.kept.limit
+        return len(self.by_key) >= common.limits.max_pending or common.kept.is_full()
 
     def take_over(self, key: str, r: str) -> None:
         """Know of a request that is accepted already."""
@@ -246,7 +246,7 @@ class Requests:
         a, common = serving.a, self._common
         del self.by_key[serving.key], self.by_backchannel[a]
         if self.answered.pop(a, None) is not None:
-            common.kept.used -= len(serving.always)
+            common.kept.free(len(serving.always))
         serving.always = b""
         common.line.drop(serving)
         if serving.sender is not None:

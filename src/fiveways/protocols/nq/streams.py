@@ -56,7 +56,7 @@ class Sender(Repeated):
         """Forget all parts below `number`; False if none was left to forget. What was never sent cannot have come."""
         before = self.base
         while self.base < number and self.base <= self.sent:
-            self.common.kept.used -= len(self.parts.popleft())
+            self.common.kept.free(len(self.parts.popleft()))
             self.base += 1
         return self.base > before
 
@@ -115,7 +115,7 @@ class Sender(Repeated):
     def close(self) -> None:
         """Forget what is left."""
         self.common.line.drop(self)
-        self.common.kept.used -= sum(map(len, self.parts))
+        self.common.kept.free(sum(map(len, self.parts)))
         self.base += len(self.parts)
         self.sent = self.base - 1
         self.parts.clear()
@@ -233,7 +233,7 @@ class Receiver(Repeated, Generic[PartT]):
 
     def _let_go(self, number: int) -> PartT:
         part = self.held.pop(number)
-        self.common.held.used -= size_of(part)
+        self.common.held.free(size_of(part))
         return part
 
 
