@@ -10,6 +10,7 @@ from fiveways.errors import Unrepresentable
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.errands import Item
+from fiveways.hub.holdings import Chosen, Holdings
 from fiveways.hub.peers import Peers
 from fiveways.hub.queues import Queues
 from fiveways.hub.refusal import bad
@@ -41,6 +42,8 @@ DOCS: Final = {
     "hub.dead": "{queue, job?, after?}: lists dead jobs with their last error, or returns one with its data.",
     "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; answers how many.",
     "hub.drop": "{queue, job}: deletes a dead job.",
+    "hub.owed": "{kind?, owner?, name?}: tells how many requests, jobs and values the hub holds, by owner and name.",
+    "hub.purge": "{kind, owner?, name?}: cancels such requests, deletes such jobs or forgets such values.",
     "hub.peers": "{peer?}: lists the first thousand sessions, or one: name, address, methods, subscriptions.",
     "hub.stats": "Answers what there is, and what has been, in numbers.",
     "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
@@ -97,6 +100,8 @@ class BuiltIns:
         self._numbers = numbers
         self._traffic = traffic
         self._epoch = epoch
+        self.holdings: Holdings
+        """What the hub holds for its peers; the hub puts it here."""
         self.results: Callable[[], object] = _no_results
         """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
         self._methods: Mapping[str, Method] = {
@@ -111,6 +116,8 @@ class BuiltIns:
             "hub.dead": self._dead,
             "hub.redrive": self._redrive,
             "hub.drop": self._drop,
+            "hub.owed": self._list_held,
+            "hub.purge": self._purge,
             "hub.peers": self._list_peers,
             "hub.stats": self._tell_stats,
             "hub.traffic": self._tell_traffic,
@@ -200,6 +207,21 @@ class BuiltIns:
         queue = self._queue(session, given)
         callback = given.name("callback", self._limits.max_id)
         return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
+
+    def _chosen(self, word: Call) -> Chosen:
+        fields = "kind", "owner", "name"
+        given = Arguments(word.body, *fields)
+        return Chosen(*(given.name(each, self._limits.max_text) if given.has(each) else "" for each in fields))
+
+    def _list_held(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self.holdings.listed(self._chosen(word))))
+
+    def _purge(self, session: Session, word: Call, now: float) -> Deliveries:
+        count, more, deliveries = self.holdings.purge(self._chosen(word), now)
+        answer = _answer(session, word, Value({"purged": count, "more": more}))
+        if not (deliveries and isinstance(deliveries[-1], Keep) and not deliveries[-1].then):
+            return [*deliveries, *answer]
+        return [*deliveries[:-1], Keep(deliveries[-1].record, answer)]
 
     def withdraw_pull(self, peer: str, callback: str) -> None:
         """Let a peer get no item for a callback that it does not wait for any more."""

@@ -15,6 +15,7 @@ from fiveways.hub.delivery import Deliveries, Delivery, Keep
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.gate import ANONYMOUS, NO_ACCESS, Gate
 from fiveways.hub.handlers import handlers
+from fiveways.hub.holdings import Holdings
 from fiveways.hub.offers import Offers
 from fiveways.hub.owed import Owing
 from fiveways.hub.peer_requests import PeerRequests
@@ -107,6 +108,8 @@ class Hub:
         self._publishing = Publishing(
             settings, self._subscriptions, self._attachments, self._sessions, self.gate, self._counters, keeps=keeps
         )
+        cancel = self._owing.canceller(self._router.cancel)
+        self.built_ins.holdings = Holdings(self._owing, cancel, self._queues, self._publishing)
         self._set_handlers()
 
     def _set_handlers(self) -> None:

@@ -63,6 +63,10 @@ class Owing:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def all(self) -> list[Owed]:
+        """Return all of them."""
+        return list(self._by_key.values())
+
     def configure(self, settings: HubSettings) -> None:
         """Let these hold from now on."""
         self._settings = settings

@@ -1,7 +1,7 @@
 """Publications on their way to all who subscribed."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -150,6 +150,15 @@ class Publishing:
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
             self._retained.put(Retained(topic, Json(kept.word), kept.publication, size, owner_named(kept.owner)))
             self._last = max(self._last, kept.publication)
+
+    def values(self) -> Iterator[Retained]:
+        """Yield all retained values."""
+        yield from self._retained
+
+    def forget(self, topic: Topic) -> list[Record]:
+        """Forget the value of a topic; return what the store must forget."""
+        self._retained.remove(topic)
+        return [DropRetained(_written(topic))] if self._keeps else []
 
     def kept(self, topic: Topic) -> tuple[Payload, int] | None:
         """Return the value that is kept for a topic, and the number of that publication."""

@@ -1,7 +1,8 @@
 """Push-pull work queues: items wait for somebody who asks for one, or those who ask wait for an item."""
 
-from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 import msgspec
@@ -154,6 +155,34 @@ class Queues:
         queue.pool.release(item.owner)
         self._bytes.release(item.owner, item.size)
         self._tidy(queue)
+
+    def all(self) -> Iterator[tuple[str, Item, bool]]:
+        """Yield all items with their queues, and whether a worker has them."""
+        for name, queue in self._queues.items():
+            for item in (*(item for _, item in queue.items), *queue.dead.values()):
+                yield name, item, False
+        for _, _, name, item in self._delayed:
+            yield name, item, False
+        for pending in self._me.asked.values():
+            if isinstance(pending.errand, Work):
+                yield pending.errand.queue, pending.errand.item, True
+
+    def delete(self, name: str, numbers: AbstractSet[int]) -> list[Record]:
+        """Delete items that no worker has; return what the store must forget."""
+        queue = self._queues[name]
+        gone = [item for each, item, is_given in self.all() if each == name and item.number in numbers and not is_given]
+        delayed = [each for each in self._delayed if each[2] != name or each[1] not in numbers]
+        queue.delayed -= len(self._delayed) - len(delayed)
+        queue.items = [each for each in queue.items if each[0] not in numbers]
+        self._delayed = delayed
+        heapify(queue.items)
+        heapify(delayed)
+        for item in gone:
+            queue.dead.pop(item.number, None)
+            queue.pool.release(item.owner)
+            self._bytes.release(item.owner, item.size)
+        self._tidy(queue)
+        return [DropItem(name, item.number) for item in gone] if self._keeps else []
 
     # The dead-letter queue.
 

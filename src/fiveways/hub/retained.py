@@ -100,6 +100,15 @@ class RetainedValues:
             if pattern.rest:
                 nodes += node.below.values()
 
+    def __iter__(self) -> Iterator[Retained]:
+        """Yield all values."""
+        nodes = [self._root]
+        while nodes:
+            node = nodes.pop()
+            if node.value is not None:
+                yield node.value
+            nodes += node.below.values()
+
     def get(self, topic: Topic) -> Retained | None:
         """Return what is kept for a topic."""
         node = self._root

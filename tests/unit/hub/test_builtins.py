@@ -90,6 +90,8 @@ def test_all_have_documentation() -> None:
         "dead",
         "redrive",
         "drop",
+        "owed",
+        "purge",
         "peers",
         "stats",
         "traffic",

@@ -9,8 +9,8 @@ from fiveways.model.messages import Call, Event, Failure, Result, Subscribe
 from fiveways.protocols.nq.common import OWN, PORTION
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.payload import Json
-from tests.unit.hub.hubtalk import offer, only
-from tests.unit.hub.test_owner_shares import ADA, LRPM, OTHER, STRANGER, join, shared
+from tests.unit.hub.hubtalk import LRPM, offer, only
+from tests.unit.hub.test_owner_shares import ADA, OTHER, STRANGER, join, shared
 from tests.unit.protocols.nq.nqtalk import hear, make, said
 
 LIMIT = 32 * PORTION

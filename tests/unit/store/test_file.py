@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.model.records import BuryItem, Forget, PutAnswer, PutItem, PutPeer, PutRequest, PutRetained, Record
+from fiveways.model.records import BuryItem, Forget, PutAnswer, PutItem, PutPeer, PutRequest, PutRetained
 from fiveways.store import log, schema
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
@@ -134,14 +134,12 @@ async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path
         retained=[PutRetained('["t"]', b"1", 7)],
     )
     assert content(path) == expected
-    changed: tuple[Record, ...] = (
-        PutPeer("q", "", 3.5, "10.0.0.1:4711"),
-        PutItem("q", 3, b"\4", 0, "identity ann"),
-        PutRetained('["t"]', b"2", 8, "address 10.0.0.1"),
-    )
-    await keep(path, *changed)
+    peer = PutPeer("q", "", 3.5, "10.0.0.1:4711")
+    item = PutItem("q", 3, b"\4", 0, "identity ann")
+    value = PutRetained('["t"]', b"2", 8, "address 10.0.0.1")
+    await keep(path, peer, item, value)
     assert content(path) == replace(
-        expected, peers=[expected.peers[0], changed[0]], items=[*expected.items, changed[1]], retained=[changed[2]]
+        expected, peers=[expected.peers[0], peer], items=[*expected.items, item], retained=[value]
     )
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
