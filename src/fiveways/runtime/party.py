@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
-from fiveways.model.messages import Event, Goodbye
+from fiveways.model.messages import Event, Goodbye, Word
 from fiveways.runtime.outbox import Queue, Shared
 
 # ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
@@ -95,3 +95,7 @@ def close_code(farewell: Goodbye | None) -> tuple[int, str]:
     if farewell is None:
         return _NORMAL, ""
     return (_REFUSED if farewell.denied else _NORMAL), farewell.text
+
+
+def nobody_listens(_word: Word, _now: float) -> None:
+    """Stand for a conversation that has not begun."""

@@ -1,8 +1,10 @@
-"""What the system tells about this very process; where it tells nothing, there is nothing."""
+"""The hub's own process: what the system tells about it, and its garbage collector."""
 
+import asyncio
+import gc
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,32 @@ from typing import Final
 _SELF: Final = Path("/proc/self")
 _STARTED: Final = 19
 """The field of /proc/self/stat that says when it was started, counted from behind its name."""
+_FEWEST: Final = 4096
+"""Ended sessions before a full collection, at least."""
+
+
+class Collector:
+    """Runs a full garbage collection for every so many ended sessions.
+
+    A collection takes time in proportion to the open sessions, and finds at most what the ended ones have left. So
+    one is due when as many sessions have ended as are open: its cost for each ended session stays the same.
+    """
+
+    def __init__(self, sessions: Callable[[], int]) -> None:
+        """Begin; `sessions` returns how many are open."""
+        self._sessions = sessions
+        self._ended = 0
+        # What exists now stays. Messages leave no cycles behind, so that collections of young objects find little, and
+        # those of all objects, which the interpreter runs by the number of new ones, would come too rarely.
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 1_000_000)
+
+    def ended(self, _peer: str) -> None:
+        """Count a session that has ended."""
+        self._ended += 1
+        if self._ended >= max(_FEWEST, self._sessions()):
+            self._ended = 0
+            asyncio.get_running_loop().call_soon(gc.collect)
 
 
 def numbers() -> dict[str, float]:

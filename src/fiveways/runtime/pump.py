@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from fiveways.errors import LocalProtocolError
 from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.gate import LATE
 from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.journal.tape import Track
 from fiveways.model.messages import Attachment, Event, Goodbye, Unsubscribe, Word
@@ -12,7 +13,7 @@ from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import CORK, Outbox, Shared
-from fiveways.runtime.party import Party, close_code
+from fiveways.runtime.party import Party, close_code, nobody_listens
 from fiveways.runtime.recorder import Recorder, operation_of
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
@@ -27,10 +28,6 @@ MOST_WORDS = 24
 """So many are handed to the link at once, before the pass is over; 8, 16 or all of them let fewer calls through."""
 _LINGER = 2.0
 """Seconds for a peer to read what was said to it before the end."""
-
-
-def _nobody_listens(_word: Word, _now: float) -> None:
-    """Stand for a conversation that has not begun."""
 
 
 class Pump(Party, Sleeper):
@@ -57,8 +54,7 @@ class Pump(Party, Sleeper):
         self.peer = peer
         self.link = link
         self._exchange = exchange
-        self._handle = exchange.hub.handle
-        self._parties = exchange.parties
+        self._handle, self._parties = exchange.hub.handle, exchange.parties
         self._choose = choose
         self._credentials = credentials
         self.outbox = Outbox(link, limits)
@@ -66,16 +62,14 @@ class Pump(Party, Sleeper):
         self._gone = gone
         self._talk: Conversation | None = None
         self._recorder: Recorder | None = None
-        self._send: Callable[[Word, float], None] = _nobody_listens
+        self._send: Callable[[Word, float], None] = nobody_listens
         self._sizes = self.outbox.tally.sizes
         self.alikes: set[str] = set()
-        self._ended = False
-        self._is_parting = False
+        self._ended = self._is_parting = False
         self._missed: dict[str, int] = {}
         self._held_back: list[Party] = []
-        self._holds = 0
-        self._unwritten = 0
-        """Words that were said since something was written, or a few more."""
+        self._holds = self._unwritten = 0
+        """Parties that hold it back; words that were said since something was written, or a few more."""
 
     # What the link tells.
 
@@ -116,9 +110,14 @@ class Pump(Party, Sleeper):
         if size > CORK:
             exchange.flush()
 
+    def expect(self, within: float) -> None:
+        """End the session if the peer says nothing within so many seconds."""
+        self._wake_at(self._exchange.now() + within)
+
     def _begin(self, packet: Packet, now: float) -> Conversation:
         spec, talk = self._choose(packet)
         self._talk = talk
+        self._sleep_on()
         self._send = talk.send
         self.family = spec.name
         self._exchange.parties[self.peer] = self
@@ -376,6 +375,7 @@ class Pump(Party, Sleeper):
             self.link.close(*close_code(farewell) if talk.error is None else (_PROTOCOL_ERROR, str(talk.error)))
         elif not self._is_parting:
             self._is_parting = True
+            self._sleep_on()
             self._timer_at = 0.0  # nothing is worth waking for any more
             self._timer = asyncio.get_running_loop().call_later(_LINGER, self.link.abort)
 
@@ -387,6 +387,8 @@ class Pump(Party, Sleeper):
 
     def _wake(self) -> None:
         talk, now = self._talk, self._exchange.now()
+        if talk is None:
+            self.close(LATE, denied=True)
         if talk is None or self._ended:
             return
         self._apart()

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import gc
 import logging
 import os
 import resource
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from fiveways.app import App
 from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
-from fiveways.hub.gate import LATE
 from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime import answers
@@ -28,6 +26,7 @@ from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.logins import credentials_of
 from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.pages import Pages
+from fiveways.runtime.process import Collector
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
@@ -260,8 +259,7 @@ class Server:
 
         pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, self._spools, self.pumps.discard)
         self.pumps.add(pump)
-        patience = self._settings.auth.login_timeout
-        asyncio.get_running_loop().call_later(patience, _expect_a_word, pump)
+        pump.expect(self._settings.auth.login_timeout)
         return pump
 
     def _refusal(self, request: Request) -> Response | None:
@@ -333,12 +331,6 @@ def _journaling(settings: Settings, random: Random) -> "Journaling | None":
     return Journaling(settings.journal, random)
 
 
-def _expect_a_word(pump: Pump) -> None:
-    """Let a peer go that has said nothing at all."""
-    if not pump.has_begun:
-        pump.close(LATE, denied=True)
-
-
 def _allow_many_connections() -> None:
     """Take as many file descriptors as this process may have; most systems give few until they are asked."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -356,9 +348,8 @@ async def serve(
     _allow_many_connections()
     server = Server(settings, app)
     await server.start()
-    # What is there now stays, and what a message leaves behind has no cycles: there is little to look for.
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
+    parties = server.exchange.parties
+    server.exchange.left.append(Collector(lambda: len(parties)).ended)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def take_over() -> None:

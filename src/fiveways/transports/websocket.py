@@ -179,6 +179,8 @@ class WebSocketLink(WSListener):
         if self._linger is not None:
             self._linger.cancel()
         self._receiver.lost(self._reason)
+        # Each of these refers to this link: without them it is freed at once, and not by the garbage collector.
+        del self._receiver, self._received, self._ws, self._socket
 
     def pause_writing(self) -> None:
         """The socket has more than it can write."""

@@ -18,7 +18,7 @@ from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.asking import WANTED, Asking, Following
 from fiveways.protocols.lrpm.frames import Kind
 from fiveways.protocols.lrpm.holding import Held, Names
-from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Asked, Incoming
+from fiveways.protocols.lrpm.incoming import CALL, FIRST_ID, PUBLISH, STYLES, SUBSCRIBE, UNSUBSCRIBE, Asked, Incoming
 from fiveways.protocols.lrpm.json_frames import EMPTY, SHORT_META, read_call, read_result, read_wait
 from fiveways.protocols.lrpm.link import NOTHING, Receiver, Sender, Words
 from fiveways.protocols.lrpm.states import State
@@ -93,7 +93,7 @@ class LrpmConversation(Incoming):
     def _send_builtin(self, word: builtins.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
         number = self._new_id(word.id)
-        method, body = builtins.write(word, self._styles)
+        method, body = builtins.write(word, STYLES)
         attachments: Names = getattr(word, "attachments", ())
         self._ask(lrpm.Call(number, method, body), Asking(word.id, CALL, type(word)), attachments)
 
@@ -278,7 +278,7 @@ class LrpmConversation(Incoming):
             message.publication_id,
             bridge.option(meta, "missed", 0),
         )
-        return (builtins.unwrapped(event, self._styles) if following.envelope else event, *attachments)
+        return (builtins.unwrapped(event, STYLES) if following.envelope else event, *attachments)
 
     def _drop(self, _word: hub.Word) -> None:
         """LRPM has no message for it, and nobody misses it."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 import msgspec
 
@@ -66,6 +66,14 @@ Request: TypeAlias = tuple[hub.Word, int | Asked]
 Reader: TypeAlias = Callable[[Any, str, Any, Names], Request]
 
 
+def _no_topic_id(_given: object, _written: str) -> NoReturn:
+    raise AssertionError("only a conversation numbers subscriptions")
+
+
+STYLES: Final = builtins.Styles(names.LRPM, topics.LRPM, _no_topic_id)
+"""For what is written: only a request that is read needs the number of a subscription."""
+
+
 class Incoming(LrpmLink):
     """What the peer asks of us, and what it has subscribed to."""
 
@@ -77,7 +85,6 @@ class Incoming(LrpmLink):
         self._target = bridge.targets_within(setup.limits.max_name)
         self._next_subscription = count(FIRST_ID)
         self._attachment_names = map(str, count(1))
-        self._styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
 
     # Requests of the peer.
 
@@ -139,7 +146,9 @@ class Incoming(LrpmLink):
         except BadName as exc:
             raise Refused(Reason.NO_METHOD, str(exc)) from exc
         try:
-            word = builtins.read(hub_id, aim.method, message.body, self._styles, attached) if aim.builtin else None
+            # Made for each call: kept, it would refer to this conversation, and only a collection would free both.
+            styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
+            word = builtins.read(hub_id, aim.method, message.body, styles, attached) if aim.builtin else None
         except builtins.BadArguments as exc:
             raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is None:
@@ -326,7 +335,7 @@ class Incoming(LrpmLink):
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
         if served.missed:
             word = msgspec.structs.replace(word, missed=word.missed + served.missed)
-        body = builtins.body_of(word, self._styles)
+        body = builtins.body_of(word, STYLES)
         message = lrpm.Event(word.publication, served.number, body, bridge.event_meta(word))
         self._say_with(("event", word.subscription), message, word.attachments)
         served.missed = 0
@@ -338,7 +347,7 @@ class Incoming(LrpmLink):
             return None
         if not 0 <= publication <= MAX_U64 or (lines and ("event", word.subscription) in lines):
             return None
-        body = builtins.body_of(word, self._styles)
+        body = builtins.body_of(word, STYLES)
         try:
             topic = topics.spell(word.topic, topics.LRPM)
         except BadTopic as exc:

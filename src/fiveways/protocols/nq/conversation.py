@@ -51,7 +51,6 @@ class NqConversation(PlainNq):
         self._find_asking = self._outgoing.find
         self._parting: list[Packet] = []
         """What is still to be said before the link is closed."""
-        self._receivers = self._make_receivers()
         self._announce()
 
     # What the runtime sees.
@@ -73,7 +72,7 @@ class NqConversation(PlainNq):
         for message in heard[past:] if past else heard:
             self._state = _WHEN_OPEN.get(type(message)) or advance(self._state, message)
             known = self.known(message)
-            self._receivers[type(message)](message, now)
+            self.RECEIVERS[type(message)](self, message, now)
             about.append(known or self.known(message))
             if self.closed:
                 break
@@ -356,28 +355,27 @@ class NqConversation(PlainNq):
     def _on_missing(self, message: nq.Missing, now: float) -> None:
         (self._outgoing if message.a else self._incoming).on_missing(message, now)
 
-    def _make_receivers(self) -> dict[type[nq.Message], Callable[[Any, float], None]]:
-        incoming, outgoing = self._incoming, self._outgoing
-        return {
-            nq.Request: incoming.on_request,
-            nq.RequestPart: incoming.on_part,
-            nq.Poll: incoming.on_poll,
-            nq.Acceptance: outgoing.on_acceptance,
-            nq.Answer: outgoing.on_answer,
-            nq.AnswerPart: outgoing.on_part,
-            nq.ErrorAnswer: outgoing.on_error,
-            nq.Note: outgoing.on_note,
-            nq.PollReply: outgoing.on_poll_reply,
-            nq.Ack: incoming.on_ack,
-            nq.Next: self._on_next,
-            nq.Missing: self._on_missing,
-            nq.BackMessage: incoming.on_back_message,
-            nq.CancelRequest: incoming.on_cancel,
-            nq.SystemNote: self._on_system_note,
-            nq.Farewell: self._on_farewell,
-            nq.Idle: self._drop,
-            nq.Bad: self._on_bad,
-        }
+    # Functions and not methods of this conversation: a table of these would refer to it, and only a collection free it.
+    RECEIVERS: ClassVar[Mapping[type[nq.Message], Callable[[Any, Any, float], None]]] = {
+        nq.Request: lambda self, message, now: self._incoming.on_request(message, now),
+        nq.RequestPart: lambda self, message, now: self._incoming.on_part(message, now),
+        nq.Poll: lambda self, message, now: self._incoming.on_poll(message, now),
+        nq.Acceptance: lambda self, message, now: self._outgoing.on_acceptance(message, now),
+        nq.Answer: lambda self, message, now: self._outgoing.on_answer(message, now),
+        nq.AnswerPart: lambda self, message, now: self._outgoing.on_part(message, now),
+        nq.ErrorAnswer: lambda self, message, now: self._outgoing.on_error(message, now),
+        nq.Note: lambda self, message, now: self._outgoing.on_note(message, now),
+        nq.PollReply: lambda self, message, now: self._outgoing.on_poll_reply(message, now),
+        nq.Ack: lambda self, message, now: self._incoming.on_ack(message, now),
+        nq.Next: _on_next,
+        nq.Missing: _on_missing,
+        nq.BackMessage: lambda self, message, now: self._incoming.on_back_message(message, now),
+        nq.CancelRequest: lambda self, message, now: self._incoming.on_cancel(message, now),
+        nq.SystemNote: _on_system_note,
+        nq.Farewell: _on_farewell,
+        nq.Idle: _drop,
+        nq.Bad: _on_bad,
+    }
 
     SENDERS: ClassVar[Mapping[type[hub.Word], Callable[[Any, Any, float], None]]] = {
         **dict.fromkeys((hub.Call, hub.Result, hub.Publish, hub.Event, hub.SetVariable), _say_carrier),
