@@ -66,20 +66,20 @@ async def test_a_failure_that_is_too_large_is_told_smaller() -> None:
 
 @waiting
 async def test_peers_beyond_the_bound_are_told_and_not_kept() -> None:
-    async with hub(settings(limits=LimitSettings(max_sessions=2))) as place:
-        for _ in range(6):
+    async with hub(settings(limits=LimitSettings(max_resumable=4))) as place:
+        for number in range(6):
             async with posters(place.port) as (peer,):
                 answer = await peer.raw(packed(ask("k1", data=1)))
-        assert answer.body != b"[]"
-        assert len(place.server.standings) <= 3
+            assert answer.status == (200 if number < 2 else 503)
+        assert answer.body.endswith(b"the share of 2 for address 127.0.0.1 is used up\n")
+        assert len(place.server.standings) == 2
 
 
 @waiting
 async def test_the_same_over_websocket() -> None:
-    async with hub(settings(limits=LimitSettings(max_sessions=2))) as place:
-        for _ in range(2):
-            async with posters(place.port) as (peer,):
-                await peer.raw(b"[]")
+    async with hub(settings(limits=LimitSettings(max_resumable=2))) as place:
+        async with posters(place.port) as (peer,):
+            await peer.raw(packed(ask("k1", data=1)))
         await until(lambda: place.server._port.connections() == 0)
         wire = await place.peer("/nq")
         frames = []

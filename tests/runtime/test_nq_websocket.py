@@ -40,7 +40,7 @@ def has_no_link(place: Place) -> Callable[[], bool]:
 async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
-        assert re.fullmatch("[0-9a-f]{32}", peer.peer)
+        assert re.fullmatch("[0-9a-f]{56}", peer.peer)
         peer.say(ask("k1", "work", {"x": 1}))
         acceptance = await peer.hear()
         assert acceptance == {"a": acceptance["a"], "i": "k1"}
@@ -296,7 +296,7 @@ async def test_progress_and_free_keys_pass() -> None:
 async def test_an_unknown_id_gets_a_new_one(given: str) -> None:
     async with hub() as place:
         peer = await linked(place, given)
-        assert re.fullmatch("[0-9a-f]{32}", peer.peer)
+        assert re.fullmatch("[0-9a-f]{56}", peer.peer)
         assert peer.peer != given
         peer.cut()
 
@@ -370,6 +370,8 @@ async def test_who_is_silent_and_does_not_answer_a_ping_loses_its_link_alone() -
     given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
     async with hub(given) as place:
         alive, dead = await linked(place), await linked(place)
+        dead.say(ask("k1", "hub-register", "work"))
+        assert (await dead.hear())["i"] == "k1"
         dead.wire.ws.underlying_transport.pause_reading()
         await until(lambda: len(place.server.standings.legs) == 1)
         assert len(place.server.standings) == 2
@@ -404,6 +406,8 @@ async def test_a_peer_that_reads_nothing_is_let_go_and_keeps_what_it_was_promise
 async def test_nothing_but_the_conversation_is_left_of_links_that_are_gone() -> None:
     async with hub() as place:
         peer = await linked(place)
+        peer.say(ask("k1", "hub-register", "work"))
+        assert (await peer.hear())["i"] == "k1"
         for _ in range(50):
             peer.cut()
             peer = await linked(place, peer.peer)

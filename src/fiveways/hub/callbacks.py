@@ -34,6 +34,10 @@ class Callbacks:
     def __len__(self) -> int:
         return len(self._callbacks)
 
+    def of(self, peer: str) -> int:
+        """Return how many a peer has."""
+        return len(self._by_peer.get(peer, ()))
+
     def make(self, owner: Session, own_id: str) -> str:
         """Return a new token for a callback of the owner; a Refusal if it has too many."""
         mine = self._by_peer.get(owner.peer, {})

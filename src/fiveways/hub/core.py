@@ -220,7 +220,8 @@ class Hub:
         session = self._sessions.get(peer)
         if session is None:
             return True
-        return not (session.asked or session.serving or self.offers.of(peer) or self._subscriptions.of(peer))
+        own = session.asked or session.serving or session.variables or self._subscriptions.of(peer)
+        return not (own or any(each.of(peer) for each in (self.offers, self._callbacks, self._queues)))
 
     def farewell_of(self, peer: str) -> words.Goodbye | None:
         """Return with what a peer was sent away; None if it was not, or is gone."""
@@ -359,6 +360,7 @@ class Hub:
             "owed": len(self._owing),
             "calls": self._calls.made,
             "publications": self._publishing.made,
+            **self.gate.places.stats(),
             **self._counters.told(),
         }
 

@@ -16,6 +16,7 @@ class Counters:
         "failures",
         "refused",
         "refused_logins",
+        "refused_sessions",
         "results",
         "stray",
         "traffic",
@@ -28,6 +29,8 @@ class Counters:
         self.arrived = 0
         """Links that came, whoever was behind them."""
         self.refused_logins = 0
+        self.refused_sessions = 0
+        """Sessions and connections for which there was no place."""
         self.refused = 0
         """Requests that the hub itself did not carry out, for whatever reason."""
         self.results = 0

@@ -227,6 +227,10 @@ class Queues:
     def _keep(self, record: Record) -> Deliveries:
         return [Keep(record, [])] if self._keeps else []
 
+    def of(self, peer: str) -> int:
+        """Return how many items a peer waits for."""
+        return len(self._pulls_of.get(peer, ()))
+
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
         """Give an item to a callback of the peer, now or when there is one."""
         queue = self._queue(name, session.owner)

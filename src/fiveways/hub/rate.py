@@ -4,6 +4,7 @@ from typing import Final
 
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
+from fiveways.hub.shares import Owner
 from fiveways.model import messages as words
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Word
@@ -25,6 +26,30 @@ REQUESTS: Final = frozenset(
 """What a peer may ask for."""
 _LIMITED: Final = REQUESTS - {words.Unsubscribe}
 """What a peer may be too fast with. It is never too fast to ask for less, or to answer."""
+
+_MOST_OWNERS: Final = 4096
+
+
+class Allowances:
+    """What is left of each owner's allowance, for sessions that last for no more than a POST.
+
+    A session begins with what the one before it has left; without this, each request could have a session of its own.
+    """
+
+    def __init__(self) -> None:
+        self._left: dict[Owner, tuple[float, float]] = {}
+
+    def lend(self, session: Session) -> None:
+        """Let a new session begin with what is left."""
+        session.allowance, session.refilled_at = self._left.get(session.owner, (session.allowance, session.refilled_at))
+
+    def settle(self, session: Session) -> None:
+        """Take note of what the session has left."""
+        left = self._left
+        left.pop(session.owner, None)
+        left[session.owner] = session.allowance, session.refilled_at
+        if len(left) > _MOST_OWNERS:  # the one that has had the most time to be full again
+            del left[next(iter(left))]
 
 
 def limit(session: Session, word: Word, rate: float, now: float) -> None:

@@ -52,6 +52,7 @@ class Session:
         "cells",
         "claimants",
         "collecting",
+        "connection",
         "counted_as",
         "credentials",
         "farewell",
@@ -63,6 +64,7 @@ class Session:
         "name",
         "op",
         "peer",
+        "place",
         "refilled_at",
         "remote",
         "sending",
@@ -94,6 +96,11 @@ class Session:
         self.access = access
         self.farewell: Goodbye | None = None
         """Why it was sent away, if it was."""
+        # places.py
+        self.place: Owner | None = None
+        """Whose place it has among the sessions,"""
+        self.connection: Owner | None = None
+        """and among the connected ones, if it may outlive its connections."""
         # core.py
         self.is_here = True
         self.arrived_at = 0.0

@@ -68,6 +68,8 @@ class HubSettings:
     anonymous_share: float = 0.75
     """The part that all anonymous peers together may use, if there are identities."""
     max_sessions: int = 100_000
+    max_resumable: int = 40_000
+    """Sessions that may outlive their connections, with or without one."""
     max_offers: int = 4096
     """Methods and routes that one session may offer."""
     max_retained: int = 10_000

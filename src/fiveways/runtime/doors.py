@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from fiveways.hub.gate import Gate
 from fiveways.hub.session import Session, public_name
-from fiveways.runtime.lines import known
+from fiveways.runtime.lines import Sparing, known
 
 _log = logging.getLogger("fiveways.sessions")
 _INTERVAL: Final = 60.0
@@ -21,11 +22,15 @@ class Doors:
     def __init__(self, gate: Gate, now: Callable[[], float]) -> None:
         gate.let_in = self._let_in
         gate.turned_away = self._turned_away
+        gate.full = self._full
         self._now = now
         self._refused: dict[str, object] = {}
         """Fields of the last refused login that is not logged yet."""
         self._count = 0
         self._logged_at = -_INTERVAL
+        self._unplaced = Sparing(_log)
+        self._full_at = -inf
+        self._why_full = ""
 
     def _let_in(self, session: Session) -> None:
         if _log.isEnabledFor(logging.DEBUG):
@@ -44,6 +49,14 @@ class Doors:
             many = {"logins": self._count} if self._count > 1 else {}
             _log.warning("a peer was not let in", extra=known(**self._refused, **many))
             self._count, self._logged_at = 0, now
+
+    def _full(self, session: Session, why: str) -> None:
+        self._full_at, self._why_full = self._now(), why
+        self._unplaced.tell(self._full_at, "there was no place for a session: %s", why, **_about(session)["fields"])
+
+    def trouble(self) -> str:
+        """Return why sessions were refused lately for lack of places; empty if none was."""
+        return f"sessions are refused: {self._why_full}" if self._now() - self._full_at < _INTERVAL else ""
 
     def left(self, peer: str, protocol: str, reason: str) -> None:
         """Know that somebody is gone."""

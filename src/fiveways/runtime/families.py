@@ -24,6 +24,8 @@ def _hub(kind: str, numbers: dict[str, str]) -> list[Family]:
 
 _GAUGES: Final = {
     "sessions": "Peers that are connected, or may come back.",
+    "connected_sessions": "Sessions with a connection, as `max_sessions` counts them.",
+    "resumable_sessions": "NQ sessions with or without a connection, as `max_resumable` counts them.",
     "offers": "Methods and routes on offer.",
     "subscriptions": "Subscriptions of all peers.",
     "retained": "Topics whose last value is kept.",
@@ -39,6 +41,7 @@ _COUNTERS: Final = {
     "arrived": "Links that came, whoever was behind them.",
     "refused": "Requests that the hub itself did not carry out.",
     "refused_logins": "Peers that did not show who they are.",
+    "refused_sessions": "Sessions and connections refused because a limit of sessions, or a share of it, is used up.",
     "dropped": "Requests that could not be carried out, and wanted no answer.",
     "stray": "Answers that nobody waited for.",
     "undelivered": "Words that the receiver's protocol could not say.",

@@ -49,6 +49,10 @@ class Standing(Party, Sleeper):
         self.leg: Leg | None = None
         """Where the conversation goes on, if it has a link."""
         self._asking: asyncio.Future[None] | None = None
+        self.turns = 0
+        """Connections over which it is answered packet by packet."""
+        self.first_heard: Callable[[], None] | None = None
+        """Called once, when its first POST was heard."""
         self.answered = 0
         """The number of answers over HTTP so far."""
         self._due: deque[Packet] = deque()
@@ -60,6 +64,8 @@ class Standing(Party, Sleeper):
         self.is_denied = False
         self.over: Callable[[Standing], None] = _nobody
         """Who is told of that."""
+        self.parting: asyncio.TimerHandle | None = None
+        """When it is forgotten then."""
         self.seen_at = exchange.now()
 
     def come_in(self) -> None:
@@ -69,7 +75,12 @@ class Standing(Party, Sleeper):
     @property
     def is_here(self) -> bool:
         """Whether it has a link, or waits for an answer."""
-        return self.leg is not None or self._asking is not None
+        return self.leg is not None or self._asking is not None or self.turns > 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept for it, so that a new session under its id would do as well."""
+        return self.talk.is_empty and not self._due and self._exchange.hub.is_idle(self.peer)
 
     # Links.
 
@@ -91,6 +102,7 @@ class Standing(Party, Sleeper):
         """Go on elsewhere: where the peer spoke last is where it is answered."""
         leg, self.leg = self.leg, None
         if leg is not None:
+            self._exchange.hub.gate.disconnect(self.peer)
             leg.note_end(_ELSEWHERE)
             leg.link.close(_NORMAL, _ELSEWHERE)
 
@@ -103,6 +115,7 @@ class Standing(Party, Sleeper):
         """Know that a link is gone."""
         if leg is self.leg:
             self.leg = None
+            self._exchange.hub.gate.disconnect(self.peer)
             self.seen_at = self._exchange.now()
             leg.note_end(reason)
             _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
@@ -120,6 +133,9 @@ class Standing(Party, Sleeper):
         self._asking = asking = asyncio.get_running_loop().create_future()
         try:
             self.hear(packet, self._http)
+            if self.first_heard is not None:
+                self.first_heard()
+                self.first_heard = None
             self._exchange.flush()
             if wait > 0 and not asking.done():
                 await asyncio.wait([asking], timeout=wait)
@@ -270,11 +286,13 @@ class Standing(Party, Sleeper):
         if self.leg is not None:
             self.leg.link.abort()
 
-    def forget(self) -> None:
-        """End it for good: it will not come back."""
+    def forget(self, reason: str) -> None:
+        """End it for good."""
         self._is_gone = True
         if self._http is not None:
-            self._http.mark("close", "in", "it did not come back")
+            self._http.mark("close", "in", reason)
+        if self.parting is not None:
+            self.parting.cancel()
         self._sleep_on()
         if not self.talk.closed:  # otherwise the link is being closed in good order
             self.cut_off()
@@ -287,35 +305,6 @@ class Standing(Party, Sleeper):
         for word in self.talk.wake(now):
             self._exchange.handle(self.peer, word, now)
         self._mark()
-
-
-class Turns:
-    """A peer that hears one packet for each it sends, and nothing else. Fulfils `transports.base.Receiver`."""
-
-    has_begun = True
-
-    def __init__(self, standing: Standing, link: Link) -> None:
-        self._standing = standing
-        self._link = link
-        self._track = standing.track_of(link.transport)
-
-    def received(self, packet: Packet) -> None:
-        """Answer with what is due."""
-        due = self._standing.turn(packet, self._track)
-        self._link.write(self._link.frame(due))
-        if self._track is not None:
-            self._track.said(self._track.clock(), due, due.op)
-
-    def progressed(self) -> None:
-        """Nothing large comes by itself."""
-
-    def writable(self) -> None:
-        """Nothing waits: it is the peer's turn."""
-
-    def lost(self, reason: str) -> None:
-        """Let the conversation wait for its next link."""
-        if self._track is not None:
-            self._track.mark("close", "in", reason)
 
 
 def _nobody(_who: object) -> None:
@@ -333,7 +322,7 @@ class Leg:
         self.track = track
         self.gone: Callable[[Leg], None] = _nobody
         """Who is told when the link is lost."""
-        self._standing = standing
+        self.standing = standing
         self._outbox = Outbox(link, limits)
         self._outbox.track, self._outbox.tally = track, standing.tally
 
@@ -355,12 +344,12 @@ class Leg:
         """Write a packet; a link that takes too little is given up, and what it did not take is said again."""
         self._outbox.send((packet,), (packet.op,))
         if self._outbox.is_over:
-            self._standing.give_up(self._outbox.size)
+            self.standing.give_up(self._outbox.size)
             self.link.abort()
 
     def received(self, packet: Packet) -> None:
         """Let the peer's words be heard, as long as this is its link, and not closed by a farewell."""
-        standing = self._standing
+        standing = self.standing
         if standing.leg is not self or standing.talk.closed:
             return
         standing.hear(packet, self.track)
@@ -375,11 +364,11 @@ class Leg:
         self.link.is_alive = True
         self._outbox.flush()
         if not self._outbox.waiting:
-            self._standing.flush()
+            self.standing.flush()
 
     def lost(self, reason: str) -> None:
         """Let the conversation wait for its next link."""
-        self._standing.detach(self, reason)
+        self.standing.detach(self, reason)
         self.gone(self)
 
     # Who watches over it.

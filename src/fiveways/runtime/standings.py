@@ -1,6 +1,7 @@
 """All peers whose conversations outlive their links: who they are, how they come back, and when they are forgotten."""
 
 import asyncio
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import Final
@@ -9,6 +10,7 @@ from urllib.parse import parse_qs
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.gate import ANONYMOUS, TOO_OFTEN, UNKNOWN
 from fiveways.hub.kept import read_answer, read_call
+from fiveways.hub.rate import Allowances
 from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials
 from fiveways.protocols.base import Role, Setup
@@ -16,7 +18,9 @@ from fiveways.protocols.nq import SPEC
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange
-from fiveways.runtime.standing import Leg, Standing, Turns
+from fiveways.runtime.peer_ids import PeerIds
+from fiveways.runtime.standing import Leg, Standing
+from fiveways.runtime.turns import Turns
 from fiveways.store.loaded import Loaded
 from fiveways.transports.base import Link
 from fiveways.transports.http import Request, Response, is_https, too_often, unauthorized
@@ -65,6 +69,11 @@ class Standings:
         self._peer_ttl = peer_ttl
         self._cookie_is_secure = cookie_is_secure
         self._by_id: dict[str, Standing] = {}
+        # A session that something is kept for lasts longer than its id is recognized.
+        self._ids = PeerIds(random, min(_IDLE, peer_ttl))
+        self._minted = 0
+        """The highest number in an identifier of a session that has ended: the next one under its id begins there."""
+        self._allowances = Allowances()
         self.legs: set[Leg] = set()
         self._is_stopped = False
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP, self._forget_idle)
@@ -83,28 +92,27 @@ class Standings:
 
     def find(self, peer: str, credentials: Credentials) -> Standing:
         """Return the peer of this id, if it belongs to whoever asks; else a new one."""
-        known, hub = self._by_id.get(peer), self._exchange.hub
-        if (
-            known is not None
-            and hub.identity_of(peer) == hub.gate.identify(credentials)
-            and not peer.startswith(_CHOSEN)
-        ):
+        known, hub, now = self._by_id.get(peer), self._exchange.hub, self._exchange.now()
+        identity = hub.gate.identify(credentials)
+        if known is None and identity is not None and self._ids.is_recent(peer, identity, now):
+            return self._admit(peer, credentials)
+        if known is not None and hub.identity_of(peer) == identity and not peer.startswith(_CHOSEN):
             hub.resume(peer, credentials)
             return known
-        return self._admit(self._mint(), credentials)
-
-    def _mint(self) -> str:
-        return f"{self._random.getrandbits(128):032x}"
+        return self._admit(self._ids.mint(identity or "", now), credentials)
 
     def _admit(self, peer: str, credentials: Credentials) -> Standing:
-        standing = self._make(peer)
+        standing = self._make(peer, "" if peer.startswith(_CHOSEN) else self._ids.run_of(peer))
         self._exchange.hub.arrive(peer, _TRAITS, credentials, self._exchange.now())
         standing.talk.borrow_from(self._exchange.hub.unacknowledged.lease(peer))
         standing.come_in()
         return standing
 
-    def _make(self, peer: str) -> Standing:
-        talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, self._options))
+    def _make(self, peer: str, run: str = "") -> Standing:
+        options = {"id_prefix": run, **self._options} if run else self._options
+        talk = NqConversation(Setup(peer, Role.SERVER, self._random, self._limits, options))
+        if run:
+            talk.mint_after(self._minted)
         standing = self._by_id[peer] = self._exchange.parties[peer] = Standing(talk, self._exchange, self._limits)
         standing.over = self._forget_soon
         return standing
@@ -145,19 +153,22 @@ class Standings:
     def _attach(self, standing: Standing, link: Link) -> Leg:
         leg = standing.attach(link)
         self.legs.add(leg)
-        leg.gone = self.legs.discard
+        leg.gone = self._lost
+        if why := self._exchange.hub.gate.connect(standing.peer):
+            standing.close(why)
         return leg
 
     def zmq_link(self, link: ZmqLink, routing_id: bytes) -> Leg | Turns:
         """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
-        peer = self._mint() if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
+        now = self._exchange.now()
+        peer = self._ids.mint("", now) if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
         standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback, remote=link.remote))
         # Without the routing id behind the address: with that, others could take the session over.
         self._exchange.hub.resume(peer, Credentials(link.is_loopback, remote=link.remote.partition(" as ")[0]))
         if self._is_stopped:
             link.abort()  # its port is open a little longer, for those who are being told
-            return Turns(standing, link)
-        return Turns(standing, link) if link.is_lockstep else self._attach(standing, link)
+            return Turns(standing, link, self._let_go)
+        return Turns(standing, link, self._let_go) if link.is_lockstep else self._attach(standing, link)
 
     # HTTP.
 
@@ -170,32 +181,64 @@ class Standings:
             packet = Packet(request.body)
         except ValueError:
             return Response(400, b"`wait` is a number of seconds, such as /nq?wait=10\n", headers=readable)
-        standing = self.find(_peer_of(request), credentials)
+        peer = _peer_of(request)
+        known = self._by_id.get(peer)
+        standing = self.find(peer, credentials)
+        if standing is not known:
+            self._lend(standing)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.NOBODY:
             self._forget(standing)
             return unauthorized(UNKNOWN if credentials.bearer else ANONYMOUS, readable)
         if standing.is_over:
+            farewell = self._exchange.hub.farewell_of(standing.peer)
             self._forget(standing)
             gate = self._exchange.hub.gate
             if credentials.bearer and (wait := gate.retry_after(credentials, self._exchange.now())):
                 return too_often(TOO_OFTEN.format(wait), wait, readable)
-            return Response(503, b"the hub takes nobody in now\n", headers={"Retry-After": "10", **readable})
-        answer = await standing.exchange(packet, wait)
+            text = "the hub takes nobody in now" if farewell is None else farewell.text
+            return Response(503, f"{text}\n".encode(), headers={"Retry-After": "10", **readable})
+        try:
+            answer = await standing.exchange(packet, wait)
+        finally:
+            self._let_go(standing)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
         if self._cookie_is_secure or is_https(request.headers):
             cookie += "; Secure"
         headers = {HEADER: standing.peer, NUMBER: str(standing.answered), "Set-Cookie": cookie, **readable}
         return Response(200, answer.payload, _JSON, headers)
 
+    def _lend(self, standing: Standing) -> None:
+        """Let a session that began with a POST begin with what its owner has left of its rate."""
+        if (session := self._exchange.hub.session(standing.peer)) is not None:
+            self._allowances.lend(session)
+            standing.first_heard = partial(self._allowances.settle, session)
+
     # Going.
 
     def _forget_soon(self, standing: Standing) -> None:
         """Let somebody go whom the hub has sent away, when it has heard that."""
-        asyncio.get_running_loop().call_later(_PARTING, self._forget, standing)
+        standing.parting = asyncio.get_running_loop().call_later(_PARTING, self._forget, standing)
 
-    def _forget(self, standing: Standing) -> None:
-        if self._by_id.pop(standing.peer, None) is not None:
-            standing.forget()
+    def _lost(self, leg: Leg) -> None:
+        self.legs.discard(leg)
+        self._let_go(leg.standing)
+
+    def _let_go(self, standing: Standing) -> None:
+        """End a session without a connection if nothing is kept for it, or it was never let in."""
+        if self._by_id.get(standing.peer) is standing and not standing.is_here:
+            is_open = self._exchange.hub.stage_of(standing.peer) is Stage.OPEN
+            if standing.is_empty or not is_open:
+                self._forget(standing, "nothing is kept for it")
+
+    def _forget(self, standing: Standing, reason: str = "it did not come back") -> None:
+        peer = standing.peer
+        if self._by_id.get(peer) is not standing:
+            return
+        del self._by_id[peer]
+        if self._exchange.hub.stage_of(peer) is Stage.OPEN and not standing.is_empty:
+            self._ids.retire(peer, self._exchange.now())
+        self._minted = max(self._minted, standing.talk.minted)
+        standing.forget(reason)
 
     def _forget_idle(self) -> None:
         """Let those go who have been silent for long: what they were promised is overdue by then."""
@@ -203,7 +246,7 @@ class Standings:
         now, hub = self._exchange.now(), self._exchange.hub
         for standing in [each for each in self._by_id.values() if not each.is_here]:
             silence = now - standing.seen_at
-            has_nothing = silence > _IDLE and standing.talk.deadline() is None and hub.is_idle(standing.peer)
+            has_nothing = silence > _IDLE and standing.talk.is_idle and hub.is_idle(standing.peer)
             if silence > self._peer_ttl or has_nothing:
                 self._forget(standing)
 

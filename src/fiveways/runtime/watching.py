@@ -62,6 +62,8 @@ class Watching:
     def findings(self) -> Iterator[Finding]:
         """Look at every part that there is."""
         yield Finding("hub", Health.BAD, CLOSING) if self.is_draining else Finding("hub", Health.WELL, "")
+        full = self._exchange.doors.trouble()
+        yield Finding("sessions", Health.WORSE if full else Health.WELL, full)
         keeping = self._exchange.keeping
         if keeping.store is not None:
             trouble = keeping.trouble

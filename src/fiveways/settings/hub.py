@@ -24,6 +24,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         share=limits.share,
         anonymous_share=limits.anonymous_share,
         max_sessions=limits.max_sessions,
+        max_resumable=limits.max_resumable,
         max_offers=limits.max_offers,
         max_retained=limits.max_retained,
         max_retained_bytes=limits.max_retained_bytes,

@@ -88,13 +88,15 @@ class LimitSettings(Limits):
     share: Part = 0.5
     """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
 
-    Such limits are `max_sessions`, `max_retained`, `max_queues`, `max_queue`, `max_owed`, `max_unacknowledged_bytes`
-    and the others in bytes.
+    Such limits are `max_sessions`, `max_resumable`, `max_retained`, `max_queues`, `max_queue`, `max_owed`,
+    `max_unacknowledged_bytes` and the others in bytes.
     """
     anonymous_share: Part = 0.75
     """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
     max_sessions: int = 100_000
     """Peers that may be connected at once."""
+    max_resumable: int = 40_000
+    """NQ sessions, which may outlive their connections; those without a connection do not count as `max_sessions`."""
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""
     max_retained: int = 10_000

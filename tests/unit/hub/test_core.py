@@ -281,6 +281,8 @@ def test_stats() -> None:
     expected: dict[str, Any] = {
         "closing": False,
         "sessions": 5,
+        "connected_sessions": 5,
+        "resumable_sessions": 0,
         "arrived": 5,
         "offers": 1,
         "subscriptions": 1,
@@ -294,6 +296,7 @@ def test_stats() -> None:
         "failures": {"bad arguments": 1},
         "refused": 1,
         "refused_logins": 0,
+        "refused_sessions": 0,
         "publications": 1,
         "deliveries": 1,
         "dropped": 0,

@@ -256,7 +256,9 @@ def test_a_full_hub_lets_nobody_in() -> None:
     hub = make(max_sessions=1)
     hub.arrive("first", LRPM, Credentials(), 0.0)
     assert hub.handle("first", Hello(), 0.0) == welcome("first")
-    assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(FULL))]
+    assert greet(hub, credentials=Credentials()) == [
+        Delivery("x", Goodbye(f"{FULL}: the limit of 1 for the whole hub is reached"))
+    ]
     hub.leave("x", 0.0)
     hub.leave("first", 0.0)
     assert greet(hub, credentials=Credentials()) == welcome("x")

@@ -206,6 +206,11 @@ class Common:
             self._stem, self._endings = f"{self.prefix}-{number >> 8:x}", _ENDINGS
         return self._stem + self._endings[low]
 
+    def mint_after(self, minted: int) -> None:
+        """Mint no number up to this one: it was used under the same prefix before."""
+        self.minted = minted
+        self._mint_under(self.prefix)
+
     def _mint_under(self, prefix: str) -> None:
         self.prefix = prefix
         # To write a number costs more than to look up how its last digits are written.

@@ -20,7 +20,6 @@ from fiveways.protocols.nq.dedup import Tomb
 from fiveways.protocols.nq.errors import Err, plain
 from fiveways.protocols.nq.frames import Free, is_answer, serialize_frame
 from fiveways.protocols.nq.messages import decode
-from fiveways.protocols.nq.outbox import Outgoing
 from fiveways.protocols.nq.plain import PlainNq
 from fiveways.protocols.nq.states import TRANSITIONS, State, advance
 from fiveways.protocols.nq.writing import write
@@ -47,8 +46,6 @@ class NqConversation(PlainNq):
         self.run = ""
         """Which conversation the other side has with us, where it told: another one begins with nothing."""
         self._state: Enum = State.OPEN
-        self._outgoing = Outgoing(self._common, self._waiting)
-        self._find_asking = self._outgoing.find
         self._parting: list[Packet] = []
         """What is still to be said before the link is closed."""
         self._announce()
@@ -164,11 +161,6 @@ class NqConversation(PlainNq):
         self._is_renewed = True
         self._incoming.renew()
         self._outgoing.renew()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody owes anybody an answer."""
-        return not (len(self._incoming.requests) or len(self._outgoing) or len(self._waiting))
 
     def export(self, *, unaccepted: bool = False) -> dict[str, object]:
         """Return, as plain JSON, all that another conversation needs to go on in this one's place.

@@ -26,6 +26,7 @@ from fiveways.protocols.nq.incoming import Incoming
 from fiveways.protocols.nq.line import OUT, QUEUED, Repeated
 from fiveways.protocols.nq.messages import Request
 from fiveways.protocols.nq.options import Options
+from fiveways.protocols.nq.outbox import Outgoing
 from fiveways.protocols.nq.requests import Serving
 from fiveways.protocols.nq.states import Taken
 from fiveways.protocols.nq.writing import WholeAnswer, to_json
@@ -125,7 +126,8 @@ class PlainNq(Whole):
         self._by_key, self._by_backchannel, self._answered = requests.by_key, requests.by_backchannel, requests.answered
         self._tombs, self._refused = incoming.tombs.tombs, incoming.finished.refused.tombs
         self._held, self._unsaid = self._waiting.held, incoming.unsaid
-        self._find_asking: Callable[[str], Repeated | None]
+        self._outgoing = Outgoing(common, self._waiting)
+        self._find_asking: Callable[[str], Repeated | None] = self._outgoing.find
         self._acknowledged, self._about = incoming.acknowledged, common.about
 
     def borrow_from(self, lender: Lender) -> None:
@@ -239,6 +241,27 @@ class PlainNq(Whole):
     def unsent(self) -> Sequence[Packet]:
         """Nobody knows before it is asked."""
         return ()
+
+    # What would be lost with the conversation.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody owes anybody an answer."""
+        return not (self._by_key or len(self._outgoing) or self._held)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a new conversation that mints other numbers would behave like this one."""
+        return self.is_idle and not (self._tombs or self._refused)
+
+    @property
+    def minted(self) -> int:
+        """The number of the last identifier."""
+        return self._common.minted
+
+    def mint_after(self, minted: int) -> None:
+        """Mint no number up to this one: it was used under the same prefix before."""
+        self._common.mint_after(minted)
 
     # To which operations of the hub all of this belongs.
 
