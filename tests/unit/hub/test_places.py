@@ -1,7 +1,5 @@
 """Places for sessions, by owner."""
 
-from typing import Any
-
 from fiveways.hub.core import Hub
 from fiveways.hub.gate import FULL
 from fiveways.hub.rate import Allowances
@@ -15,10 +13,10 @@ from fiveways.wire.payload import Text
 from tests.unit.hub.hubtalk import LRPM, UMQ, make
 
 NQ = Traits("nq", names.NQ, topics.NQ, reliable=True)
-ADA = Identity("ada", token="of-ada")
+ADA = Identity("ada", token="of-ada")  # noqa: S106
 
 
-def come(hub: Hub, peer: str, traits: Any = UMQ, remote: str = "10.0.0.1:5", bearer: str = "") -> str:
+def come(hub: Hub, peer: str, traits: Traits = UMQ, remote: str = "10.0.0.1:5", bearer: str = "") -> str:
     """Let a peer arrive and say hello; return why it was sent away, if it was."""
     hub.arrive(peer, traits, Credentials(True, bearer, remote=remote), 0.0)
     (told,) = hub.handle(peer, Hello(), 0.0)
