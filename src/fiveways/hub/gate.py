@@ -20,7 +20,6 @@ from fiveways.hub.policy import Access, written
 from fiveways.hub.refusal import Refusal, busy
 from fiveways.hub.session import Handlers, Mark, Session, Stage
 from fiveways.hub.settings import ALL, NOTHING, HubSettings, Identity
-from fiveways.hub.shares import HUB, owner_of
 from fiveways.hub.timers import Alarm, Timers
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
@@ -33,7 +32,6 @@ ANONYMOUS: Final = "authentication required: no token was given"
 UNKNOWN: Final = "the hub does not know this token"
 BAD_PROOF: Final = "the hub does not accept this proof"
 """The same for an unknown identity and for a wrong secret."""
-FULL: Final = "you are not let in: the hub has too many sessions"
 CLOSING: Final = "the hub is closing"
 TOO_OFTEN: Final = "too many logins from your address have failed: wait {} seconds before the next one"
 LATE: Final = "you are not let in: who you are was not shown in time"
@@ -50,10 +48,6 @@ NO_ACCESS: Final = Access(NOTHING)
 
 
 def _nobody(_session: Session | None) -> None:
-    """Nobody wants to know."""
-
-
-def _nobody_full(_session: Session, _why: str) -> None:
     """Nobody wants to know."""
 
 
@@ -81,15 +75,13 @@ class Gate:
         """Until when each session must have been let in."""
         self._challenged: dict[str, Challenged] = {}
         self._attempts: dict[str, int] = {}
-        self.places = Places(settings)
+        self.places = Places(settings, sessions, counters)
         """How many sessions there may be."""
         self.is_closed = False
         self.let_in: Callable[[Session], None] = _nobody
         """Who is told when somebody was let in,"""
         self.turned_away: Callable[[Session | None], None] = _nobody
         """and when somebody has not shown who it is, in a session or without one."""
-        self.full: Callable[[Session, str], None] = _nobody_full
-        """Who is told when there was no place for a session, or for its connection, and why."""
         self._configure(settings)
 
     def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
@@ -163,7 +155,7 @@ class Gate:
 
     def readmit(self, session: Session, identity: str) -> None:
         """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
-        self._take_place(session, identity, always=True)
+        self.places.take(session, identity, always=True)
         self._open(session, NO_ACCESS, identity)
         session.shown = _RESTORED
         session.access = self._access_now(session)
@@ -183,7 +175,7 @@ class Gate:
     def admit(self, session: Session, name: str) -> bool:
         """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
         identity = self._by_name.get(name)
-        self._take_place(session, name, always=True)
+        self.places.take(session, name, always=True)
         if identity is not None:
             self._open(session, self._access[name], name)
             session.shown = _SET_UP
@@ -264,8 +256,8 @@ class Gate:
         identity = self._known_by(token) if isinstance(token, str) else None
         if identity is not None:
             self._failed.forget(session.credentials)
-            if why := self._take_place(session, identity.name):
-                raise busy(f"{FULL}: {why}")
+            if why := self.places.take(session, identity.name):
+                raise busy(why)
             self._open(session, self._access[identity.name], identity.name, identity.token)
             return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
@@ -281,33 +273,6 @@ class Gate:
         self._waiting.drop(session.peer)
         self._challenged.pop(session.peer, None)
         self._attempts.pop(session.peer, None)
-
-    # Places.
-
-    def _take_place(self, session: Session, identity: str, *, always: bool = False) -> str:
-        """Give a session a place as this identity; return why there is none, if so."""
-        is_trusted = session.credentials.is_trusted
-        owner = HUB if is_trusted else owner_of(identity, session.remote)
-        return self._told_full(session, self.places.take(session, owner, always=always or is_trusted))
-
-    def _told_full(self, session: Session, why: str) -> str:
-        if why:
-            self._counters.refused_sessions += 1
-            self.full(session, why)
-        return why
-
-    def connect(self, peer: str) -> str:
-        """Give an open session a place for its connection; return, as a sentence, why there is none, if so."""
-        session = self._sessions.get(peer)
-        if session is None or session.stage is Stage.OVER:
-            return ""
-        why = self._told_full(session, self.places.connect(session))
-        return f"{FULL}: {why}" if why else ""
-
-    def disconnect(self, peer: str) -> None:
-        """Know that a session has no connection any more."""
-        if (session := self._sessions.get(peer)) is not None:
-            self.places.disconnect(session)
 
     # Time.
 
@@ -343,8 +308,8 @@ class Gate:
         return self._welcome(session, self._access[identity.name], identity.name, shown)
 
     def _welcome(self, session: Session, access: Access, identity: str = "", shown: str = "") -> Deliveries:
-        if why := self._take_place(session, identity):
-            return self.part(session, Goodbye(f"{FULL}: {why}"))
+        if why := self.places.take(session, identity):
+            return self.part(session, Goodbye(why))
         self._open(session, access, identity, shown)
         return [Delivery(session.peer, self._greeting(session))]
 

@@ -22,7 +22,7 @@ class Doors:
     def __init__(self, gate: Gate, now: Callable[[], float]) -> None:
         gate.let_in = self._let_in
         gate.turned_away = self._turned_away
-        gate.full = self._full
+        gate.places.full = self._full
         self._now = now
         self._refused: dict[str, object] = {}
         """Fields of the last refused login that is not logged yet."""

@@ -102,7 +102,7 @@ class Standing(Party, Sleeper):
         """Go on elsewhere: where the peer spoke last is where it is answered."""
         leg, self.leg = self.leg, None
         if leg is not None:
-            self._exchange.hub.gate.disconnect(self.peer)
+            self._exchange.hub.gate.places.disconnect(self.peer)
             leg.note_end(_ELSEWHERE)
             leg.link.close(_NORMAL, _ELSEWHERE)
 
@@ -115,7 +115,7 @@ class Standing(Party, Sleeper):
         """Know that a link is gone."""
         if leg is self.leg:
             self.leg = None
-            self._exchange.hub.gate.disconnect(self.peer)
+            self._exchange.hub.gate.places.disconnect(self.peer)
             self.seen_at = self._exchange.now()
             leg.note_end(reason)
             _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))

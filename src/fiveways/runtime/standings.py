@@ -154,7 +154,7 @@ class Standings:
         leg = standing.attach(link)
         self.legs.add(leg)
         leg.gone = self._lost
-        if why := self._exchange.hub.gate.connect(standing.peer):
+        if why := self._exchange.hub.gate.places.connect(standing.peer):
             standing.close(why)
         return leg
 

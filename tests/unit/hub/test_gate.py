@@ -6,7 +6,8 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.gate import ANONYMOUS, CLOSING, FULL, LATE, UNKNOWN
+from fiveways.hub.gate import ANONYMOUS, CLOSING, LATE, UNKNOWN
+from fiveways.hub.places import FULL
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.traits import Credentials, Traits

@@ -1,7 +1,7 @@
 """Places for sessions, by owner."""
 
 from fiveways.hub.core import Hub
-from fiveways.hub.gate import FULL
+from fiveways.hub.places import FULL
 from fiveways.hub.rate import Allowances
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings, Identity
@@ -69,10 +69,10 @@ def test_resumable_session_counts_as_connected_only_while_it_is() -> None:
     hub = make(max_sessions=2, max_resumable=8)
     assert [come(hub, peer, NQ) for peer in "abc"] == ["", "", ""]
     assert counts(hub) == (0, 3, 0)
-    assert (hub.gate.connect("a"), hub.gate.connect("a")) == ("", "")
-    assert hub.gate.connect("b") == f"{FULL}: the share of 1 for address 10.0.0.1 is used up"
-    hub.gate.disconnect("a")
-    assert hub.gate.connect("b") == ""
+    assert (hub.gate.places.connect("a"), hub.gate.places.connect("a")) == ("", "")
+    assert hub.gate.places.connect("b") == f"{FULL}: the share of 1 for address 10.0.0.1 is used up"
+    hub.gate.places.disconnect("a")
+    assert hub.gate.places.connect("b") == ""
     assert counts(hub) == (1, 3, 1)
     for peer in "abc":
         hub.leave(peer, 0.0)
