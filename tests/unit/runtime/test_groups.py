@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -39,6 +40,9 @@ class Frames:
 
     def frame(self, packet: Packet) -> bytes:
         return packet.payload + b"\n"
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        return b"".join(map(self.frame, packets))
 
     def write(self, data: bytes) -> None:
         assert not self.is_full
