@@ -217,6 +217,8 @@ class BuiltIns:
         return _answer(session, word, Value(self.holdings.listed(self._chosen(word))))
 
     def _purge(self, session: Session, word: Call, now: float) -> Deliveries:
+        if not session.credentials.is_trusted:
+            session.access.check_named("hub.purge")
         count, more, deliveries = self.holdings.purge(self._chosen(word), now)
         answer = _answer(session, word, Value({"purged": count, "more": more}))
         if not (deliveries and isinstance(deliveries[-1], Keep) and not deliveries[-1].then):

@@ -81,7 +81,7 @@ def compiled(patterns: tuple[str, ...]) -> AllowList | None:
 class Access:
     """The rights of one identity; shared by all its sessions. A list that is None allows everything."""
 
-    __slots__ = ("_granted", "call", "close", "offer", "publish", "pull", "push", "rights", "subscribe")
+    __slots__ = ("_granted", "_named", "call", "close", "offer", "publish", "pull", "push", "rights", "subscribe")
 
     def __init__(self, rights: Rights) -> None:
         self.rights = rights
@@ -95,6 +95,7 @@ class Access:
         self.close = compiled(rights.close)
         self._granted = AllowList(tuple(pattern for pattern in rights.offer if pattern.strip("*")))
         """What the operator grants by name: such names may be shared with other identities."""
+        self._named = AllowList(tuple(pattern for pattern in rights.call if pattern.strip("*")))
 
     def check_publish(self, topic: Topic) -> None:
         """Refuse a topic that is not allowed."""
@@ -112,6 +113,13 @@ class Access:
     def is_granted(self, method: str, *, route: bool) -> bool:
         """Say whether a method, or all that can be below a route, is allowed by another pattern than `*`."""
         return self._granted.allows(_registered(method, route=route))
+
+    def check_named(self, method: str) -> None:
+        """Refuse a method that no pattern other than `*` allows: `*` is the default, so nobody has decided that."""
+        if not self._named.allows(method):
+            raise Refusal(
+                Reason.DENIED, f"you may not call {method}: `*` does not allow it, only a pattern that names it"
+            )
 
     def check_queue(self, what: str, queue: str) -> None:
         """Refuse to push to a queue, or to pull from it, if that is not allowed."""

@@ -131,6 +131,13 @@ def test_purge_needs_a_kind_and_an_owner_or_a_name() -> None:
     assert called(hub, "hub.purge", kind="jobs", name="none")[0] == {"purged": 0, "more": 0}
 
 
+def test_default_permissions_do_not_allow_to_purge() -> None:
+    hub = filled()
+    word = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER}"}))
+    assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED
+    assert len(rows(hub, kind="requests")) == 2
+
+
 def test_only_those_who_may_call_them_list_and_purge() -> None:
     hub = filled(guest=Rights(call=("m", "hub.push")))
     for method in ("hub.owed", "hub.purge"):

@@ -9,7 +9,7 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
-from fiveways.hub.settings import HubSettings, Identity
+from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.shares import Owner
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
@@ -20,7 +20,7 @@ from fiveways.wire.payload import NULL, Json, Payload, Value
 from tests.unit.hub.hubtalk import LRPM, NQ, offer, only, topic
 
 RELIABLE = replace(NQ, reliable=True)
-ADA = Identity("ada", token="t")  # noqa: S106
+ADA = Identity("ada", token="t", rights=Rights(call=("*", "hub.purge")))  # noqa: S106
 STRANGER = "10.6.6.6"
 OTHER = "10.0.0.2"
 BODY = Json(b"12345678")
