@@ -345,5 +345,6 @@ def assert_empty(hub: Hub) -> None:
     hub._subscriptions._forget()
     hub._discovery._lists.clear()
     hub._counters.failures.clear()
+    hub.gate._failed._by_address.clear()
     hub.reload(SETTINGS)
     assert held(hub) == held(Hub(Random(1), LIMITS, SETTINGS))

@@ -41,7 +41,8 @@ def hub_of(given: Settings) -> Hub:
 
 def made(given: Settings | None = None, hub: Hub | None = None, unread: Callable[[], int] = lambda: 0) -> Pages:
     given = given or Settings()
-    return Pages(given, lambda: "welcome\n", (hub or hub_of(given)).gate.may_call, unread)
+    gate = (hub or hub_of(given)).gate
+    return Pages(given, lambda: "welcome\n", lambda shown, method: gate.may_call(shown, method, 0.0), unread)
 
 
 async def answered(served: Pages, asked: Request) -> Response | None:
