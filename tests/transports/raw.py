@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from picows import WSAutoPingStrategy, WSFrame, WSListener, WSMsgType, WSTransport
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # it is not in picows' stubs
 
+from fiveways.transports.connections import Refused, ignore_refusal
 from fiveways.transports.http import Handler, HttpLimits, Request, Response
 from fiveways.transports.http_protocol import Upgrade
 from fiveways.transports.port import Port
@@ -144,9 +145,12 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    handler: Handler = echo, upgrade: Upgrade = upgrade_to_echo, limits: HttpLimits | None = None
+    handler: Handler = echo,
+    upgrade: Upgrade = upgrade_to_echo,
+    limits: HttpLimits | None = None,
+    refused: Refused = ignore_refusal,
 ) -> AsyncIterator[Running]:
-    port = Port(handler, upgrade, limits=limits or HttpLimits())
+    port = Port(handler, upgrade, limits=limits or HttpLimits(), refused=refused)
     [(_, number)] = await port.listen(HOST, 0)
     there = Running(port, number)
     try:

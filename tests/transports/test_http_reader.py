@@ -37,7 +37,7 @@ def read(pieces: list[bytes]) -> tuple[list[tuple[Head, bytes]], bool]:
         for piece in pieces:
             reader.add(piece)
             while reader.has_unread:
-                request = reader.read()
+                request = reader.read(lambda _: LIMITS.max_body)
                 if request is not None:
                     requests.append(request)
     except BadRequest as exc:

@@ -275,6 +275,40 @@ async def test_those_who_are_refused_are_bounded_too() -> None:
 
 
 @on_both_loops
+async def test_reserved_paths_are_answered_beyond_the_bounds() -> None:
+    limits = HttpLimits(max_connections=4, max_connections_per_address=2, reserved_paths=frozenset({"/"}))
+    refused: list[tuple[str, str]] = []
+    async with running(limits=limits, refused=lambda limit, remote: refused.append((limit, remote))) as port:
+        clients = [await port.client(GET) for _ in range(2)]
+        assert [await client.answer() for client in clients] == [(200, b"GET /  ")] * 2
+        for _ in range(100):  # more than may stay to send a request
+            await port.client(GET[:-1])
+        for path, status in ((b"/", b"200"), (b"/x", b"429")):
+            client = await port.client(GET.replace(b"/", path, 1) + GET)
+            head = await client.head()
+            assert head[9:12] == status
+            assert b"Connection: close\r\n" in head
+        assert {limit for limit, _ in refused} == {"max_connections_per_address"}
+        assert len(refused) == 102
+        assert port.port.connections() == 2
+
+
+@pytest.mark.parametrize(
+    ("peer", "counted"),
+    [
+        (("192.0.2.1", 5), "192.0.2.1"),
+        (("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (("2001:db8:1:2:3:4:5:6", 5, 0, 0), "2001:db8:1:2::/64"),
+        (("2001:db8:1:2::9", 5, 0, 0), "2001:db8:1:2::/64"),
+        (("somewhere", 5), "somewhere"),
+        ("", "local"),
+    ],
+)
+def test_address_by_which_clients_are_counted(peer: object, counted: str) -> None:
+    assert address.client_address(_Nowhere({"peername": peer})) == counted
+
+
+@on_both_loops
 async def test_many_connections_at_once() -> None:
     async with running() as port:
         clients = await asyncio.gather(*(port.client(GET if n % 2 else HANDSHAKE) for n in range(400)))
@@ -377,10 +411,12 @@ def test_the_bound_leaves_room_for_other_files(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(resource, "getrlimit", limit)
     soft = 1024
-    assert connections.within_open_files(100_000) == 960
+    assert connections.within_open_files(100_000) == 768  # a quarter is spare, for small limits
     assert connections.within_open_files(100) == 100
+    soft = 20_000
+    assert connections.within_open_files(100_000) == 20_000 - 1024 - 64 - 64
     soft = 10
-    assert connections.within_open_files(100) == 1
+    assert connections.within_open_files(100) == 8
     soft = resource.RLIM_INFINITY
     assert connections.within_open_files(100_000) == 100_000
     monkeypatch.setattr(connections, "resource", None)

@@ -53,6 +53,7 @@ PLAIN: Final = (
     *_hub(COUNTER, _COUNTERS),
     Family("fiveways_outbox_bytes", GAUGE, "Bytes that wait for peers in memory, of all of them together."),
     Family("fiveways_slow_peers", GAUGE, "Peers that have missed events, or have much unread."),
+    Family("fiveways_connections", GAUGE, "Open connections of HTTP and WebSocket."),
     Family("fiveways_journaled_total", COUNTER, "Records of the journal that are on disk."),
     Family("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
     Family("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),
@@ -72,6 +73,12 @@ LABELLED: Final = (
     Family("fiveways_build_info", GAUGE, "Always 1; the labels tell what is running.", ("version", "python")),
     Family(
         "fiveways_ready", GAUGE, "1 where nothing is wrong, 0.5 where the hub goes on without it, else 0.", ("check",)
+    ),
+    Family(
+        "fiveways_connections_refused_total",
+        COUNTER,
+        "Connections of HTTP and WebSocket that a limit refused or closed.",
+        ("limit",),
     ),
     Family("fiveways_failures_total", COUNTER, "Calls that ended without a result, by reason.", ("reason",)),
     Family("fiveways_queue_items", GAUGE, "Items of all work queues together, by what becomes of them.", ("state",)),

@@ -4,7 +4,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from fiveways.hub.account import by_topic
@@ -41,6 +41,8 @@ class Numbers:
     """What `hub.queues` answers."""
     ready: Mapping[str, float]
     """How well each part is: 1, 0.5 or 0."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """The number of connections that each limit refused or closed."""
 
 
 def told(numbers: Numbers, *, names: bool = True) -> bytes:
@@ -121,6 +123,7 @@ def _of_hub(numbers: Numbers) -> Tables:
         states.update(queue)
     return {
         "fiveways_build_info": [((numbers.version, platform.python_version()), 1)],
+        "fiveways_connections_refused_total": [((limit,), count) for limit, count in numbers.refused.items()],
         "fiveways_ready": [((check,), number) for check, number in numbers.ready.items()],
         "fiveways_failures_total": [((reason,), count) for reason, count in failures.items()]
         if isinstance(failures, Mapping)

@@ -28,14 +28,15 @@ from fiveways.runtime.mqtt.side import MqttSide
 from fiveways.runtime.pages import Pages
 from fiveways.runtime.process import Collector
 from fiveways.runtime.pump import Pump
+from fiveways.runtime.refusals import Refusals
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
 from fiveways.runtime.tracing import Tracing
-from fiveways.runtime.watching import Watching
+from fiveways.runtime.watching import PATHS, Watching
 from fiveways.runtime.zmq_side import ZmqSide
 from fiveways.settings.hub import hub_settings
-from fiveways.settings.sections import Settings
+from fiveways.settings.sections import LimitSettings, Settings
 from fiveways.store.store import Store
 from fiveways.transports.base import Link
 from fiveways.transports.http import (
@@ -82,12 +83,13 @@ class Server:
         now, keeps = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
         hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
-        self.exchange = Exchange(hub)
-        http_limits = HttpLimits(max_connections=self._limits.max_sessions, max_body=self._limits.max_text)
-        self._port = Port(self._answer, self._upgrade, limits=http_limits)
+        self.exchange = exchange = Exchange(hub)
+        self._refusals = Refusals(exchange.now)
+        self._port = Port(self._answer, self._upgrade, limits=_http_limits(self._limits), refused=self._refusals.add)
         self._journaling = _journaling(settings, self._random)
         self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
-        self._watching = Watching(self.exchange, self._journaling, self._tracing, self._epoch + now)
+        self._watching = Watching(exchange, self._journaling, self._tracing, self._epoch + now)
+        self._watching.port, self._watching.refusals = self._port, self._refusals
         self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
@@ -320,6 +322,16 @@ class Server:
             for pump in asked:
                 if not (pump.link.is_alive and pump.has_begun):
                     pump.link.abort()
+
+
+def _http_limits(limits: LimitSettings) -> HttpLimits:
+    """Return the limits of the port."""
+    return HttpLimits(
+        max_connections=limits.max_sessions,
+        max_connections_per_address=limits.max_connections_per_address,
+        reserved_paths=frozenset(PATHS),
+        max_body=limits.max_text,
+    )
 
 
 def _journaling(settings: Settings, random: Random) -> "Journaling | None":

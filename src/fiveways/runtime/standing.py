@@ -120,9 +120,10 @@ class Standing(Party, Sleeper):
             leg.note_end(reason)
             _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
 
-    async def exchange(self, packet: Packet, wait: float) -> Packet:
+    async def exchange(self, packet: Packet, wait: float, given_up: asyncio.Future[None] | None = None) -> Packet:
         """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds.
 
+        When `given_up` is done while it waits, nothing is due: the peer may be gone, and gets it with its next request.
         Afterwards `answered` is the number of this answer.
         """
         self._release()
@@ -136,10 +137,14 @@ class Standing(Party, Sleeper):
             if self.first_heard is not None:
                 self.first_heard()
                 self.first_heard = None
+            del packet  # it may be large, and the wait long
             self._exchange.flush()
+            is_heard = True
             if wait > 0 and not asking.done():
-                await asyncio.wait([asking], timeout=wait)
-            due = self._next_due() if self._asking is asking else NOTHING_DUE
+                ends = [asking] if given_up is None else [asking, given_up]
+                await asyncio.wait(ends, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                is_heard = given_up is None or not given_up.done()
+            due = self._next_due() if is_heard and self._asking is asking else NOTHING_DUE
             self.answered += 1
             self.tally.said(len(due.payload))
             if self._http is not None:

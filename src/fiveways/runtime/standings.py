@@ -197,12 +197,15 @@ class Standings:
                 return too_often(TOO_OFTEN.format(wait), wait, readable)
             text = "the hub takes nobody in now" if farewell is None else farewell.text
             return Response(503, f"{text}\n".encode(), headers={"Retry-After": "10", **readable})
+        is_secure = self._cookie_is_secure or is_https(request.headers)
+        exchange = standing.exchange(packet, wait, request.given_up)
+        del packet, request  # the body may be large, and the wait long
         try:
-            answer = await standing.exchange(packet, wait)
+            answer = await exchange
         finally:
             self._let_go(standing)
         cookie = f"{COOKIE}={standing.peer}; Path={PATH}; HttpOnly; SameSite=Strict"
-        if self._cookie_is_secure or is_https(request.headers):
+        if is_secure:
             cookie += "; Secure"
         headers = {HEADER: standing.peer, NUMBER: str(standing.answered), "Set-Cookie": cookie, **readable}
         return Response(200, answer.payload, _JSON, headers)

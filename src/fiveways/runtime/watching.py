@@ -10,8 +10,10 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.runtime.logins import credentials_of, refused_login
 from fiveways.runtime.mqtt.side import MqttSide
+from fiveways.runtime.refusals import Refusals
 from fiveways.runtime.tracing import Tracing
 from fiveways.transports.http import Request, Response
+from fiveways.transports.port import Port
 
 if TYPE_CHECKING:
     from fiveways.runtime.journaling import Journaling
@@ -38,6 +40,8 @@ class Watching:
         self.is_draining = False
         self.mqtt: MqttSide | None = None
         """The broker, if there is one."""
+        self.port: Port | None = None
+        self.refusals: Refusals | None = None
         self._pages: dict[bool, tuple[float, Response]] = {}
         """The last page with names, and the last one without, and when they were made."""
 
@@ -94,6 +98,8 @@ class Watching:
         if exchange.keeping.store is not None:
             plain["fiveways_store_waiting"] = exchange.keeping.store.waiting
             plain["fiveways_store_behind"] = exchange.keeping.behind
+        if self.port is not None:
+            plain["fiveways_connections"] = self.port.connections()
         if self._journaling is not None:
             plain["fiveways_journaled_total"] = self._journaling.written
             plain["fiveways_journal_lost_total"] = self._journaling.lost
@@ -101,7 +107,8 @@ class Watching:
             plain["fiveways_spans_sent_total"] = self._tracing.sent
             plain["fiveways_spans_lost_total"] = self._tracing.lost
         ready = {each.part: each.health.value for each in self.findings()}
-        return metrics.Numbers(self._version, hub.stats(), hub.traffic, plain, hub.queues(), ready)
+        refused = {} if self.refusals is None else self.refusals.counts
+        return metrics.Numbers(self._version, hub.stats(), hub.traffic, plain, hub.queues(), ready, refused)
 
 
 def _of_broker(mqtt: MqttSide) -> Finding:

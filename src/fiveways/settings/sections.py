@@ -97,6 +97,11 @@ class LimitSettings(Limits):
     """Peers that may be connected at once."""
     max_resumable: int = 40_000
     """NQ sessions, which may outlive their connections; those without a connection do not count as `max_sessions`."""
+    max_connections_per_address: Annotated[int, Meta(ge=1)] = 1 << 14
+    """Connections of HTTP and WebSocket that one address may have, or one /64 of IPv6, loopback too.
+
+    All clients behind a reverse proxy have its address.
+    """
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""
     max_retained: int = 10_000

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import re
 import ssl
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address
 from socket import gaierror
@@ -14,6 +15,8 @@ _REFUSALS: Final = frozenset({400, 401, 403, 413, 415, 429, 503})
 """Statuses by which a hub, or a proxy in front of it, refuses a client."""
 _LONGEST_TEXT: Final = 200
 """Characters of a refusal that are shown."""
+_IPV6_PREFIX: Final = 64
+"""Bits of an IPv6 address that belong to one client: providers give each customer at least a /64."""
 
 
 def describe(transport: asyncio.BaseTransport) -> tuple[str, bool]:
@@ -34,6 +37,26 @@ def is_loopback(host: str) -> bool:
     # A socket for both families sees 127.0.0.1 as ::ffff:127.0.0.1, which older Pythons take for a foreign address.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
+
+
+def client_address(transport: asyncio.BaseTransport) -> str:
+    """Return the address by which connections of one client are counted: IPv4, or the first 64 bits of IPv6."""
+    address = transport.get_extra_info("peername")
+    return _network(str(address[0])) if isinstance(address, tuple) else "local"
+
+
+@lru_cache(maxsize=4096)
+def _network(host: str) -> str:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    network = IPv6Address(int(address) >> (128 - _IPV6_PREFIX) << (128 - _IPV6_PREFIX))
+    return f"{network}/{_IPV6_PREFIX}"
 
 
 def unreachable(error: BaseException, host: str, port: int | None) -> str:

@@ -1,21 +1,35 @@
 """Who is connected to a port, and how many more may be."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
+
+from fiveways.transports.http import HttpLimits
 
 try:
     import resource
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-_SPARE_FILES: Final = 64
-"""Open files that are kept for other things than connections."""
-_MOST_REFUSED: Final = 64
-"""Clients beyond the bound that are told so at the same time; more are cut off without a word."""
+BACKLOG: Final = 1024
+"""Connections that the system accepts before the event loop does; all of them may come in one iteration."""
+_RESERVE: Final = 64
+"""Clients beyond a bound that may send a request at the same time; the oldest of more are cut off."""
+_OTHER_FILES: Final = 64
+"""Open files for everything that is not a connection."""
+_SPARE_FILES: Final = BACKLOG + _RESERVE + _OTHER_FILES
 _RECOUNT: Final = 0.1
 """Seconds for which a count of those handed over holds, when there are too many."""
 _FEW: Final = 64
+
+# The names of limits in metrics and logs: those of the settings, but for the bound that the system sets.
+MAX_CONNECTIONS: Final = "max_sessions"
+OPEN_FILES: Final = "open_files"
+PER_ADDRESS: Final = "max_connections_per_address"
+
+Refused: TypeAlias = Callable[[str, str], None]
+"""Called for each connection that is refused or closed by a limit, with the limit's name and where the client is."""
 
 
 class Connection(Protocol):
@@ -24,19 +38,32 @@ class Connection(Protocol):
     def drain(self) -> None:
         """End as soon as what was asked is answered."""
 
+    def cut_off(self) -> None:
+        """Close at once."""
+
+
+def ignore_refusal(_limit: str, _remote: str) -> None:
+    """Do nothing."""
+
 
 class Connections:
     """All connections of one port: those that speak HTTP, and the sockets that somebody else has taken over."""
 
-    def __init__(self, max_connections: int, now: Callable[[], float]) -> None:
-        self._max = within_open_files(max_connections)
+    def __init__(self, limits: HttpLimits, now: Callable[[], float], refused: Refused = ignore_refusal) -> None:
+        self._max = within_open_files(limits.max_connections)
+        self._max_name = MAX_CONNECTIONS if self._max == limits.max_connections else OPEN_FILES
+        self._max_per_address = limits.max_connections_per_address
         self._now = now
-        self._open: set[Connection] = set()
-        self._refused: set[Connection] = set()
+        self.refused = refused
+        self._open: dict[Connection, str] = {}
+        """The address of each."""
+        self._reserve: dict[Connection, None] = {}
+        """Those that were not admitted, the oldest first."""
+        self._by_address = Counter[str]()
         self.unread = 0
         """Bytes that were written to those who do not read as fast."""
         # Who takes a socket over does not tell us of its end. So we look, each time as many came as were there.
-        self._taken: set[asyncio.Transport] = set()
+        self._taken: dict[asyncio.Transport, str] = {}
         self._look_at = _FEW
         self._looked_at = float("-inf")
 
@@ -44,43 +71,57 @@ class Connections:
         self._look()
         return len(self._open) + len(self._taken)
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection; say whether there is room for it."""
-        if len(self._open) + len(self._taken) >= self._max:
-            if self._now() - self._looked_at >= _RECOUNT:
-                self._look()
-            if len(self._open) + len(self._taken) >= self._max:
-                return False
-        self._open.add(connection)
-        return True
+    def admit(self, connection: Connection, address: str) -> str:
+        """Count a new connection if there is room for it; else return the name of the limit that is reached."""
+        limit = self._reached(address)
+        if limit and self._now() - self._looked_at >= _RECOUNT:
+            self._look()
+            limit = self._reached(address)
+        if not limit:
+            self._open[connection] = address
+            self._by_address[address] += 1
+        return limit
 
-    def refuse(self, connection: Connection) -> bool:
-        """Say whether one that was not admitted may stay for as long as it takes to tell it so."""
-        if len(self._refused) >= _MOST_REFUSED:
-            return False
-        self._refused.add(connection)
-        return True
+    def _reached(self, address: str) -> str:
+        if len(self._open) + len(self._taken) >= self._max:
+            return self._max_name
+        return PER_ADDRESS if self._by_address[address] >= self._max_per_address else ""
+
+    def reserve(self, connection: Connection) -> None:
+        """Keep one that was not admitted until its first request: health checks are answered at any number."""
+        if len(self._reserve) >= _RESERVE:
+            oldest = next(iter(self._reserve))
+            del self._reserve[oldest]
+            oldest.cut_off()
+        self._reserve[connection] = None
 
     def hand_over(self, connection: Connection, socket: asyncio.Transport) -> None:
         """Know that a connection speaks something else from now on."""
-        self._open.discard(connection)
         if len(self._taken) >= self._look_at:
             self._look()
-        self._taken.add(socket)
+        self._taken[socket] = self._open.pop(connection)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is gone."""
-        self._open.discard(connection)
-        self._refused.discard(connection)
+        address = self._open.pop(connection, None)
+        if address is not None:
+            self._release(address)
+        self._reserve.pop(connection, None)
 
     def drain(self) -> None:
         """End all that speak HTTP, as soon as what was asked is answered."""
         for connection in list(self._open):
             connection.drain()
 
+    def _release(self, address: str) -> None:
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
     def _look(self) -> None:
         self._looked_at = self._now()
-        self._taken = {socket for socket in self._taken if not socket.is_closing()}
+        for socket in [each for each in self._taken if each.is_closing()]:
+            self._release(self._taken.pop(socket))
         self._look_at = max(_FEW, 2 * len(self._taken))
 
 
@@ -89,4 +130,6 @@ def within_open_files(wanted: int) -> int:
     if resource is None:
         return wanted
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return wanted if files == resource.RLIM_INFINITY else min(wanted, max(1, files - _SPARE_FILES))
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(1, files - min(_SPARE_FILES, files // 4)))

@@ -1,5 +1,6 @@
 """HTTP requests and answers, and how an answer is written."""
 
+import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Request(msgspec.Struct, frozen=True):
     remote: str
     is_loopback: bool
     """It comes from this machine, and not through a proxy that says it speaks for somebody else."""
+    given_up: asyncio.Future[None] | None = None
+    """Done when the client closes its end or sends something else: a long poll must not wait any longer."""
 
     def __repr__(self) -> str:
         """Show nothing that may hold a secret."""
@@ -64,6 +67,10 @@ class HttpLimits:
 
     max_connections: int = 100_000
     """Connections at once, those handed over to WebSocket included. A client beyond it gets a 503."""
+    max_connections_per_address: int = 1 << 14
+    """Of these, those of one address. A client beyond it gets a 429."""
+    reserved_paths: frozenset[str] = frozenset()
+    """Paths that are answered for clients beyond these two limits as well."""
     max_header: int = 1 << 14
     """The request line and all headers."""
     max_body: int = 1 << 20

@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from fiveways.transports.http import Response
+
 _END: Final = b"\r\n\r\n"
 _AUTHORITY: Final = re.compile(r"[^/?]+")
 _ONCE: Final = {
@@ -30,6 +32,10 @@ class BadRequest(Exception):
         self.status = status
         self.text = text
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> Response:
+        """Return it as an answer."""
+        return Response(self.status, f"{self.text}\n".encode(), headers=self.headers)
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
-from fiveways.transports.address import describe
+from fiveways.transports.address import client_address, describe
 from fiveways.transports.alarm import Alarm
-from fiveways.transports.connections import Connections
+from fiveways.transports.connections import PER_ADDRESS, Connections
 from fiveways.transports.handover import hand_over, handshake_refusal, websocket_request
 from fiveways.transports.http import CONTINUE, Handler, HttpLimits, Request, Response, serialize
 from fiveways.transports.http_head import BadRequest, Head
@@ -22,7 +22,6 @@ Upgrade: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BasePro
 _CORK: Final = 1 << 16
 """Answers to pipelined requests are written together, up to so many bytes."""
 _FAILED: Final = Response(500, b"something went wrong here; the log of the server says what\n")
-_FULL: Final = Response(503, b"too many connections; try again later\n", headers={"Retry-After": "1"})
 _LATE: Final = Response(408, b"the request took too long to come\n")
 _FORWARDED: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 
@@ -74,6 +73,9 @@ class HttpProtocol(asyncio.Protocol):
         self._eof = False
         self._draining = False
         self._task: asyncio.Task[None] | None = None
+        self._given_up: asyncio.Future[None] | None = None
+        self._exceeded = ""
+        """The limit by which the connection was not admitted."""
         self._out: list[bytes] = []
         self._out_size = 0
         self._unsent = 0
@@ -88,13 +90,11 @@ class HttpProtocol(asyncio.Protocol):
         """Begin: the first request must come soon."""
         self._socket = cast("asyncio.Transport", transport)
         self._remote, self._is_local = describe(transport)
-        if self._connections.admit(self):
-            self._wait_for(_Wait.HEAD, self._limits.head_timeout)
-        elif self._connections.refuse(self):
-            self._refuse(_FULL)
-        else:
-            self._state = _CLOSING
-            self._socket.abort()
+        self._exceeded = self._connections.admit(self, client_address(transport))
+        if self._exceeded:
+            self._connections.refused(self._exceeded, self._remote)
+            self._connections.reserve(self)
+        self._wait_for(_Wait.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
 
     def data_received(self, data: bytes) -> None:
         """Read on; or keep it for later, and take nothing more until then."""
@@ -102,15 +102,17 @@ class HttpProtocol(asyncio.Protocol):
         if self._state == _READING and self._writable and not reader.has_unread:
             reader.add(data)
             self._proceed()
-        elif self._state <= _BUSY:
+        elif self._state <= _BUSY and (reader.has_unread or data.strip(b"\r\n")):
             reader.add(data)
             self._is_paused = True
             self._socket.pause_reading()
+            self._give_up()  # the end of the connection is not seen from now on
 
     def eof_received(self) -> bool:
         """Stay open for as long as something that was asked is not answered."""
         if self._state == _BUSY or (self._state == _READING and self._reader.has_unread):
             self._eof = True
+            self._give_up()
             return True
         if self._state == _READING:
             self._state = _CLOSING
@@ -143,6 +145,11 @@ class HttpProtocol(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
 
+    def _give_up(self) -> None:
+        """End a long poll: its client is gone, or asks for something else."""
+        if self._given_up is not None and not self._given_up.done():
+            self._given_up.set_result(None)
+
     # What the port tells.
 
     def drain(self) -> None:
@@ -150,6 +157,11 @@ class HttpProtocol(asyncio.Protocol):
         self._draining = True
         if self._state == _READING and self._reader.stage == Stage.NOTHING and not self._reader.has_unread:
             self._close()
+
+    def cut_off(self) -> None:
+        """Close at once."""
+        self._state = _CLOSING
+        self._socket.abort()
 
     # Requests in, answers out.
 
@@ -162,7 +174,7 @@ class HttpProtocol(asyncio.Protocol):
                     self._be_busy()
                     self._loop.call_soon(self._take_turn)
                     break
-                request = reader.read()
+                request = reader.read(self._check)
                 if request is None:
                     break
                 answered += 1
@@ -170,7 +182,7 @@ class HttpProtocol(asyncio.Protocol):
                 if self._out_size > _CORK:
                     self._flush()
         except BadRequest as exc:
-            self._refuse(Response(exc.status, f"{exc.text}\n".encode(), headers=exc.headers))
+            self._refuse(exc.response())
         if reader.wants_continue:
             reader.wants_continue = False
             self._write(CONTINUE)
@@ -193,6 +205,9 @@ class HttpProtocol(asyncio.Protocol):
                 self._wait_for(_Wait.HEAD, limits.head_timeout)
         elif answered or self._wait != _Wait.BODY:
             self._wait_for(_Wait.BODY, limits.body_timeout)
+        self._read_on()
+
+    def _read_on(self) -> None:
         if self._is_paused:
             self._is_paused = False
             self._socket.resume_reading()
@@ -206,9 +221,18 @@ class HttpProtocol(asyncio.Protocol):
             self._state = _READING
             self._proceed()
 
+    def _check(self, head: Head) -> int:
+        """Return how large the body of a request may be; BadRequest if it is not answered on this connection."""
+        if self._exceeded and (head.path not in self._limits.reserved_paths or head.wants_websocket):
+            raise _no_room(self._exceeded)
+        return self._limits.max_body
+
     def _answer(self, head: Head, body: bytes) -> None:
         is_loopback = self._is_local and _FORWARDED.isdisjoint(head.headers)
-        request = Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback)
+        given_up = self._given_up = self._loop.create_future()
+        if self._eof or self._reader.has_unread:
+            given_up.set_result(None)
+        request = Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, given_up)
         if head.wants_websocket:
             self._begin_websocket(request)
             return
@@ -221,6 +245,8 @@ class HttpProtocol(asyncio.Protocol):
             self._say(answer, head)
         else:
             self._be_busy()
+            if not self._reader.has_unread:
+                self._read_on()
             self._task = self._loop.create_task(self._answer_later(answer, head))
             if isinstance(answer, Coroutine):  # a client that is gone at once leaves one that was never begun
                 self._task.add_done_callback(lambda _: answer.close())
@@ -240,7 +266,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._proceed()
 
     def _say(self, response: Response, head: Head) -> None:
-        keep_alive = head.keep_alive and not self._draining
+        keep_alive = head.keep_alive and not (self._draining or self._exceeded)
         is_head = head.method == "HEAD"
         try:
             data = serialize(response, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
@@ -330,9 +356,7 @@ class HttpProtocol(asyncio.Protocol):
             self._socket.close()
             return
         self._socket.write_eof()
-        if self._is_paused:
-            self._is_paused = False
-            self._socket.resume_reading()
+        self._read_on()
 
     # Time.
 
@@ -350,7 +374,9 @@ class HttpProtocol(asyncio.Protocol):
 
     def _overdue(self) -> None:
         if self._wait != _Wait.CLIENT:
-            if self._reader.stage == Stage.NOTHING:
+            if self._exceeded:
+                self._refuse(_no_room(self._exceeded).response())
+            elif self._reader.stage == Stage.NOTHING:
                 self._close()
             else:
                 self._refuse(_LATE)
@@ -358,3 +384,10 @@ class HttpProtocol(asyncio.Protocol):
             self._wait_for_client(self._limits.write_timeout)
         else:
             self._socket.abort()
+
+
+def _no_room(limit: str) -> BadRequest:
+    """Return the answer to a client that is not admitted."""
+    if limit == PER_ADDRESS:
+        return BadRequest(429, "too many connections from this address; try again later", Retry_After="1")
+    return BadRequest(503, "too many connections; try again later", Retry_After="1")

@@ -1,5 +1,6 @@
 """Requests, one after the other, out of the bytes of a connection."""
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from fiveways.transports.http import HttpLimits
@@ -45,9 +46,12 @@ class RequestReader:
         self._unread, self._at = b"", 0
         return rest
 
-    def read(self) -> tuple[Head, bytes] | None:
-        """Return the next request if all of it is there; BadRequest if it cannot be answered."""
-        head = self._head if isinstance(self._head, Head) else self._read_head()
+    def read(self, check: Callable[[Head], int]) -> tuple[Head, bytes] | None:
+        """Return the next request if all of it is there; BadRequest if it cannot be answered.
+
+        `check` returns how large the body of a request may be, or raises BadRequest.
+        """
+        head = self._head if isinstance(self._head, Head) else self._read_head(check)
         body = b""
         if head is not None and self._body is not None:
             end = self._body.feed(self._unread, self._at)
@@ -55,6 +59,8 @@ class RequestReader:
                 head = None
             else:
                 self._at, body = end, self._body.body
+        if head is not None:
+            self._skip_empty_lines()
         if head is None or self._at == len(self._unread):
             self._unread, self._at = b"", 0
         if head is None:
@@ -63,11 +69,15 @@ class RequestReader:
         self.stage = Stage.NOTHING
         return head, body
 
-    def _read_head(self) -> Head | None:
+    def _skip_empty_lines(self) -> None:
+        """Skip those between two requests (RFC 9112, 2.2): some clients end a body with one."""
+        while self._unread.startswith((b"\r", b"\n"), self._at):
+            self._at += 1
+
+    def _read_head(self, check: Callable[[Head], int]) -> Head | None:
         data = self._unread
         if not isinstance(self._head, HeadReader):
-            while data.startswith((b"\r", b"\n"), self._at):
-                self._at += 1  # RFC 9112, 2.2: empty lines before a request are no offence
+            self._skip_empty_lines()
             if self._at == len(data):
                 return None
             self._head = HeadReader(self._limits.max_header)
@@ -76,8 +86,8 @@ class RequestReader:
         if end is None:
             return None
         head, self._at = self._head.head(), end
+        most = check(head)
         if head.length != 0:
-            most = self._limits.max_body
             self._body = ChunkedBody(most) if head.length is None else SizedBody(head.length, most)
             self._head = head
             self.stage = Stage.BODY

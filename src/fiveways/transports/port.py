@@ -1,30 +1,34 @@
 """One listening port for HTTP and WebSocket."""
 
 import asyncio
-from typing import Final
 
-from fiveways.transports.connections import Connections
+from fiveways.transports.connections import BACKLOG, Connections, Refused, ignore_refusal
 from fiveways.transports.http import Handler, HttpLimits
 from fiveways.transports.http_protocol import HttpProtocol, Upgrade
-
-_BACKLOG: Final = 1024
 
 
 class Port:
     """Looks at the first request of each connection: it is answered as HTTP, or the socket is handed over."""
 
-    def __init__(self, handler: Handler, upgrade: Upgrade, *, limits: HttpLimits = HttpLimits()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        handler: Handler,
+        upgrade: Upgrade,
+        *,
+        limits: HttpLimits = HttpLimits(),  # noqa: B008
+        refused: Refused = ignore_refusal,
+    ) -> None:
         """Make it; what `handler` or `upgrade` raise is logged, and answered with a 500."""
         self._handler = handler
         self._upgrade = upgrade
         self._limits = limits
         self._servers: list[asyncio.Server] = []
-        self._connections = Connections(limits.max_connections, lambda: asyncio.get_running_loop().time())
+        self._connections = Connections(limits, lambda: asyncio.get_running_loop().time(), refused)
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
         """Accept connections, and return on which addresses; OSError as the system gives it. An empty host is all."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
+        server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         self._servers.append(server)
         addresses = [socket.getsockname() for socket in server.sockets]
         return [(str(address[0]), int(address[1])) for address in addresses]
