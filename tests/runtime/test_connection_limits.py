@@ -10,29 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.settings.sections import LimitSettings
+from fiveways.runtime import standings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
 from tests.runtime.nqwire import ask, packed, posters, served
 from tests.runtime.wire import PATIENCE, Place, http, hub, settings
 
-BEFORE_THE_END = 30.0
-"""Seconds within which a hub closes what its client closed: half of the longest wait of a long poll."""
-POLL = b"POST /nq?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]"
+POLL = b"POST /nq?wait=3600 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]"
 HEALTH = ("/livez", "/readyz", "/metrics")
+
+
+@pytest.fixture(autouse=True)
+def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long polls that last longer than any test."""
+    monkeypatch.setattr(standings, "_LONGEST_WAIT", 3600.0)
 
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Wait for what nobody tells of."""
-    async with asyncio.timeout(within):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  see above
             await asyncio.sleep(0.001)
 
 
 async def until_connections(place: Place, number: int) -> None:
-    await until(lambda: place.server._port.connections() == number, BEFORE_THE_END)
+    await until(lambda: place.server._port.connections() == number)
 
 
 def waiting_polls(place: Place) -> int:
@@ -76,7 +81,7 @@ def test_answer_that_a_client_did_not_wait_for_comes_with_its_next_request() -> 
             callee = await served(place)
             await peer.post(ask("k1", "work", 1))
             await callee.heard()
-            await peer.begin(b"[]", "/nq?wait=60")
+            await peer.begin(b"[]", "/nq?wait=3600")
             await until(lambda: waiting_polls(place) == 1)
             await peer.close()
             await until_connections(place, 1)
@@ -95,7 +100,7 @@ def test_answer_that_comes_while_its_client_leaves_comes_with_its_next_request()
             await callee.heard()
             await peer.post({"t": "hub-subscribe", "r": "s", "d": {"topic": "news", "id": "n"}})
             for number in range(20):
-                await peer.begin(b"[]", "/nq?wait=60")
+                await peer.begin(b"[]", "/nq?wait=3600")
                 await until(lambda: waiting_polls(place) == 1)
                 # Both reach the hub in one iteration of the event loop.
                 callee.text(f"M2\nhub:publish\nnews\n{number}")
@@ -112,7 +117,7 @@ def test_client_that_closes_one_direction_is_answered_without_a_wait() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
             writer.write(POLL)
             writer.write_eof()
-            answer = await asyncio.wait_for(reader.read(), BEFORE_THE_END)
+            answer = await asyncio.wait_for(reader.read(), PATIENCE)
             assert answer.startswith(b"HTTP/1.1 200 ")
             assert answer.endswith(b"\r\n\r\n[]")
             writer.close()
@@ -120,7 +125,7 @@ def test_client_that_closes_one_direction_is_answered_without_a_wait() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
             writer.write(b"POST /nq HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             writer.write_eof()
-            assert b'"hi"' in await asyncio.wait_for(reader.read(), BEFORE_THE_END)
+            assert b'"hi"' in await asyncio.wait_for(reader.read(), PATIENCE)
             writer.close()
 
     asyncio.run(run())
@@ -140,7 +145,7 @@ def test_empty_line_behind_a_body_does_not_end_a_long_poll() -> None:
                 await http(place.port, "/livez")
                 assert waiting_polls(place) == 1
                 callee.text("R1\n42")
-                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), BEFORE_THE_END)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
                 length = re.search(rb"Content-Length: (\d+)", head)
                 assert length is not None
                 assert b"42" in await reader.readexactly(int(length[1]))
@@ -165,7 +170,7 @@ def test_bodies_of_long_polls_are_not_held_while_they_wait() -> None:
                 writers.append(writer)
                 writer.write(POLL.replace(b": 2", b": %d" % len(body)).removesuffix(b"[]") + body)
                 await writer.drain()
-                await until(lambda number=number: waiting_polls(place) == number + 1)  # type: ignore[misc]
+                await until(lambda number=number: len(place.server.standings) == number + 1)  # type: ignore[misc]
                 if number == 9:
                     before = resident()
             assert resident() - before < 50 * len(body)
@@ -252,3 +257,82 @@ def test_connections_of_one_address_are_bounded_and_those_of_others_admitted(
     lines = [record for record in caplog.records if record.name == "fiveways.connections"]
     assert 1 < len(lines) <= 11
     assert lines[0].__dict__["fields"]["limit"] == "max_connections_per_address"
+
+
+# Input that has not come completely.
+
+MIB = 1 << 20
+ANN = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", token=Secret("of-ann")),))
+
+
+def head_of_post(size: int, **headers: str) -> bytes:
+    lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+    return f"POST /nq HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: {size}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["sized", "chunked"])
+def test_body_is_small_until_its_client_shows_a_token(is_chunked: bool, caplog: pytest.LogCaptureFixture) -> None:
+    limit = LimitSettings().max_unauthenticated
+    assert limit == 65_536
+
+    async def status_of(place: Place, size: int, **headers: str) -> bytes:
+        head = head_of_post(size, **headers)
+        body = b"[" + b" " * (size - 2) + b"]"
+        if is_chunked:
+            head = head.replace(b"Content-Length: %d" % size, b"Transfer-Encoding: chunked")
+            body = b"%x\r\n" % size + body + b"\r\n0\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(head + body)
+        answer = await asyncio.wait_for(reader.read(), PATIENCE) if size > limit and not headers else b""
+        answer = answer or await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        writer.close()
+        if b" 413 " in answer:
+            assert answer.endswith(b"\nthe body is longer than 65536 bytes, the limit before authentication\n")
+        return answer[9:12]
+
+    async def run() -> None:
+        async with hub(settings(auth=ANN)) as place:
+            assert await status_of(place, limit) == b"401"
+            assert await status_of(place, limit + 1) == b"413"
+            assert await status_of(place, limit + 1, Authorization="Bearer of-ann") == b"200"
+            page = await http(place.port, "/metrics")
+            assert '\nfiveways_connections_refused_total{limit="max_unauthenticated"} 1\n' in page
+        async with hub() as place:  # it takes the anonymous
+            assert await status_of(place, MIB, **{"NQ-Peer": ""}) == b"200"
+
+    asyncio.run(run())
+    (line,) = [record for record in caplog.records if record.name == "fiveways.connections"]
+    assert line.__dict__["fields"]["limit"] == "max_unauthenticated"
+
+
+def test_unfinished_bodies_of_all_connections_are_bounded() -> None:
+    async def run() -> None:
+        async with hub(settings(limits=LimitSettings(max_unfinished=8 * MIB))) as place:
+            before, answered, writers = resident(), 0, []
+            for _ in range(40):
+                reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+                writers.append(writer)
+                writer.write(head_of_post(MIB) + bytes(MIB - 1))
+                await writer.drain()
+                if place.server._port.unfinished.held > 7 * MIB:
+                    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+                    assert head.startswith(b"HTTP/1.1 503 ")
+                    assert b"\r\nRetry-After: 1\r\n" in head
+                    answered += 1
+                else:
+                    held = place.server._port.unfinished.held
+                    await until(lambda held=held: place.server._port.unfinished.held >= held)  # type: ignore[misc]
+            assert answered >= 30
+            assert place.server._port.unfinished.held <= 8 * MIB
+            assert resident() - before < 24 * MIB
+            page = await http(place.port, "/metrics")
+            assert f'\nfiveways_connections_refused_total{{limit="max_unfinished"}} {answered}\n' in page
+            assert re.search(r"\nfiveways_unfinished_bytes [78]\d{6}\n", page)
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: place.server._port.unfinished.held == 0)
+            async with posters(place.port) as (peer,):
+                assert (await peer.raw(b"[" + b" " * (MIB - 2) + b"]")).status == 200
+            assert place.server._port.unfinished.held == 0
+
+    asyncio.run(run())

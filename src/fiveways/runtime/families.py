@@ -54,6 +54,7 @@ PLAIN: Final = (
     Family("fiveways_outbox_bytes", GAUGE, "Bytes that wait for peers in memory, of all of them together."),
     Family("fiveways_slow_peers", GAUGE, "Peers that have missed events, or have much unread."),
     Family("fiveways_connections", GAUGE, "Open connections of HTTP and WebSocket."),
+    Family("fiveways_unfinished_bytes", GAUGE, "Bytes of frames and HTTP requests that have not come completely."),
     Family("fiveways_journaled_total", COUNTER, "Records of the journal that are on disk."),
     Family("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
     Family("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),

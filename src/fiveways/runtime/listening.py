@@ -1,8 +1,11 @@
-"""Why a hub cannot listen, as a sentence with a way out."""
+"""The limits of the hub's port, and why a hub cannot listen, as a sentence with a way out."""
 
 import errno
 
 from fiveways.errors import FivewaysError
+from fiveways.runtime.watching import PATHS
+from fiveways.settings.sections import LimitSettings
+from fiveways.transports.http import HttpLimits
 
 
 class CannotListen(FivewaysError):
@@ -16,3 +19,14 @@ def no_port(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} needs more rights than we have; choose one above 1023 with --port"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
+
+
+def http_limits(limits: LimitSettings) -> HttpLimits:
+    """Return the limits of the port."""
+    return HttpLimits(
+        max_connections=limits.max_sessions,
+        max_connections_per_address=limits.max_connections_per_address,
+        reserved_paths=frozenset(PATHS),
+        max_body=limits.max_text,
+        max_unfinished=limits.max_unfinished,
+    )

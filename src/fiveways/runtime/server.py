@@ -21,7 +21,7 @@ from fiveways.runtime.clock import steady_clock, wall_clock
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.lines import Sparing, known
-from fiveways.runtime.listening import CannotListen, no_port
+from fiveways.runtime.listening import CannotListen, http_limits, no_port
 from fiveways.runtime.local import LocalPeer
 from fiveways.runtime.logins import credentials_of
 from fiveways.runtime.mqtt.side import MqttSide
@@ -33,14 +33,13 @@ from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
 from fiveways.runtime.tracing import Tracing
-from fiveways.runtime.watching import PATHS, Watching
+from fiveways.runtime.watching import Watching
 from fiveways.runtime.zmq_side import ZmqSide
 from fiveways.settings.hub import hub_settings
-from fiveways.settings.sections import LimitSettings, Settings
+from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.base import Link
 from fiveways.transports.http import (
-    HttpLimits,
     Request,
     Response,
     shows_other_credentials,
@@ -85,7 +84,13 @@ class Server:
         hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
         self.exchange = exchange = Exchange(hub)
         self._refusals = Refusals(exchange.now)
-        self._port = Port(self._answer, self._upgrade, limits=_http_limits(self._limits), refused=self._refusals.add)
+        self._port = Port(
+            self._answer,
+            self._upgrade,
+            limits=http_limits(self._limits),
+            body_limit=self._body_limit,
+            refused=self._refusals.add,
+        )
         self._journaling = _journaling(settings, self._random)
         self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
         self._watching = Watching(exchange, self._journaling, self._tracing, self._epoch + now)
@@ -281,6 +286,12 @@ class Server:
             self._journaling.refuse(path, sentence)
         return answer
 
+    def _body_limit(self, request: Request) -> tuple[int, bool]:
+        """Return how large a body may be, and whether its client will be authenticated."""
+        shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)
+        is_known, limits = self.exchange.hub.identify(shown) is not None, self._limits
+        return limits.max_text if is_known else min(limits.max_unauthenticated, limits.max_text), is_known
+
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a plain HTTP request."""
         refused = self._refusal(request)
@@ -322,16 +333,6 @@ class Server:
             for pump in asked:
                 if not (pump.link.is_alive and pump.has_begun):
                     pump.link.abort()
-
-
-def _http_limits(limits: LimitSettings) -> HttpLimits:
-    """Return the limits of the port."""
-    return HttpLimits(
-        max_connections=limits.max_sessions,
-        max_connections_per_address=limits.max_connections_per_address,
-        reserved_paths=frozenset(PATHS),
-        max_body=limits.max_text,
-    )
 
 
 def _journaling(settings: Settings, random: Random) -> "Journaling | None":

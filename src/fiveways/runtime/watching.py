@@ -100,6 +100,7 @@ class Watching:
             plain["fiveways_store_behind"] = exchange.keeping.behind
         if self.port is not None:
             plain["fiveways_connections"] = self.port.connections()
+            plain["fiveways_unfinished_bytes"] = self.port.unfinished.held
         if self._journaling is not None:
             plain["fiveways_journaled_total"] = self._journaling.written
             plain["fiveways_journal_lost_total"] = self._journaling.lost

@@ -102,6 +102,11 @@ class LimitSettings(Limits):
 
     All clients behind a reverse proxy have its address.
     """
+    max_unfinished: int = 256 << 20
+    """Bytes of frames, of messages in fragments and of HTTP requests that have not come completely, of all clients.
+
+    The read buffer of a WebSocket counts when it is larger than 16 KiB.
+    """
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""
     max_retained: int = 10_000

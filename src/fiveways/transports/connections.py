@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from fiveways.transports.http import HttpLimits
+from fiveways.transports.http_head import BadRequest
+from fiveways.transports.unfinished import UnfinishedInput
 
 try:
     import resource
@@ -55,6 +57,7 @@ class Connections:
         self._max_per_address = limits.max_connections_per_address
         self._now = now
         self.refused = refused
+        self.unfinished = UnfinishedInput(limits.max_unfinished, refused)
         self._open: dict[Connection, str] = {}
         """The address of each."""
         self._reserve: dict[Connection, None] = {}
@@ -123,6 +126,13 @@ class Connections:
         for socket in [each for each in self._taken if each.is_closing()]:
             self._release(self._taken.pop(socket))
         self._look_at = max(_FEW, 2 * len(self._taken))
+
+
+def no_room(limit: str) -> BadRequest:
+    """Return the answer to a client that is not admitted."""
+    if limit == PER_ADDRESS:
+        return BadRequest(429, "too many connections from this address; try again later", Retry_After="1")
+    return BadRequest(503, "too many connections; try again later", Retry_After="1")
 
 
 def within_open_files(wanted: int) -> int:

@@ -59,6 +59,8 @@ class Response(msgspec.Struct, frozen=True):
 
 
 Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+BodyLimit: TypeAlias = Callable[[Request], tuple[int, bool]]
+"""Returns how large the body of a request may be, and whether its client is authenticated; the body has not come yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class HttpLimits:
     max_header: int = 1 << 14
     """The request line and all headers."""
     max_body: int = 1 << 20
+    max_unfinished: int = 256 << 20
+    """Bytes of requests and frames that have not come completely, of all connections together."""
     max_pipelined: int = 64
     """Requests of one client that are answered before others have their turn."""
     head_timeout: float = 10.0

@@ -25,6 +25,11 @@ class SizedBody:
         self._held = bytearray()
         self.body = b""
 
+    @property
+    def held(self) -> int:
+        """The number of bytes that have come."""
+        return len(self._held)
+
     def feed(self, data: bytes, start: int) -> int | None:
         """Take what lies at `start` and behind; return where the body ends, None if it goes on."""
         piece = data[start : start + self._missing]
@@ -57,6 +62,11 @@ class ChunkedBody:
         self._next = _Next.SIZE
         self._trailers = 0
         self.body = b""
+
+    @property
+    def held(self) -> int:
+        """The number of bytes that have come and are kept."""
+        return len(self._held) + len(self._line)
 
     def feed(self, data: bytes, start: int) -> int | None:
         """Take what lies at `start` and behind; return where the body ends, None if it goes on. Or BadRequest."""

@@ -62,11 +62,11 @@ class HeadReader:
     ourselves, and give it no byte of what follows.
     """
 
-    __slots__ = ("_lines", "_max_bytes", "_parser", "_size", "_tail")
+    __slots__ = ("_lines", "_max_bytes", "_parser", "_tail", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._size = 0
+        self.size = 0
         self._tail = b""
         self._lines = _Lines()
         self._parser = HttpRequestParser(self._lines)
@@ -75,8 +75,8 @@ class HeadReader:
         """Take what lies at `start` and behind; return where the head ends, None if it goes on. Or BadRequest."""
         end = self._end(data, start)
         stop = len(data) if end is None else end
-        self._size += stop - start
-        if self._size > self._max_bytes:
+        self.size += stop - start
+        if self.size > self._max_bytes:
             raise BadRequest(431, f"the request line and the headers are longer than {self._max_bytes} bytes")
         piece = data[start:stop]
         try:

@@ -3,16 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
 from fiveways.transports.address import client_address, describe
 from fiveways.transports.alarm import Alarm
-from fiveways.transports.connections import PER_ADDRESS, Connections
+from fiveways.transports.connections import Connections, no_room
 from fiveways.transports.handover import hand_over, handshake_refusal, websocket_request
-from fiveways.transports.http import CONTINUE, Handler, HttpLimits, Request, Response, serialize
+from fiveways.transports.http import CONTINUE, BodyLimit, Handler, HttpLimits, Request, Response, serialize
 from fiveways.transports.http_head import BadRequest, Head
+from fiveways.transports.http_phases import State, Wait
 from fiveways.transports.http_reader import RequestReader, Stage
+from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED
 
 _logger = logging.getLogger("fiveways.http")
 
@@ -22,34 +23,10 @@ Upgrade: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BasePro
 _CORK: Final = 1 << 16
 """Answers to pipelined requests are written together, up to so many bytes."""
 _FAILED: Final = Response(500, b"something went wrong here; the log of the server says what\n")
+_OVERLOADED: Final = Response(503, b"too many requests have not come completely\n", headers={"Retry-After": "1"})
 _LATE: Final = Response(408, b"the request took too long to come\n")
 _FORWARDED: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
-
-
-class _State(IntEnum):
-    """What a connection does."""
-
-    READING = 0
-    BUSY = 1
-    """Its answer is being made, or it waits for its next turn."""
-    CLOSING = 2
-    """It has said all that it will say."""
-    GONE = 3
-    """It is closed, or somebody else's."""
-
-
-class _Wait(IntEnum):
-    """What the alarm is for."""
-
-    REQUEST = 0
-    HEAD = 1
-    BODY = 2
-    NOTHING = 3
-    CLIENT = 4
-    """The client must read some of what waits for it."""
-
-
-_READING, _BUSY, _CLOSING, _GONE = _State
+_READING, _BUSY, _CLOSING, _GONE = State
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -58,9 +35,12 @@ class HttpProtocol(asyncio.Protocol):
     What a client sends in the meantime stays in the socket, but for what one read brings.
     """
 
-    def __init__(self, handler: Handler, upgrade: Upgrade, limits: HttpLimits, connections: Connections) -> None:
+    def __init__(
+        self, handler: Handler, upgrade: Upgrade, body_limit: BodyLimit, limits: HttpLimits, connections: Connections
+    ) -> None:
         self._handler = handler
         self._upgrade = upgrade
+        self._body_limit = body_limit
         self._limits = limits
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -76,13 +56,16 @@ class HttpProtocol(asyncio.Protocol):
         self._given_up: asyncio.Future[None] | None = None
         self._exceeded = ""
         """The limit by which the connection was not admitted."""
+        self._is_authenticated = True
+        self._held = 0
+        """What is counted as unfinished input."""
         self._out: list[bytes] = []
         self._out_size = 0
         self._unsent = 0
         self._unread = 0
         self._writable = True
         self._alarm = Alarm(self._overdue)
-        self._wait = _Wait.NOTHING
+        self._wait = Wait.NOTHING
 
     # What the socket tells.
 
@@ -94,7 +77,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._exceeded:
             self._connections.refused(self._exceeded, self._remote)
             self._connections.reserve(self)
-        self._wait_for(_Wait.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
+        self._wait_for(Wait.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
 
     def data_received(self, data: bytes) -> None:
         """Read on; or keep it for later, and take nothing more until then."""
@@ -141,6 +124,7 @@ class HttpProtocol(asyncio.Protocol):
         self._count_unread(0)
         self._alarm.cancel()
         self._reader = RequestReader(self._limits)
+        self._hold(0)
         self._connections.leave(self)
         if self._task is not None:
             self._task.cancel()
@@ -182,6 +166,9 @@ class HttpProtocol(asyncio.Protocol):
                 if self._out_size > _CORK:
                     self._flush()
         except BadRequest as exc:
+            if exc.status == 413 and not self._is_authenticated:
+                self._connections.refused(UNAUTHENTICATED, self._remote)
+                exc.text += ", the limit before authentication"
             self._refuse(exc.response())
         if reader.wants_continue:
             reader.wants_continue = False
@@ -196,15 +183,19 @@ class HttpProtocol(asyncio.Protocol):
         if self._eof or (self._draining and stage == Stage.NOTHING):
             self._close()
             return
+        if not self._hold(self._reader.held):
+            self._connections.refused(UNFINISHED, self._remote)
+            self._refuse(_OVERLOADED)
+            return
         # Neither blank lines before the first request nor half of it give it more time.
         if stage == Stage.NOTHING:
-            if answered or self._wait >= _Wait.NOTHING:
-                self._wait_for(_Wait.REQUEST, limits.idle_timeout)
+            if answered or self._wait >= Wait.NOTHING:
+                self._wait_for(Wait.REQUEST, limits.idle_timeout)
         elif stage == Stage.HEAD:
-            if answered or self._wait != _Wait.HEAD:
-                self._wait_for(_Wait.HEAD, limits.head_timeout)
-        elif answered or self._wait != _Wait.BODY:
-            self._wait_for(_Wait.BODY, limits.body_timeout)
+            if answered or self._wait != Wait.HEAD:
+                self._wait_for(Wait.HEAD, limits.head_timeout)
+        elif answered or self._wait != Wait.BODY:
+            self._wait_for(Wait.BODY, limits.body_timeout)
         self._read_on()
 
     def _read_on(self) -> None:
@@ -224,15 +215,29 @@ class HttpProtocol(asyncio.Protocol):
     def _check(self, head: Head) -> int:
         """Return how large the body of a request may be; BadRequest if it is not answered on this connection."""
         if self._exceeded and (head.path not in self._limits.reserved_paths or head.wants_websocket):
-            raise _no_room(self._exceeded)
-        return self._limits.max_body
+            raise no_room(self._exceeded)
+        if head.length == 0:
+            return 0
+        most, self._is_authenticated = self._body_limit(self._request(head))
+        return most
+
+    def _request(self, head: Head, body: bytes = b"", given_up: asyncio.Future[None] | None = None) -> Request:
+        is_loopback = self._is_local and _FORWARDED.isdisjoint(head.headers)
+        return Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, given_up)
+
+    def _hold(self, size: int) -> bool:
+        """Count what has come of a request; return False, and count nothing, if there is no room for it."""
+        if size == self._held or self._connections.unfinished.hold(size - self._held):
+            self._held = size
+            return True
+        return False
 
     def _answer(self, head: Head, body: bytes) -> None:
-        is_loopback = self._is_local and _FORWARDED.isdisjoint(head.headers)
+        self._hold(0)
         given_up = self._given_up = self._loop.create_future()
         if self._eof or self._reader.has_unread:
             given_up.set_result(None)
-        request = Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, given_up)
+        request = self._request(head, body, given_up)
         if head.wants_websocket:
             self._begin_websocket(request)
             return
@@ -350,7 +355,8 @@ class HttpProtocol(asyncio.Protocol):
         """Close, but take in what is still coming: a socket closed with bytes unread loses what it wrote last."""
         self._flush()
         self._state = _CLOSING
-        self._reader.rest()
+        self._reader = RequestReader(self._limits)
+        self._hold(0)
         self._wait_for_client(self._limits.linger)
         if self._eof:
             self._socket.close()
@@ -360,22 +366,22 @@ class HttpProtocol(asyncio.Protocol):
 
     # Time.
 
-    def _wait_for(self, what: _Wait, seconds: float) -> None:
+    def _wait_for(self, what: Wait, seconds: float) -> None:
         self._wait = what
         self._alarm.set(seconds)
 
     def _wait_for_nothing(self) -> None:
-        self._wait = _Wait.NOTHING
+        self._wait = Wait.NOTHING
         self._alarm.silence()
 
     def _wait_for_client(self, seconds: float) -> None:
         self._unsent = self._socket.get_write_buffer_size()
-        self._wait_for(_Wait.CLIENT, seconds)
+        self._wait_for(Wait.CLIENT, seconds)
 
     def _overdue(self) -> None:
-        if self._wait != _Wait.CLIENT:
+        if self._wait != Wait.CLIENT:
             if self._exceeded:
-                self._refuse(_no_room(self._exceeded).response())
+                self._refuse(no_room(self._exceeded).response())
             elif self._reader.stage == Stage.NOTHING:
                 self._close()
             else:
@@ -384,10 +390,3 @@ class HttpProtocol(asyncio.Protocol):
             self._wait_for_client(self._limits.write_timeout)
         else:
             self._socket.abort()
-
-
-def _no_room(limit: str) -> BadRequest:
-    """Return the answer to a client that is not admitted."""
-    if limit == PER_ADDRESS:
-        return BadRequest(429, "too many connections from this address; try again later", Retry_After="1")
-    return BadRequest(503, "too many connections; try again later", Retry_After="1")

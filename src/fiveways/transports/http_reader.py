@@ -36,6 +36,12 @@ class RequestReader:
         """Whether there is more to read before more has to come."""
         return bool(self._unread)
 
+    @property
+    def held(self) -> int:
+        """The number of bytes that have come of the next request."""
+        head, body = self._head, self._body
+        return len(self._unread) + (head.size if isinstance(head, HeadReader) else 0) + (body.held if body else 0)
+
     def add(self, data: bytes) -> None:
         """Take what came."""
         self._unread = self._unread + data if self._unread else data

@@ -3,8 +3,9 @@
 import asyncio
 
 from fiveways.transports.connections import BACKLOG, Connections, Refused, ignore_refusal
-from fiveways.transports.http import Handler, HttpLimits
+from fiveways.transports.http import BodyLimit, Handler, HttpLimits
 from fiveways.transports.http_protocol import HttpProtocol, Upgrade
+from fiveways.transports.unfinished import UnfinishedInput
 
 
 class Port:
@@ -16,11 +17,13 @@ class Port:
         upgrade: Upgrade,
         *,
         limits: HttpLimits = HttpLimits(),  # noqa: B008
+        body_limit: BodyLimit | None = None,
         refused: Refused = ignore_refusal,
     ) -> None:
         """Make it; what `handler` or `upgrade` raise is logged, and answered with a 500."""
         self._handler = handler
         self._upgrade = upgrade
+        self._body_limit = body_limit or (lambda _: (limits.max_body, True))
         self._limits = limits
         self._servers: list[asyncio.Server] = []
         self._connections = Connections(limits, lambda: asyncio.get_running_loop().time(), refused)
@@ -50,5 +53,10 @@ class Port:
         """Return how many bytes of answers wait for clients that do not read as fast; all of them are in memory."""
         return self._connections.unread
 
+    @property
+    def unfinished(self) -> UnfinishedInput:
+        """The input of all connections that has not come completely."""
+        return self._connections.unfinished
+
     def _accept(self) -> HttpProtocol:
-        return HttpProtocol(self._handler, self._upgrade, self._limits, self._connections)
+        return HttpProtocol(self._handler, self._upgrade, self._body_limit, self._limits, self._connections)

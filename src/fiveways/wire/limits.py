@@ -35,6 +35,8 @@ class Limits:
     """Seconds without progress after which an attachment has failed."""
     max_frame: int = 1 << 24
     """One frame of a transport, which is held in memory: larger attachments have to come in fragments."""
+    max_unauthenticated: int = 1 << 16
+    """A frame or a body of HTTP before its client is authenticated, or admitted as anonymous."""
     max_unread_events: int = 1 << 20
     """Bytes that wait for a slow reader before its topics' policy strikes: skip, unsubscribe, close or block."""
     max_unread: int = 1 << 24
