@@ -5,15 +5,19 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from fiveways.runtime import standings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
 from tests.runtime.nqwire import ask, packed, posters, served
+from tests.runtime.test_websocket_rules import frame
 from tests.runtime.wire import PATIENCE, Place, http, hub, settings
+from tests.transports.loops import LOOPS, NewLoop
+from tests.transports.raw import HANDSHAKE
 
 POLL = b"POST /nq?wait=3600 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]"
 HEALTH = ("/livez", "/readyz", "/metrics")
@@ -262,7 +266,8 @@ def test_connections_of_one_address_are_bounded_and_those_of_others_admitted(
 # Input that has not come completely.
 
 MIB = 1 << 20
-ANN = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", token=Secret("of-ann")),))
+SLOW = AuthSettings(login_timeout=3600.0)
+ANN = AuthSettings(anonymous="never", login_timeout=3600.0, identity=(IdentitySettings("ann", token=Secret("of-ann")),))
 
 
 def head_of_post(size: int, **headers: str) -> bytes:
@@ -336,3 +341,188 @@ def test_unfinished_bodies_of_all_connections_are_bounded() -> None:
             assert place.server._port.unfinished.held == 0
 
     asyncio.run(run())
+
+
+# WebSocket.
+
+LARGE = 8 * MIB
+
+
+def header(size: int, opcode: int = 2, *, fin: bool = True) -> bytes:
+    """The header of a frame with a mask of zeros."""
+    length = bytes((0xFF,)) + size.to_bytes(8) if size > 0xFFFF else bytes((0xFE,)) + size.to_bytes(2)
+    return bytes((opcode | (0x80 if fin else 0),)) + length + bytes(4)
+
+
+class Wire:
+    """A WebSocket that sends bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def login(self) -> None:
+        self.writer.write(frame(b"H1.0.0\n"))
+        assert b"W1.0.0" in await self.word()
+
+    async def word(self) -> bytes:
+        """The payload of the next short frame."""
+        first, size = await asyncio.wait_for(self.reader.readexactly(2), PATIENCE)
+        return (b"close " if first == 0x88 else b"") + await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
+
+    async def answer(self) -> bytes:
+        """The payload of the next frame, of any length."""
+        _, size = await asyncio.wait_for(self.reader.readexactly(2), PATIENCE)
+        if size > 125:
+            size = int.from_bytes(await self.reader.readexactly(2 if size == 126 else 8))
+        return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
+
+    async def closed(self) -> tuple[int, str]:
+        """Code and reason of the close frame."""
+        while not (word := await self.word()).startswith(b"close "):
+            pass
+        return int.from_bytes(word[6:8]), word[8:].decode()
+
+
+@asynccontextmanager
+async def wires(place: Place, count: int, path: str = "/umq") -> AsyncIterator[list[Wire]]:
+    made = []
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(HANDSHAKE.replace(b"/ws?a=b", path.encode()))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        made.append(Wire(reader, writer))
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.writer.transport.abort()
+
+
+async def pushed(wire: Wire, size: int) -> None:
+    """Send so much of a frame; the hub may close the connection meanwhile."""
+    for _ in range(0, size, 1 << 16):
+        wire.writer.write(bytes(1 << 16))
+        with suppress(ConnectionError):
+            await wire.writer.drain()
+
+
+@pytest.mark.parametrize(("path", "auth"), [("/umq", SLOW), ("/lrpm", SLOW), ("/nq", ANN)])
+def test_unfinished_frames_are_small_before_authentication(path: str, auth: AuthSettings) -> None:
+    async def run() -> None:
+        async with hub(settings(auth=auth)) as place, wires(place, 20, path) as clients:
+            before = resident()
+            for wire in clients:
+                wire.writer.write(header(LARGE))
+                await asyncio.wait([push := asyncio.ensure_future(pushed(wire, 2 * MIB))], timeout=PATIENCE)
+                await push
+                assert await wire.closed() == (1009, "a frame is too large before authentication")
+            assert resident() - before < 20 * MIB
+            page = await http(place.port, "/metrics")
+            found = re.search(r'\nfiveways_connections_refused_total{limit="max_unauthenticated"} (\d+)\n', page)
+            assert auth is ANN or (found is not None and found[1] == "20")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_message_is_small_before_authentication_and_large_behind_it(pieces: int) -> None:
+    async def run() -> None:
+        limit = LimitSettings().max_unauthenticated
+        async with hub(settings(auth=SLOW)) as place, wires(place, 3) as clients:
+            for wire, size in zip(clients, (limit, limit + 1, MIB), strict=True):
+                if size == MIB:
+                    await wire.login()
+                text = (b"H1.0.0\n" if size != MIB else b"M1\nhub:ping\n").ljust(size)
+                step = -(-size // pieces)
+                for at in range(0, size, step):
+                    piece = text[at : at + step]
+                    wire.writer.write(header(len(piece), 0 if at else 1, fin=at + step >= size) + piece)
+                if size == limit + 1:
+                    assert await wire.closed() == (1009, "a message is too large before authentication")
+                else:
+                    assert (await wire.word())[:2] in {b"W1", b"R1"}
+
+    asyncio.run(run())
+
+
+def test_unfinished_frames_of_all_connections_are_bounded() -> None:
+    async def run() -> None:
+        async with (
+            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=16 * MIB))) as place,
+            wires(place, 16) as clients,
+        ):
+            before = resident()
+            unfinished = place.server._port.unfinished
+            for number, wire in enumerate(clients):
+                await wire.login()
+                wire.writer.write(header(LARGE))
+                await pushed(wire, 3 * MIB)
+                if number < 4:  # buffers of 3.9 MiB
+                    await until(lambda number=number: unfinished.held > (number + 1) * 3 * MIB)  # type: ignore[misc]
+                else:
+                    assert await wire.closed() == (1013, "too much input has not come completely; try again later")
+            assert 12 * MIB < unfinished.held <= 16 * MIB
+            assert resident() - before < 24 * MIB
+            page = await http(place.port, "/metrics")
+            assert '\nfiveways_connections_refused_total{limit="max_unfinished"} 12\n' in page
+            clients[0].writer.transport.abort()
+            await until(lambda: unfinished.held < 16 * MIB)
+        assert unfinished.held == 0
+
+    asyncio.run(run())
+
+
+def test_fragments_of_all_connections_are_bounded() -> None:
+    async def run() -> None:
+        async with (
+            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=4 * MIB))) as place,
+            wires(place, 8) as clients,
+        ):
+            piece, refused = 40_000, 0
+            for wire in clients:
+                await wire.login()
+                size = bytes((0x01, 0xFE)) + piece.to_bytes(2, "big") + bytes(4)
+                wire.writer.write(size + bytes(piece) + 25 * (b"\0" + size[1:] + bytes(piece)) + frame(b"", 9))
+                answer = await wire.word()
+                if answer:
+                    assert answer[6:] == b"\x03\xf5too much input has not come completely; try again later"
+                    refused += 1
+            assert 3 <= refused <= 6  # read buffers are counted too
+            assert 2 * MIB < place.server._port.unfinished.held <= 4 * MIB
+        assert place.server._port.unfinished.held == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
+def test_buffers_of_finished_frames_make_room_for_others_and_lose_nothing(new_loop: NewLoop) -> None:
+    async def run() -> None:
+        limits = LimitSettings(max_unfinished=3 * MIB)
+        async with hub(settings(auth=SLOW, limits=limits)) as place, wires(place, 12) as clients:
+            chance, most, total = Random(1), 0, 0
+            unfinished = place.server._port.unfinished
+            for wire in clients:
+                await wire.login()
+            ping = frame(b"M1\nhub:ping\n")
+            for number in range(80):
+                wire = chance.choice(clients)
+                text = b"M%d\nhub:echo\n" % number + b"x" * chance.choice([1, 20_000, 40_000, 200_000, 700_000])
+                opening = header(len(text), 1) if len(text) > 125 else frame(text)[: -len(text)]
+                sent = ping + opening + text + ping
+                total += len(sent)
+                # Frames begin and end anywhere in what one read brings.
+                while sent:
+                    size = chance.choice([1, 100, 16_128, 60_000, len(sent)])
+                    wire.writer.write(sent[:size])
+                    await wire.writer.drain()
+                    sent = sent[size:]
+                assert await wire.answer() == b"R1\npong"
+                assert await wire.answer() == b"R%d\n" % number + text.split(b"\n", 2)[2]
+                assert await wire.answer() == b"R1\npong"
+                most = max(most, unfinished.held)
+            assert total > 6 * MIB
+            assert 2 * MIB < most <= 3 * MIB
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())

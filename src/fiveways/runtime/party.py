@@ -2,11 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fiveways.hub.delivery import Delivery, Subscriber
+from fiveways.hub.session import Stage
 from fiveways.model.messages import Event, Goodbye, Word
 from fiveways.runtime.outbox import Queue, Shared
+
+if TYPE_CHECKING:
+    from fiveways.runtime.exchange import Exchange
 
 # ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
 
@@ -41,6 +45,13 @@ class Party(ABC):
     """It was told of that it reads too slowly."""
     marked: bool = False
     """It will be flushed when this pass of the loop is over."""
+
+    _exchange: "Exchange"
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it is authenticated, or admitted as anonymous."""
+        return self._exchange.hub.stage_of(self.peer) is Stage.OPEN
 
     @abstractmethod
     def say(self, delivery: Delivery, now: float) -> None:

@@ -256,7 +256,10 @@ class Server:
             return self._pump(link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer))
 
         spools = self._spools if endpoint.attachments else None
-        return lambda: server_protocol(lambda: WebSocketLink(pump, self._limits, spools), self._limits, subprotocol)
+        limits, unfinished = self._limits, self._port.unfinished
+        return lambda: server_protocol(
+            lambda: WebSocketLink(pump, limits, spools, unfinished=unfinished), limits, unfinished, subprotocol
+        )
 
     def _pump(self, link: Link, endpoint: Endpoint, subprotocol: str, credentials: Credentials) -> Pump:
         peer = self._new_peer()

@@ -120,7 +120,7 @@ class Standing(Party, Sleeper):
             leg.note_end(reason)
             _log.debug("a link is gone", extra=known(peer=self.name, protocol=self.family, reason=reason))
 
-    async def exchange(self, packet: Packet, wait: float, given_up: asyncio.Future[None] | None = None) -> Packet:
+    async def exchange(self, packet: Packet, wait: float, given_up: asyncio.Future[None]) -> Packet:
         """Take what a peer sends, and return what is due: at once, or when there is anything within `wait` seconds.
 
         When `given_up` is done while it waits, nothing is due: the peer may be gone, and gets it with its next request.
@@ -141,9 +141,8 @@ class Standing(Party, Sleeper):
             self._exchange.flush()
             is_heard = True
             if wait > 0 and not asking.done():
-                ends = [asking] if given_up is None else [asking, given_up]
-                await asyncio.wait(ends, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                is_heard = given_up is None or not given_up.done()
+                await asyncio.wait([asking, given_up], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                is_heard = not given_up.done()
             due = self._next_due() if is_heard and self._asking is asking else NOTHING_DUE
             self.answered += 1
             self.tally.said(len(due.payload))
@@ -335,6 +334,11 @@ class Leg:
         """Have it noted down that the link is not the peer's any more."""
         if self.track is not None:
             self.track.mark("close", "in", reason)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the peer is authenticated, or admitted as anonymous."""
+        return self._standing.is_admitted
 
     @property
     def has_room(self) -> bool:

@@ -198,7 +198,8 @@ class Standings:
             text = "the hub takes nobody in now" if farewell is None else farewell.text
             return Response(503, f"{text}\n".encode(), headers={"Retry-After": "10", **readable})
         is_secure = self._cookie_is_secure or is_https(request.headers)
-        exchange = standing.exchange(packet, wait, request.given_up)
+        given_up = request.given_up or asyncio.get_running_loop().create_future()
+        exchange = standing.exchange(packet, wait, given_up)
         del packet, request  # the body may be large, and the wait long
         try:
             answer = await exchange

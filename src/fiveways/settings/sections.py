@@ -105,7 +105,7 @@ class LimitSettings(Limits):
     max_unfinished: int = 256 << 20
     """Bytes of frames, of messages in fragments and of HTTP requests that have not come completely, of all clients.
 
-    The read buffer of a WebSocket counts when it is larger than 16 KiB.
+    The read buffer of a WebSocket counts as a whole when it is larger than 64 KiB.
     """
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""

@@ -55,14 +55,15 @@ def hand_over(socket: asyncio.Transport, protocol: asyncio.BaseProtocol, data: b
     socket.resume_reading()
     protocol.connection_made(socket)
     if isinstance(protocol, asyncio.BufferedProtocol):
-        _replay(socket, protocol, memoryview(data))
+        replay(socket, protocol, memoryview(data))
     elif isinstance(protocol, asyncio.Protocol):
         protocol.data_received(data)
     else:
         raise TypeError(f"{type(protocol).__name__} does not read from a socket")
 
 
-def _replay(socket: asyncio.Transport, protocol: asyncio.BufferedProtocol, data: memoryview) -> None:
+def replay(socket: asyncio.Transport, protocol: asyncio.BufferedProtocol, data: memoryview) -> None:
+    """Let a protocol read these bytes."""
     while data and not socket.is_closing():
         buffer = memoryview(protocol.get_buffer(len(data)))
         size = min(len(buffer), len(data))

@@ -60,7 +60,7 @@ class Response(msgspec.Struct, frozen=True):
 
 Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 BodyLimit: TypeAlias = Callable[[Request], tuple[int, bool]]
-"""Returns how large the body of a request may be, and whether its client is authenticated; the body has not come yet."""
+"""Returns, before the body has come, how large it may be and whether the client is authenticated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from picows import (
 from fiveways.transports import framing
 from fiveways.transports.address import describe, no_hub
 from fiveways.transports.base import Receiver, Spool, Spools
+from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -33,6 +34,8 @@ _LINGER: Final = 2.0
 _LONGEST_REASON: Final = 120
 _PROTOCOL_ERROR: Final = 1002
 _NOT_UTF8: Final = 1007
+_TOO_LARGE: Final = 1009
+_OVERLOADED: Final = 1013
 READ_BUFFER: Final = 1 << 14
 """What is read at once. A quarter of it would do for an idle peer, but costs a busy one four passes for one."""
 
@@ -77,8 +80,12 @@ class WebSocketLink(WSListener):
         spools: Spools | None,
         *,
         is_client: bool = False,
+        unfinished: UnfinishedInput | None = None,
     ) -> None:
-        """Make it; `spools` is where large binary messages go, None where no message may be larger than a text."""
+        """Make it; `spools` is where large binary messages go, None where no message may be larger than a text.
+
+        `unfinished` counts what has not come completely; without it the other end is trusted.
+        """
         self.remote = ""
         self.is_loopback = False
         self.is_full = False
@@ -90,6 +97,9 @@ class WebSocketLink(WSListener):
         self._is_client = is_client
         self._frame = framing.client_frame if is_client else framing.server_frame
         self._incoming: _Incoming | None = None
+        self._unfinished = unfinished
+        self._held = 0
+        """What is counted of a message in fragments."""
         self.has_opened = False
         self._closing = False
         self._gone = False
@@ -100,13 +110,15 @@ class WebSocketLink(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Begin: the handshake is over."""
-        self.has_opened = True
         self._ws = transport
+        if self.has_opened:
+            return  # the same connection goes on with another protocol of picows
+        self.has_opened = True
         self._socket = transport.underlying_transport
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
         self.remote, self.is_loopback = describe(self._socket)
         self._receiver = self._receive(self)
-        self._received = self._receiver.received
+        self._received = self._receiver.received if self._unfinished is None else self._received_at_first
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
         """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
@@ -128,6 +140,15 @@ class WebSocketLink(WSListener):
         except Exception:
             _log.exception("a message of %s could not be dealt with", self.remote)
             raise
+
+    def _received_at_first(self, packet: Packet) -> None:
+        """Pass a message on that comes before authentication."""
+        if len(packet.payload) > self._limits.max_unauthenticated and not self.is_admitted:
+            self._refuse_large()
+            return
+        self._receiver.received(packet)
+        if self.is_admitted:
+            self._received = self._receiver.received
 
     def _on_other(self, frame: WSFrame) -> None:
         kind = frame.msg_type
@@ -163,19 +184,51 @@ class WebSocketLink(WSListener):
         incoming = self._incoming
         if incoming.add(frame.get_payload_as_bytes()):
             self._receiver.progressed()
+        if self._unfinished is not None and not self._has_room(incoming):
+            self._incoming = None
+            self._hold(0)
+            return
         if frame.fin:
             self._incoming = None
+            self._hold(0)
             packet = incoming.finish()
             # A text that is too long was cut off, perhaps within a character: the receiver refuses it as too long.
             if packet.is_text and len(packet.payload) <= self._limits.max_text and not _is_utf8(packet.payload):
                 self.close(_NOT_UTF8, "a text is not UTF-8")
             else:
-                self._receiver.received(packet)
+                self._received(packet)
 
-    def on_ws_disconnected(self, _transport: WSTransport) -> None:
+    def _has_room(self, incoming: "_Incoming") -> bool:
+        """Return whether a message in fragments may go on; close the connection if it may not."""
+        if incoming.size > self._limits.max_unauthenticated and not self.is_admitted:
+            self._refuse_large()
+            return False
+        if not self._hold(incoming.held):
+            self.refuse(_OVERLOADED, "too much input has not come completely; try again later", UNFINISHED)
+            return False
+        return True
+
+    def _hold(self, size: int) -> bool:
+        """Count what is held of a message in fragments; return False, and count nothing, if there is no room for it."""
+        if self._unfinished is None or size == self._held or self._unfinished.hold(size - self._held):
+            self._held = size
+            return True
+        return False
+
+    def _refuse_large(self) -> None:
+        self.refuse(_TOO_LARGE, "a message is too large before authentication", UNAUTHENTICATED)
+
+    def refuse(self, code: int, text: str, limit: str) -> None:
+        """Close it because of a limit, which counts that."""
+        if self._unfinished is not None and not self._closing:
+            self._unfinished.refused(limit, self.remote)
+        self.close(code, text)
+
+    def on_ws_disconnected(self, _transport: WSTransport | None) -> None:
         """End, whoever ended it."""
         self._gone = True
         self._incoming = None
+        self._hold(0)
         if self._linger is not None:
             self._linger.cancel()
         self._receiver.lost(self._reason)
@@ -190,6 +243,28 @@ class WebSocketLink(WSListener):
         """The socket has written most of it."""
         self.is_full = False
         self._receiver.writable()
+
+    # What the server's protocol asks for.
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the peer is authenticated, or admitted as anonymous."""
+        return bool(getattr(self._receiver, "is_admitted", True))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is lost."""
+        return self._gone
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is lost or being closed."""
+        return self._gone or self._closing
+
+    @property
+    def socket(self) -> asyncio.Transport:
+        """The socket of the connection."""
+        return self._socket
 
     # What the runtime asks for.
 
@@ -259,7 +334,9 @@ class _Incoming:
         self._max_size = max_size
         self._spools = spools
         self._pieces: list[bytes] = []
-        self._size = 0
+        self.size = 0
+        self.held = 0
+        """Bytes of it in memory."""
         self._spool: Spool | None = None
         self._told = 0
 
@@ -267,22 +344,25 @@ class _Incoming:
         """Take a fragment; say whether it counts as progress."""
         if not piece:
             return False
-        self._size += len(piece)
+        self.size += len(piece)
         if self._spools is None:
             # One byte more than is allowed is enough for the conversation to refuse it.
-            if self._size - len(piece) <= self._max_size:
+            if self.size - len(piece) <= self._max_size:
                 self._pieces.append(piece[: self._max_size + 1])
+                self.held += len(self._pieces[-1])
         elif self._spool is None:
             self._pieces.append(piece)
-            if self._size > SPOOL_ABOVE:
+            self.held += len(piece)
+            if self.size > SPOOL_ABOVE:
                 self._spool = self._spools.open()
                 self._spool.write(b"".join(self._pieces))
                 self._pieces = []
+                self.held = 0
         else:
             self._spool.write(piece)
-        if self._size - self._told < _PROGRESS:
+        if self.size - self._told < _PROGRESS:
             return False
-        self._told = self._size
+        self._told = self.size
         return True
 
     def finish(self) -> Packet:

@@ -1,22 +1,199 @@
-"""WebSocket links as server: a socket whose upgrade request was read elsewhere is handed over to picows."""
+"""WebSocket links as server: a socket whose upgrade request was read elsewhere is handed over to picows.
+
+picows keeps an unfinished frame in its read buffer, doubles the buffer when more than 90% of it are in use, and never
+makes it smaller. It takes the limit of a frame only when it is made. So the size of the buffer is checked before each
+read: after each growth, the free part of it is larger than the whole buffer was.
+"""
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
+from typing import Final, Protocol, cast
 
 import picows.picows
 from picows import WSAutoPingStrategy, WSUpgradeResponse, WSUpgradeResponseWithListener
 
 from fiveways.errors import FivewaysError
+from fiveways.transports.handover import replay
+from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
 from fiveways.transports.websocket import QUIET, READ_BUFFER, WebSocketLink
 from fiveways.wire.limits import Limits
+
+_AT_FIRST: Final = READ_BUFFER - 256
+"""What picows uses of a new read buffer."""
+_UNCOUNTED: Final = 4 * _AT_FIRST
+"""A buffer of this size is not counted: up to here, reads that filled it exactly may have hidden a growth."""
+_MOST_USED: Final = 0.9
+"""The part of a buffer that may be in use before it grows."""
+_LONGEST_HEADER: Final = 14
+_HANDSHAKE: Final = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 
 
 class UnsupportedPicows(FivewaysError):
     """The installed picows has another interface than the one that the hub uses."""
 
 
-def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotocol: str = "") -> asyncio.BaseProtocol:
+class Guarded(Protocol):
+    """A protocol of picows with a guard."""
+
+    guard: "ReadGuard"
+    listener: WebSocketLink | None
+    """None until the handshake is over."""
+
+    def shrink(self) -> None:
+        """Return memory if nothing is in the buffer."""
+
+
+class ReadGuard:
+    """Watches the read buffer of one connection."""
+
+    __slots__ = ("_held", "_is_over", "_limits", "_size", "_unfinished", "usual")
+
+    def __init__(self, limits: Limits, unfinished: UnfinishedInput) -> None:
+        self._limits = limits
+        self._unfinished = unfinished
+        self.usual = 0
+        """No check is needed as long as the free part of the buffer is not larger."""
+        self._size = _AT_FIRST
+        """Of the buffer; exact from twice `_UNCOUNTED` on."""
+        self._held = 0
+        self._is_over = False
+
+    def check(self, view: memoryview, protocol: "Guarded") -> memoryview:
+        """Return which part of the free buffer the next read may fill; close the connection at a limit."""
+        link = protocol.listener
+        if link is None:
+            return view
+        while self._size < len(view):
+            self._size *= 2
+        self.usual = _AT_FIRST if link.is_admitted and self._size == _AT_FIRST else 0
+        if not self._is_over:
+            if not link.is_admitted and self._size > _size_for(self._limits.max_unauthenticated):
+                self._end(1009, "a frame is too large before authentication", UNAUTHENTICATED, protocol)
+            elif self._size > max(_UNCOUNTED, self._held):
+                self._unfinished.buffers.discard(protocol)  # it is being read to, even if it is empty
+                if self._unfinished.hold(self._size - self._held):
+                    self._held = self._size
+                    self._unfinished.buffers.add(protocol)
+                else:
+                    self._end(1013, "too much input has not come completely; try again later", UNFINISHED, protocol)
+        # One byte less than there is room for, so that the free part tells of each growth. To stop reading here is not
+        # allowed in libuv, so the last bytes of a connection that is to be closed come one by one.
+        return view[:1] if self._is_over else view[:-1]
+
+    def _end(self, code: int, text: str, limit: str, protocol: "Guarded") -> None:
+        self._is_over = True
+        asyncio.get_running_loop().call_soon(_refuse, protocol, code, text, limit)
+
+    def release(self, protocol: "Guarded") -> None:
+        """Count nothing more of this buffer."""
+        self._unfinished.buffers.discard(protocol)
+        self._unfinished.hold(-self._held)
+        self._held = 0
+
+    def shrink(self, protocol: "Guarded", free: int) -> None:
+        """Replace the protocol by one with a small buffer, if all of its own is free."""
+        link = protocol.listener
+        # More is free than `_size` when the buffer has grown by the read whose frames are being passed on right now.
+        if link is None or free != self._size or self._is_over or link.is_closing:
+            return
+        successor = server_protocol(lambda: link, self._limits, self._unfinished)
+        socket = _Silent(link.socket)
+        successor.connection_made(socket)  # type: ignore[arg-type]
+        replay(link.socket, successor, memoryview(_HANDSHAKE))
+        socket.is_silent = False
+        link.socket.set_protocol(successor)
+        self.release(protocol)
+
+
+@cache
+def _size_for(frame: int) -> int:
+    """Return the size of the read buffer in which such a frame fits."""
+    size = _AT_FIRST
+    while size * _MOST_USED < frame + _LONGEST_HEADER:
+        size *= 2
+    return size
+
+
+def _refuse(protocol: "Guarded", code: int, text: str, limit: str) -> None:
+    """Close a connection; what still comes is not kept."""
+    link = protocol.listener
+    if link is not None and not link.is_gone:
+        link.refuse(code, text, limit)
+        protocol.guard.release(protocol)
+        link.socket.set_protocol(_Discarding(link))
+
+
+class _Discarding(asyncio.BufferedProtocol):
+    """Reads the rest of a connection that is closed, and drops it."""
+
+    _DROPPED: Final = bytearray(1 << 16)
+
+    def __init__(self, link: WebSocketLink) -> None:
+        self._link = link
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        del sizehint
+        return self._DROPPED
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+    def pause_writing(self) -> None:
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._link.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._link.on_ws_disconnected(None)
+
+
+class _Silent:
+    """A socket on which nothing is written at first: the handshake was answered by an earlier protocol."""
+
+    def __init__(self, socket: asyncio.Transport) -> None:
+        self._socket = socket
+        self.is_silent = True
+
+    def write(self, data: bytes) -> None:
+        """Write, or drop what is part of the handshake."""
+        if not self.is_silent:
+            self._socket.write(data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._socket, name)
+
+
+@cache
+def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "Guarded"]:
+    """Return a class of picows' protocols with a guard."""
+    free_part, lost = base.get_buffer, base.connection_lost
+
+    class GuardedProtocol(base):  # type: ignore[misc, valid-type]
+        __slots__ = ("guard",)
+
+        def get_buffer(self, size_hint: int) -> memoryview:
+            view: memoryview = free_part(self, size_hint)
+            return view if len(view) <= self.guard.usual else self.guard.check(view, self)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.guard.release(self)
+            lost(self, exc)
+
+        def shrink(self) -> None:
+            self.guard.shrink(self, len(free_part(self, -1)))
+
+    return GuardedProtocol
+
+
+def server_protocol(
+    make: Callable[[], WebSocketLink], limits: Limits, unfinished: UnfinishedInput, subprotocol: str = ""
+) -> asyncio.BufferedProtocol:
     """Return what takes over a socket whose upgrade request is about to be replayed."""
     headers = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol else None
 
@@ -24,7 +201,7 @@ def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotoc
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(headers), make())
 
     # The order of picows' own ws_create_server; a test opens a connection through it.
-    return picows.picows.WSProtocol(  # type: ignore[attr-defined, no-any-return]  # it is not in picows' stubs
+    made = _guarded(picows.picows.WSProtocol)(  # type: ignore[attr-defined]  # it is not in picows' stubs
         None,
         None,
         False,
@@ -41,6 +218,8 @@ def server_protocol(make: Callable[[], WebSocketLink], limits: Limits, subprotoc
         None,
         READ_BUFFER,
     )
+    made.guard = ReadGuard(limits, unfinished)
+    return cast("asyncio.BufferedProtocol", made)
 
 
 def check_picows() -> None:
@@ -49,12 +228,17 @@ def check_picows() -> None:
     Without this the hub would start, and every WebSocket would fail. It needs a running event loop.
     """
     try:
-        server_protocol(_no_link, Limits())
+        _check_buffer(server_protocol(_no_link, Limits(), UnfinishedInput(0, lambda _limit, _remote: None)))
     except (AttributeError, TypeError) as exc:
         raise UnsupportedPicows(
             f"the hub cannot use picows {version('picows')} ({exc}); install a version that the package allows: "
             "pip install --upgrade 'fiveways[hub]'"
         ) from exc
+
+
+def _check_buffer(protocol: asyncio.BufferedProtocol) -> None:
+    if len(memoryview(protocol.get_buffer(-1))) != _AT_FIRST:
+        raise TypeError("its read buffer has another size")
 
 
 def _no_link() -> WebSocketLink:
