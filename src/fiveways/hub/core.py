@@ -77,7 +77,7 @@ class Hub:
         """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments = Attachments(limits)
-        self._subscriptions = Subscriptions(limits.max_subscriptions)
+        self._subscriptions = Subscriptions(limits)
         self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, keeps=keeps)
         self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)

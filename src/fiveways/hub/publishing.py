@@ -59,7 +59,7 @@ class Publishing:
     def configure(self, settings: HubSettings) -> None:
         """Let these bounds hold from now on."""
         self._retained.configure(settings)
-        self._subscriptions.set_policies(settings.topic_policies)
+        self._subscriptions.configure(settings)
 
     @property
     def made(self) -> int:
@@ -177,7 +177,8 @@ class Publishing:
         if word.when_full == "block":
             raise Refusal(Reason.DENIED, "only who runs the hub may let a slow reader hold up publishers")
         name, envelope = word.subscription, word.envelope
-        self._subscriptions.add(word.pattern, Subscriber(session.peer, name, envelope, word.when_full or "skip"))
+        subscriber = Subscriber(session.peer, name, envelope, word.when_full or "skip")
+        self._subscriptions.add(word.pattern, subscriber, session.owner)
         deliveries: Deliveries = [Delivery(session.peer, Result(word.id, Value({"id": name})))]
         for kept in self._retained.matching(word.pattern):
             event = Event(name, kept.topic, kept.body, (), kept.publication, 0, envelope)

@@ -72,6 +72,10 @@ class HubSettings:
     """Sessions that may outlive their connections, with or without one."""
     max_offers: int = 4096
     """Methods and routes that one session may offer."""
+    max_subscription_bytes: int = 256 << 20
+    """An estimate of the memory of all subscriptions."""
+    max_match_steps: int = 1024
+    """Lookups and comparisons by which the subscribers of one topic are found."""
     max_retained: int = 10_000
     max_retained_bytes: int = 64 << 20
     max_queues: int = 1000

@@ -1,57 +1,54 @@
-"""Who has subscribed to what: literal topics by themselves, patterns in a tree, and what was found before."""
+"""Who has subscribed to what: literal topics by themselves, patterns by their shape, and what was found before."""
 
-from typing import Final, TypeAlias
+from sys import getsizeof
+from typing import Final
 
 import msgspec
 
 from fiveways.hub.delivery import Subscriber
+from fiveways.hub.patterns import Bucket, PatternIndex, Subscribers
 from fiveways.hub.policy import Glob, written
 from fiveways.hub.refusal import bad, busy
+from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.shares import Owner, Pool
 from fiveways.model.topics import Pattern, Topic
+from fiveways.wire.limits import Limits
 
 _CACHED_TOPICS: Final = 4096
 _CACHED_SUBSCRIBERS: Final = 1 << 20
-"""Of all topics in the cache together: each may have many."""
-
-Subscribers: TypeAlias = tuple[Subscriber, ...]
-Key: TypeAlias = tuple[str, str]
-"""Peer and subscription."""
-Ends: TypeAlias = dict[Pattern, dict[Key, Subscriber]]
+"""Of all topics in the cache together, but for those who share the list of one pattern."""
+_SUBSCRIPTION_BYTES: Final = 1000
+"""The objects and table entries of a subscription, without the text and the levels of its pattern."""
+_LEVEL_BYTES: Final = 40
+"""The places of a level in the tuples that hold it."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a peer asked for."""
+    """What a peer asked for, and what it is counted as."""
 
     pattern: Pattern
     subscriber: Subscriber
-
-
-class _Node:
-    """The patterns that agree up to here: in literal segments, or in that there is some wildcard."""
-
-    __slots__ = ("ends", "literal", "rests", "wild")
-
-    def __init__(self) -> None:
-        self.literal: dict[str, _Node] = {}
-        self.wild: _Node | None = None
-        self.ends: Ends = {}
-        self.rests: Ends = {}
-        """Those that end in `#`, and match whatever follows."""
-
-    def is_empty(self) -> bool:
-        return not (self.literal or self.wild or self.ends or self.rests)
+    owner: Owner
+    size: int
 
 
 class Subscriptions:
-    """All subscriptions. The tree only narrows down: `Pattern.matches` has the last word."""
+    """All subscriptions."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limits: Limits) -> None:
+        self._most = limits.max_subscriptions
+        self._deepest = limits.max_topic_depth
+        shares = DEFAULTS.shares
+        self._bytes = Pool(DEFAULTS.max_subscription_bytes, shares)
+        self._steps = Pool(DEFAULTS.max_match_steps, shares)
         self._by_peer: dict[str, dict[str, Subscription]] = {}
-        self._literal: dict[Topic, dict[Key, Subscriber]] = {}
-        self._root = _Node()
+        self._literal: dict[Topic, Bucket] = {}
+        self._patterns = PatternIndex(self._steps)
         self._cache: dict[Topic, Subscribers] = {}
+        self._costs: dict[Topic, int] = {}
+        """Subscribers of those topics in the cache whose list is not that of one pattern alone."""
         self._cached = 0
+        """The sum of these."""
         self._policies: tuple[tuple[Glob, str], ...] = ()
         self._count = 0
         self.cached = self._cache.get
@@ -60,28 +57,47 @@ class Subscriptions:
     def __len__(self) -> int:
         return self._count
 
-    def set_policies(self, policies: tuple[tuple[str, str], ...]) -> None:
-        """Let these globs over topics decide what happens to slow readers."""
-        self._policies = tuple((Glob(pattern), policy) for pattern, policy in policies)
+    @property
+    def size(self) -> int:
+        """The estimated bytes of all."""
+        return self._bytes.used
+
+    def configure(self, settings: HubSettings) -> None:
+        """Set the bounds, and the policies: globs over topics that decide what happens to slow readers."""
+        self._bytes.configure(settings.max_subscription_bytes, settings.shares)
+        self._steps.configure(settings.max_match_steps, settings.shares)
+        self._policies = tuple((Glob(pattern), policy) for pattern, policy in settings.topic_policies)
         self._forget()
 
-    def add(self, pattern: Pattern, subscriber: Subscriber) -> None:
+    def check_depth(self, segments: int) -> None:
+        """Refuse a topic or a pattern of too many segments."""
+        if segments > self._deepest:
+            raise bad(f"the topic has {segments} segments, of at most {self._deepest}")
+
+    def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Take a subscription; a Refusal if there is no room, or its name is taken."""
         mine = self._by_peer.get(subscriber.peer, {})
         name = subscriber.subscription
+        self.check_depth(len(pattern.levels))
         if name in mine:
             raise bad(f"subscription {name} is in use")
         if len(mine) >= self._most:
             raise busy(f"more than {self._most} subscriptions")
-        self._by_peer.setdefault(subscriber.peer, mine)[name] = Subscription(pattern, subscriber)
+        size = bytes_of(pattern, name)
+        if excess := self._bytes.excess(owner, size):
+            raise busy(f"no room for a subscription: {excess} (bytes)")
+        if pattern.is_wildcard and (excess := self._patterns.excess(pattern, owner)):
+            raise busy(f"no room for another shape of pattern: {excess} (steps of a match)")
+        self._by_peer.setdefault(subscriber.peer, mine)[name] = Subscription(pattern, subscriber, owner, size)
         self._count += 1
-        key = subscriber.peer, name
+        self._bytes.acquire(owner, size)
         if pattern.is_wildcard:
-            self._ends(pattern).setdefault(pattern, {})[key] = subscriber
-            self._forget()
+            self._patterns.add(pattern, subscriber, owner)
+            self._forget_matched(pattern)
         else:
-            self._literal.setdefault(pattern.literal, {})[key] = subscriber
-            self._forget_topic(pattern.literal)
+            topic = pattern.literal
+            self._literal.setdefault(topic, Bucket()).add(subscriber)
+            self._forget_topic(topic)
 
     def of(self, peer: str) -> list[Subscription]:
         """Return all that a peer has."""
@@ -105,7 +121,8 @@ class Subscriptions:
 
     def to(self, topic: Topic) -> list[Subscriber]:
         """Return all who subscribed to this very topic."""
-        return list(self._literal.get(topic, {}).values())
+        bucket = self._literal.get(topic)
+        return [] if bucket is None else list(bucket.members)
 
     def close(self, topic: Topic) -> list[Subscriber]:
         """End all subscriptions to this very topic; return who had them."""
@@ -115,95 +132,71 @@ class Subscriptions:
         return ended
 
     def match(self, topic: Topic) -> Subscribers:
-        """Return all who get what is published on a topic: the same tuple until somebody comes or goes."""
+        """Return all who get what is published on a topic: the same tuple until one of them comes or goes.
+
+        A Refusal if the topic has too many segments.
+        """
         known = self._cache.get(topic)
         if known is not None:
             return known
-        found = [*self._literal.get(topic, {}).values(), *self._wild(topic)]
+        self.check_depth(len(topic))
+        buckets = self._patterns.match(topic)
+        if (literal := self._literal.get(topic)) is not None:
+            buckets.insert(0, literal)
+        cost = 0
+        if len(buckets) == 1:
+            found = buckets[0].all()
+        elif not buckets:
+            found = ()
+        else:
+            found = tuple([each for bucket in buckets for each in bucket.members])
+            cost = len(found)
         policy = self._policy(topic) if self._policies and found else ""
         if policy:
-            found = [msgspec.structs.replace(each, when_full=policy) for each in found]
-        subscribers = tuple(found)
-        if len(self._cache) >= _CACHED_TOPICS or self._cached + len(found) > _CACHED_SUBSCRIBERS:
+            found = tuple([msgspec.structs.replace(each, when_full=policy) for each in found])
+            cost = len(found)
+        if len(self._cache) >= _CACHED_TOPICS or self._cached + cost > _CACHED_SUBSCRIBERS:
             self._forget()
-        self._cache[topic] = subscribers
-        self._cached += len(found)
-        return subscribers
+        self._cache[topic] = found
+        if cost:
+            self._costs[topic] = cost
+            self._cached += cost
+        return found
 
     def _policy(self, topic: Topic) -> str:
         text = written(topic)
         return next((policy for glob, policy in self._policies if glob.matches(text)), "")
 
-    def _wild(self, topic: Topic) -> list[Subscriber]:
-        found: list[Subscriber] = []
-        nodes = [self._root]
-        for segment in topic:
-            below: list[_Node] = []
-            for node in nodes:
-                if node.rests:
-                    found += _matching(node.rests, topic)
-                if (literal := node.literal.get(segment)) is not None:
-                    below.append(literal)
-                if node.wild is not None:
-                    below.append(node.wild)
-            nodes = below
-        for node in nodes:
-            found += _matching(node.rests, topic)
-            found += _matching(node.ends, topic)
-        return found
-
-    def _ends(self, pattern: Pattern) -> Ends:
-        """Return where in the tree a pattern ends, and grow it until there."""
-        node = self._root
-        for level in pattern.levels:
-            if len(level) == 1:
-                node = node.literal.setdefault(level[0], _Node())
-            else:
-                if node.wild is None:
-                    node.wild = _Node()
-                node = node.wild
-        return node.rests if pattern.rest else node.ends
-
     def _drop(self, subscription: Subscription) -> None:
-        pattern, subscriber = subscription.pattern, subscription.subscriber
-        key = subscriber.peer, subscriber.subscription
+        pattern, subscriber, owner = subscription.pattern, subscription.subscriber, subscription.owner
         self._count -= 1
+        self._bytes.release(owner, subscription.size)
         if pattern.is_wildcard:
-            self._prune(pattern, key)
-            self._forget()
+            self._forget_matched(pattern)
+            self._patterns.remove(pattern, subscriber, owner)
             return
         topic = pattern.literal
-        del self._literal[topic][key]
-        if not self._literal[topic]:
+        bucket = self._literal[topic]
+        bucket.remove(subscriber)
+        if not bucket.members:
             del self._literal[topic]
         self._forget_topic(topic)
 
-    def _prune(self, pattern: Pattern, key: Key) -> None:
-        """Take a subscription out of the tree, and all branches that it leaves bare."""
-        path = [self._root]
-        for level in pattern.levels:
-            node = path[-1].literal[level[0]] if len(level) == 1 else path[-1].wild
-            assert node is not None  # noqa: S101  it was grown for this pattern
-            path.append(node)
-        ends = path[-1].rests if pattern.rest else path[-1].ends
-        del ends[pattern][key]
-        if not ends[pattern]:
-            del ends[pattern]
-        for level in reversed(pattern.levels):
-            if not path.pop().is_empty():
-                break
-            if len(level) == 1:
-                del path[-1].literal[level[0]]
-            else:
-                path[-1].wild = None
-
     def _forget(self) -> None:
         self._cache.clear()
+        self._costs.clear()
         self._cached = 0
 
+    def _forget_matched(self, pattern: Pattern) -> None:
+        for topic in self._patterns.matched(pattern, self._cache) if self._cache else ():
+            self._forget_topic(topic)
+
     def _forget_topic(self, topic: Topic) -> None:
-        self._cached -= len(self._cache.pop(topic, ()))
+        self._cache.pop(topic, None)
+        self._cached -= self._costs.pop(topic, 0)
 
 
-def _matching(ends: Ends, topic: Topic) -> list[Subscriber]:
-    return [each for pattern, found in ends.items() if pattern.matches(topic) for each in found.values()]
+def bytes_of(pattern: Pattern, name: str) -> int:
+    """Return about how much memory a subscription takes: a little more than CPython allocates, never less."""
+    levels = sum(getsizeof(level) + _LEVEL_BYTES + sum(map(getsizeof, level)) for level in pattern.levels)
+    return _SUBSCRIPTION_BYTES + getsizeof(name) + levels

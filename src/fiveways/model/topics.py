@@ -80,17 +80,19 @@ class Pattern:
         """Say whether the topic is one of those wanted."""
         if len(topic) < len(self.levels) or (len(topic) > len(self.levels) and not self.rest):
             return False
-        if topic[0].startswith("$") and self._begins_wild():
+        if topic[0].startswith("$") and self.begins_wild:
             return False
         for level, segment in zip(self.levels, topic, strict=False):
             if len(level) == 1:
                 if level[0] != segment:
                     return False
-            elif level and not _fits(level, segment):
+            elif level and not fits(level, segment):
                 return False
         return True
 
-    def _begins_wild(self) -> bool:
+    @property
+    def begins_wild(self) -> bool:
+        """Whether it begins with a wildcard, so that it matches no topic that begins with `$`."""
         return not self.levels or not self.levels[0] or not self.levels[0][0]
 
 
@@ -166,7 +168,7 @@ def spell_pattern(pattern: Pattern, style: TopicStyle) -> str:
     return style.separator.join(segments)
 
 
-def _fits(level: Level, segment: str) -> bool:
+def fits(level: Level, segment: str) -> bool:
     """Match one segment with a `*` between each two pieces, every `*` taking one character at least.
 
     The leftmost place for a piece leaves most room for the next, so nothing is tried twice.

@@ -26,6 +26,8 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_sessions=limits.max_sessions,
         max_resumable=limits.max_resumable,
         max_offers=limits.max_offers,
+        max_subscription_bytes=limits.max_subscription_bytes,
+        max_match_steps=limits.max_match_steps,
         max_retained=limits.max_retained,
         max_retained_bytes=limits.max_retained_bytes,
         max_queues=limits.max_queues,

@@ -88,8 +88,8 @@ class LimitSettings(Limits):
     share: Part = 0.5
     """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
 
-    Such limits are `max_sessions`, `max_resumable`, `max_retained`, `max_queues`, `max_queue`, `max_owed`,
-    `max_unacknowledged_bytes` and the others in bytes.
+    Such limits are `max_sessions`, `max_resumable`, `max_subscription_bytes`, `max_match_steps`, `max_retained`,
+    `max_queues`, `max_queue`, `max_owed`, `max_unacknowledged_bytes` and the others in bytes.
     """
     anonymous_share: Part = 0.75
     """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
@@ -109,6 +109,15 @@ class LimitSettings(Limits):
     """
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""
+    max_subscription_bytes: int = 256 << 20
+    """The memory of all subscriptions, as the hub estimates it: about 1.2 kB for one, plus 150 bytes for each segment."""
+    max_match_steps: int = 1024
+    """Steps by which the hub finds the subscribers of one topic.
+
+    All patterns of the same shape take one step together, and one more for each partial wildcard in them. The shape
+    of `sensors.*.heat` is that of every pattern of three segments whose second is a wildcard; `sens*` and `temp*` have
+    the same shape, `temperature*` has another.
+    """
     max_retained: int = 10_000
     """Topics whose last value is kept for later subscribers."""
     max_retained_bytes: int = 64 << 20

@@ -17,6 +17,8 @@ class Limits:
     """Binary frames that one peer may have announced and not yet sent."""
     max_name: int = 255
     """Method names, topics, variable names."""
+    max_topic_depth: int = 16
+    """Segments of a topic, and levels of a pattern."""
     max_id: int = 255
     """Identifiers that a peer chooses."""
     max_depth: int = 128

@@ -6,21 +6,30 @@ from hypothesis import strategies as st
 
 from fiveways.hub.delivery import Subscriber
 from fiveways.hub.refusal import Refusal
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import HUB, Owner
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.topics import ANY, Pattern
+from fiveways.wire.limits import Limits
 from tests.unit.hub.hubtalk import pattern, topic
 
 segments = st.sampled_from(["", "a", "b", "ab", "aba", "$s"])
-levels = segments.map(lambda text: (text,)) | st.sampled_from([ANY, ("", ""), ("a", ""), ("", "a"), ("a", "a")])
+levels = segments.map(lambda text: (text,)) | st.sampled_from(
+    [ANY, ("", ""), ("a", ""), ("", "a"), ("a", "a"), ("", "b", ""), ("a", "b", "a"), ("ab", "")]
+)
 patterns = st.builds(Pattern, st.lists(levels, max_size=3).map(tuple), st.booleans())
 all_topics = st.lists(segments, min_size=1, max_size=4).map(tuple)
 
 
+def make(most: int = 10) -> Subscriptions:
+    return Subscriptions(Limits(max_subscriptions=most))
+
+
 def table(*written: str) -> Subscriptions:
     """Each pattern is the subscription of a peer of that name."""
-    subscriptions = Subscriptions(10)
+    subscriptions = make()
     for text in written:
-        subscriptions.add(pattern(text), Subscriber(text, "s"))
+        subscriptions.add(pattern(text), Subscriber(text, "s"), HUB)
     return subscriptions
 
 
@@ -30,26 +39,26 @@ def found(subscriptions: Subscriptions, text: str) -> list[str]:
 
 def test_literal_topics_and_patterns() -> None:
     subscriptions = table("a.b", "a.*", "*.b", "a/#", "#", "a/+", "a.b.c", "x*.y")
-    assert found(subscriptions, "a.b") == ["a.b", "#", "a/#", "a.*", "a/+", "*.b"]
-    assert found(subscriptions, "a") == ["#", "a/#"]
-    assert found(subscriptions, "xx.y") == ["#", "x*.y"]
+    assert found(subscriptions, "a.b") == ["a.b", "a.*", "*.b", "a/+", "a/#", "#"]
+    assert found(subscriptions, "a") == ["a/#", "#"]
+    assert found(subscriptions, "xx.y") == ["x*.y", "#"]
     assert found(subscriptions, "x.y") == ["#"]
-    assert found(subscriptions, "a.b.c") == ["a.b.c", "#", "a/#"]
+    assert found(subscriptions, "a.b.c") == ["a.b.c", "a/#", "#"]
 
 
 def test_wildcards_at_the_beginning_match_no_topics_of_the_system() -> None:
     subscriptions = table("#", "*", "+/x", "$sys", "$sys/#")
     assert found(subscriptions, "$sys") == ["$sys", "$sys/#"]
     assert found(subscriptions, "$sys.x") == ["$sys/#"]
-    assert found(subscriptions, "sys.x") == ["#", "+/x"]
+    assert found(subscriptions, "sys.x") == ["+/x", "#"]
 
 
 @given(st.lists(patterns, max_size=8), st.data())
 def test_the_tree_finds_what_the_patterns_match(asked: list[Pattern], data: st.DataObject) -> None:
     asked = [each for each in asked if each.levels or each.rest]
-    subscriptions = Subscriptions(100)
+    subscriptions = make(100)
     for number, each in enumerate(asked):
-        subscriptions.add(each, Subscriber("peer", str(number)))
+        subscriptions.add(each, Subscriber("peer", str(number)), HUB)
     gone = data.draw(st.sets(st.sampled_from(range(len(asked))))) if asked else set()
     for number in gone:
         assert subscriptions.remove("peer", str(number))
@@ -59,23 +68,27 @@ def test_the_tree_finds_what_the_patterns_match(asked: list[Pattern], data: st.D
             assert numbers == [n for n, wanted in enumerate(asked) if n not in gone and wanted.matches(where)]
     subscriptions.leave("peer")
     assert len(subscriptions) == 0
-    assert subscriptions._root.is_empty()
+    assert (len(subscriptions._patterns), subscriptions._steps.used, subscriptions.size) == (0, 0, 0)
     assert (subscriptions._literal, subscriptions._by_peer) == ({}, {})
 
 
 def test_the_same_tuple_comes_until_somebody_comes_or_goes() -> None:
     subscriptions = table("a.b", "a.*")
     first, other = subscriptions.match(topic("a.b")), subscriptions.match(topic("x"))
-    subscriptions.add(pattern("x"), Subscriber("new", "s"))
+    subscriptions.add(pattern("x"), Subscriber("new", "s"), HUB)
     assert subscriptions.match(topic("a.b")) is first
     assert subscriptions.match(topic("x")) != other
-    subscriptions.add(pattern("a.b"), Subscriber("new", "t"))
+    subscriptions.add(pattern("a.b"), Subscriber("new", "t"), HUB)
     second = subscriptions.match(topic("a.b"))
     assert second is not first
     subscriptions.remove("new", "x")
     assert subscriptions.match(topic("a.b")) is second
-    subscriptions.add(pattern("z.*"), Subscriber("new", "u"))
-    assert subscriptions.match(topic("a.b")) == second
+    subscriptions.add(pattern("z.*"), Subscriber("new", "u"), HUB)
+    assert subscriptions.match(topic("a.b")) is second
+    subscriptions.remove("new", "u")
+    assert subscriptions.match(topic("a.b")) is second
+    subscriptions.add(pattern("*.b"), Subscriber("new", "v"), HUB)
+    assert len(subscriptions.match(topic("a.b"))) == len(second) + 1
 
 
 def test_the_cache_is_bounded_by_topics_and_by_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,41 +102,41 @@ def test_the_cache_is_bounded_by_topics_and_by_subscribers(monkeypatch: pytest.M
     for text in "abc":
         subscriptions.match(topic(text))
     assert (list(subscriptions._cache), subscriptions._cached) == ([("c",)], 2)
-    subscriptions.add(pattern("c"), Subscriber("new", "s"))
+    subscriptions.add(pattern("c"), Subscriber("new", "s"), HUB)
     assert (list(subscriptions._cache), subscriptions._cached) == ([], 0)
 
 
 def test_a_name_is_taken_once_and_there_are_not_too_many() -> None:
     subscriptions = table(*"abcdefghij")
     for number in range(10):
-        subscriptions.add(pattern("x"), Subscriber("peer", str(number)))
+        subscriptions.add(pattern("x"), Subscriber("peer", str(number)), HUB)
     with pytest.raises(Refusal, match="more than 10 subscriptions"):
-        subscriptions.add(pattern("x"), Subscriber("peer", "10"))
+        subscriptions.add(pattern("x"), Subscriber("peer", "10"), HUB)
     with pytest.raises(Refusal, match="subscription 1 is in use"):
-        subscriptions.add(pattern("y"), Subscriber("peer", "1"))
+        subscriptions.add(pattern("y"), Subscriber("peer", "1"), HUB)
     assert subscriptions.remove("peer", "1")
     assert not subscriptions.remove("peer", "1")
     assert not subscriptions.remove("stranger", "1")
-    subscriptions.add(pattern("y"), Subscriber("peer", "1"))
+    subscriptions.add(pattern("y"), Subscriber("peer", "1"), HUB)
 
 
 def test_an_operator_has_the_last_word_about_slow_readers() -> None:
-    subscriptions = Subscriptions(10)
-    subscriptions.set_policies((("orders.*", "block"), ("*", "close")))
-    subscriptions.add(pattern("#"), Subscriber("all", "s", when_full="skip"))
-    subscriptions.add(pattern("orders.new"), Subscriber("one", "s", envelope=True, when_full="unsubscribe"))
+    subscriptions = make()
+    subscriptions.configure(HubSettings(topic_policies=(("orders.*", "block"), ("*", "close"))))
+    subscriptions.add(pattern("#"), Subscriber("all", "s", when_full="skip"), HUB)
+    subscriptions.add(pattern("orders.new"), Subscriber("one", "s", envelope=True, when_full="unsubscribe"), HUB)
     one, everything = Subscriber("one", "s", True, "block"), Subscriber("all", "s", False, "block")
     assert subscriptions.match(topic("orders.new")) == (one, everything)
     assert subscriptions.match(topic("other")) == (Subscriber("all", "s", False, "close"),)
-    subscriptions.set_policies(())
+    subscriptions.configure(HubSettings())
     assert subscriptions.match(topic("other")) == (Subscriber("all", "s"),)
-    subscriptions.set_policies((("nothing", "close"),))
+    subscriptions.configure(HubSettings(topic_policies=(("nothing", "close"),)))
     assert subscriptions.match(topic("other")) == (Subscriber("all", "s"),)
 
 
 def test_a_topic_is_closed_for_those_who_named_it() -> None:
     subscriptions = table("a.b", "a.*")
-    subscriptions.add(pattern("a.b"), Subscriber("peer", "t"))
+    subscriptions.add(pattern("a.b"), Subscriber("peer", "t"), HUB)
     assert subscriptions.close(topic("a.b")) == [Subscriber("a.b", "s"), Subscriber("peer", "t")]
     assert subscriptions.close(topic("a.b")) == []
     assert found(subscriptions, "a.b") == ["a.*"]
