@@ -1,5 +1,6 @@
 """What the hub returns: who is to be told what. The runtime performs it, in order."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -75,4 +76,10 @@ class Announce(msgspec.Struct, frozen=True, gc=False):
     then: Delivery
 
 
-Deliveries: TypeAlias = list[Delivery | Fanout | Keep | Announce]
+class More(msgspec.Struct, frozen=True, gc=False):
+    """More deliveries than fit into one event loop iteration: call `then` in the next one, and perform what it returns."""
+
+    then: "Callable[[], Deliveries]"
+
+
+Deliveries: TypeAlias = list[Delivery | Fanout | Keep | Announce | More]

@@ -13,11 +13,12 @@ from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Keep, Subscriber
 from fiveways.hub.gate import Gate
 from fiveways.hub.policy import written, written_pattern
 from fiveways.hub.refusal import Refusal, bad
-from fiveways.hub.retained import Retained, RetainedValues
+from fiveways.hub.replays import Replays
+from fiveways.hub.retained import Retained, RetainedValues, bytes_of
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import owner_named
-from fiveways.hub.sizes import is_null, size_of
+from fiveways.hub.sizes import is_null
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
@@ -53,6 +54,8 @@ class Publishing:
         self._traffic = counters.traffic
         self._topics = counters.traffic.topics
         self._retained = RetainedValues(settings)
+        self._replays = Replays(self._retained, self._count_told)
+        self._replaying = self._replays.open
         self._last = FIRST_PUBLICATION - 1
         self.configure(settings)
 
@@ -78,6 +81,7 @@ class Publishing:
             publisher.access.check_publish(topic)
         if word.attachments:
             self._attachments.check_room(publisher, word.attachments)
+        old = self._retained.get(topic) if self._replaying else None
         record = self._retain(publisher, word) if word.retain else None
         subscribers = self._subscriptions.cached(topic) or self._subscriptions.match(topic)
         if word.exclude_me:
@@ -100,7 +104,16 @@ class Publishing:
             deliveries.append(done if record is None else Keep(record, [done]))
         elif record is not None:
             deliveries.append(Keep(record, []))
+        if old is not None:
+            return [*self._precede(old, word, number), *deliveries]
         return deliveries
+
+    def _precede(self, old: Retained, word: Publish, number: int) -> Deliveries:
+        """Return the value that a topic had to those who subscribed and have not got it yet."""
+        told = self._replays.precede(old, self._subscriptions.match(word.topic))
+        if not word.retain:
+            self._retained.follow(old, number)
+        return [*told]
 
     def _fan_out_attached(
         self, publisher: Session, word: Publish, subscribers: Sequence[Subscriber], number: int, op: str
@@ -123,32 +136,33 @@ class Publishing:
 
     def _retain(self, publisher: Session, word: Publish) -> Record | None:
         """Keep a value; return what must be safe before that is told, if there is a store."""
+        topic = word.topic
         if word.attachments:
             raise bad("a value with attachments cannot be retained")
+        self._subscriptions.check_depth(len(topic))
         if is_null(word.body):
-            self._retained.remove(word.topic)
-            return DropRetained(_written(word.topic)) if self._keeps else None
+            self._retained.remove(topic)
+            return DropRetained(_written(topic)) if self._keeps else None
         owner = publisher.owner
         try:
-            size = size_of(word.body) + sum(map(len, word.topic))
+            size = bytes_of(topic, word.body)
             # Encode the record before the value is retained: CBOR has values without a JSON form.
             record = None
             if self._keeps:
-                record = PutRetained(_written(word.topic), word.body.nq(), self._last + 1, owner.name)
+                record = PutRetained(_written(topic), word.body.nq(), self._last + 1, owner.name)
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
-        value = Retained(word.topic, word.body, self._last + 1, size, owner)
-        self._retained.check_room(value)
-        self._retained.put(value)
+        self._retained.put(Retained(topic, word.body, self._last + 1, size, owner))
         return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
         """Have again the values that an earlier hub kept."""
         for kept in values:
             topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
-            size = len(kept.word) + sum(map(len, topic))
+            body = Json(kept.word)
+            size, owner = bytes_of(topic, body), owner_named(kept.owner)
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
-            self._retained.put(Retained(topic, Json(kept.word), kept.publication, size, owner_named(kept.owner)))
+            self._retained.restore(Retained(topic, body, kept.publication, size, owner))
             self._last = max(self._last, kept.publication)
 
     def values(self) -> Iterator[Retained]:
@@ -180,17 +194,21 @@ class Publishing:
         subscriber = Subscriber(session.peer, name, envelope, word.when_full or "skip")
         self._subscriptions.add(word.pattern, subscriber, session.owner)
         deliveries: Deliveries = [Delivery(session.peer, Result(word.id, Value({"id": name})))]
-        for kept in self._retained.matching(word.pattern):
-            event = Event(name, kept.topic, kept.body, (), kept.publication, 0, envelope)
-            deliveries.append(Delivery(session.peer, event, f"p{kept.publication}"))
-            self._traffic.topic(kept.topic).deliveries += 1
-        self._counters.deliveries += len(deliveries) - 1
-        self._traffic.tally(session.traits.protocol).deliveries += len(deliveries) - 1
+        deliveries += self._replays.begin(subscriber, word.pattern, session.owner, self._last)
         return deliveries
+
+    def _count_told(self, told: list[Delivery]) -> None:
+        """Count retained values that are delivered."""
+        for each in told:
+            event, session = each.word, self._sessions.get(each.to)
+            if isinstance(event, Event) and session is not None:
+                self._traffic.topic(event.topic).deliveries += 1
+                self._traffic.tally(session.traits.protocol).deliveries += 1
+        self._counters.deliveries += len(told)
 
     def unsubscribe(self, session: Session, word: Unsubscribe, _now: float) -> Deliveries:
         """End a subscription."""
-        found = self._subscriptions.remove(session.peer, word.subscription)
+        found = self._end(session.peer, word.subscription)
         if word.id is None:
             return []
         if not found:
@@ -199,8 +217,11 @@ class Publishing:
 
     def strike(self, peer: str, subscription: str) -> Deliveries:
         """End the subscription of somebody who reads too slowly."""
-        found = self._subscriptions.remove(peer, subscription)
-        return [Delivery(peer, TopicClosed(subscription))] if found else []
+        return [Delivery(peer, TopicClosed(subscription))] if self._end(peer, subscription) else []
+
+    def _end(self, peer: str, subscription: str) -> bool:
+        self._replays.end(peer, subscription)
+        return self._subscriptions.remove(peer, subscription)
 
     def revoke(self, session: Session) -> Deliveries:
         """End the subscriptions that a peer may not have any more."""
@@ -215,6 +236,7 @@ class Publishing:
         session.access.check_publish(word.topic)
         self._check_close(session, word.topic)
         self._retained.remove(word.topic)
+        self._replays.forget(word.topic)
         kept: Deliveries = [Keep(DropRetained(_written(word.topic)), [])] if self._keeps else []
         deliveries: Deliveries = [
             *kept,
@@ -235,6 +257,7 @@ class Publishing:
 
     def leave(self, session: Session) -> None:
         """End all subscriptions of a peer."""
+        self._replays.leave(session.peer)
         self._subscriptions.leave(session.peer)
 
 

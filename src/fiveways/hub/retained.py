@@ -1,18 +1,26 @@
 """The last value of each topic whose publisher wanted it kept."""
 
 from collections.abc import Iterator
+from sys import getsizeof
+from typing import Final
 
 import msgspec
 
 from fiveways.hub.refusal import busy
 from fiveways.hub.settings import DEFAULTS, HubSettings
 from fiveways.hub.shares import HUB, Owner, SizedPool
+from fiveways.hub.sizes import memory_of
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import Payload
 
+_VALUE_BYTES: Final = 300
+"""The objects of a value, without its topic and its body."""
+_SEGMENT_BYTES: Final = 320
+"""A node of the tree, as if no other topic shared it, with its entry in the node above."""
+
 
 class Retained(msgspec.Struct, frozen=True, gc=False):
-    """One value that is kept."""
+    """One value that is kept, and what it is counted as."""
 
     topic: Topic
     body: Payload
@@ -20,6 +28,8 @@ class Retained(msgspec.Struct, frozen=True, gc=False):
     size: int
     owner: Owner = HUB
     """The publisher, as the limits know it."""
+    followed: int = 0
+    """The last event on the topic that did not replace the value, if a replay was under way then."""
 
 
 class _Node:
@@ -28,12 +38,12 @@ class _Node:
     __slots__ = ("below", "value")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node] = {}
+        self.below: dict[str, _Node] | None = None
         self.value: Retained | None = None
 
 
 class RetainedValues:
-    """A tree, so that a pattern meets only topics that begin like it."""
+    """A tree, so that a pattern meets only topics that begin like it. It alone counts what is kept."""
 
     def __init__(self, settings: HubSettings = DEFAULTS) -> None:
         self._root = _Node()
@@ -42,28 +52,42 @@ class RetainedValues:
     def __len__(self) -> int:
         return self._pool.number
 
+    @property
+    def size(self) -> int:
+        """The estimated bytes of all values."""
+        return self._pool.size
+
     def configure(self, settings: HubSettings) -> None:
-        """Let these bounds hold from now on."""
+        """Set the bounds; values beyond them stay."""
         self._pool.configure(settings.max_retained, settings.max_retained_bytes, settings.shares)
 
-    def check_room(self, value: Retained) -> None:
-        """Raise a Refusal if there is no room for a value in place of the one before."""
-        old, pool = self.get(value.topic), self._pool
-        if old is not None:
-            pool.release(old.owner, old.size)
-        why = pool.excess(value.owner, value.size)
-        if old is not None:
-            pool.acquire(old.owner, old.size)
-        if why:
-            raise busy(f"too many values are retained: {why}")
-
     def put(self, value: Retained) -> None:
-        """Keep a value in place of the one before, whether or not there is room."""
+        """Keep a value in place of the one before; a Refusal if there is no room."""
+        old = self.get(value.topic)
+        if old is not None:
+            self._pool.release(old.owner, old.size)
+        if excess := self._pool.excess(value.owner, value.size):
+            if old is not None:
+                self._pool.acquire(old.owner, old.size)
+            raise busy(f"too many values are retained: {excess}")
+        self._set(value)
+
+    def restore(self, value: Retained) -> None:
+        """Keep a value, whether or not there is room for it."""
+        old = self.get(value.topic)
+        if old is not None:
+            self._pool.release(old.owner, old.size)
+        self._set(value)
+
+    def _set(self, value: Retained) -> None:
         node = self._root
         for segment in value.topic:
-            node = node.below.setdefault(segment, _Node())
-        if (old := node.value) is not None:
-            self._pool.release(old.owner, old.size)
+            if node.below is None:
+                node.below = {}
+            below = node.below.get(segment)
+            if below is None:
+                below = node.below[segment] = _Node()
+            node = below
         node.value = value
         self._pool.acquire(value.owner, value.size)
 
@@ -71,7 +95,7 @@ class RetainedValues:
         """Forget the value of a topic, if there is one."""
         path = [self._root]
         for segment in topic:
-            node = path[-1].below.get(segment)
+            node = path[-1].below.get(segment) if path[-1].below else None
             if node is None:
                 return
             path.append(node)
@@ -83,22 +107,58 @@ class RetainedValues:
             node = path.pop()
             if node.below or node.value is not None:
                 break
-            del path[-1].below[segment]
+            above = path[-1].below
+            if above is not None:
+                del above[segment]
 
-    def matching(self, pattern: Pattern) -> Iterator[Retained]:
-        """Give all values whose topics match."""
-        nodes = [self._root]
-        for level in pattern.levels:
-            if len(level) == 1:
-                nodes = [below for node in nodes if (below := node.below.get(level[0])) is not None]
+    def follow(self, value: Retained, publication: int) -> None:
+        """Note the number of an event on the topic of a value that does not replace it."""
+        node = self._root
+        for segment in value.topic:
+            node = (node.below or {})[segment]
+        node.value = msgspec.structs.replace(value, followed=publication)
+
+    def matching(self, pattern: Pattern, steps: int) -> Iterator[list[Retained]]:
+        """Yield all values whose topics match, in lists; for each, not more than `steps` nodes are visited.
+
+        Between the lists, values may come and go: those that came since the first list may be left out.
+        """
+        levels, found, left = pattern.levels, list[Retained](), steps
+        todo: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
+        while todo:
+            nodes, depth = todo[-1]
+            node = next(nodes, None)
+            if node is None:
+                todo.pop()
+                continue
+            if left == 0:
+                yield found
+                found, left = [], steps
+            left -= 1
+            if depth == len(levels) and node.value is not None and pattern.matches(node.value.topic):
+                found.append(node.value)
+            if not node.below:
+                continue
+            if depth == len(levels):
+                if pattern.rest:
+                    todo.append((iter(list(node.below.values())), depth))
+            elif len(levels[depth]) == 1:
+                below = node.below.get(levels[depth][0])
+                if below is not None:
+                    todo.append((iter((below,)), depth + 1))
             else:
-                nodes = [below for node in nodes for below in node.below.values()]
-        while nodes:
-            node = nodes.pop()
-            if node.value is not None and pattern.matches(node.value.topic):
-                yield node.value
-            if pattern.rest:
-                nodes += node.below.values()
+                todo.append((iter(list(node.below.values())), depth + 1))
+        yield found
+
+    def get(self, topic: Topic) -> Retained | None:
+        """Return what is kept for a topic."""
+        node = self._root
+        for segment in topic:
+            below = node.below.get(segment) if node.below else None
+            if below is None:
+                return None
+            node = below
+        return node.value
 
     def __iter__(self) -> Iterator[Retained]:
         """Yield all values."""
@@ -107,14 +167,9 @@ class RetainedValues:
             node = nodes.pop()
             if node.value is not None:
                 yield node.value
-            nodes += node.below.values()
+            nodes += (node.below or {}).values()
 
-    def get(self, topic: Topic) -> Retained | None:
-        """Return what is kept for a topic."""
-        node = self._root
-        for segment in topic:
-            below = node.below.get(segment)
-            if below is None:
-                return None
-            node = below
-        return node.value
+
+def bytes_of(topic: Topic, body: Payload) -> int:
+    """Return about how much memory a value takes: a little more than CPython allocates, never less."""
+    return _VALUE_BYTES + len(topic) * _SEGMENT_BYTES + sum(map(getsizeof, topic)) + memory_of(body)

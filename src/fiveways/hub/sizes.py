@@ -1,5 +1,7 @@
 """How much a body takes, for all that is kept within bounds."""
 
+from sys import getsizeof
+
 from fiveways.wire.payload import Binary, Cbor, Json, Payload, Text, Value
 
 
@@ -14,6 +16,32 @@ def size_of(body: Payload) -> int:
             return len(body.data)
         case _:
             return len(body.json())
+
+
+def memory_of(body: Payload) -> int:
+    """Return about how many bytes of memory a body takes; Unrepresentable if it has no form as JSON."""
+    match body:
+        case Text():
+            return getsizeof(body.raw)
+        case Json() | Cbor():
+            return getsizeof(body.raw)
+        case Binary():
+            return getsizeof(body.data)
+        case _:
+            return max(_memory_of(body.value()), len(body.json()))
+
+
+def _memory_of(value: object) -> int:
+    total, todo = 0, [value]
+    while todo:
+        each = todo.pop()
+        total += getsizeof(each)
+        if isinstance(each, dict):
+            todo += each.keys()
+            todo += each.values()
+        elif isinstance(each, list | tuple):
+            todo += each
+    return total
 
 
 def is_null(body: Payload) -> bool:

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final
 
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep, Subscriber
+from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep, More, Subscriber
 from fiveways.hub.session import public_name
 from fiveways.hub.traffic import Slow
 from fiveways.journal.tape import Tape
@@ -86,6 +86,11 @@ class Exchange:
                 self.keeping.keep(delivery, now)
             elif type(delivery) is Announce:
                 self.announce(delivery, now)
+            elif type(delivery) is More:
+                self._loop.call_soon(self._go_on, delivery)
+
+    def _go_on(self, more: More) -> None:
+        self.perform(more.then(), self.now())
 
     def _answer_at_once(self, announce: Announce, now: float) -> None:
         self.perform([announce.then], now)

@@ -4,6 +4,7 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
+from fiveways.hub.retained import bytes_of
 from fiveways.hub.settings import HubSettings
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
@@ -160,21 +161,21 @@ def test_what_is_not_null_is_kept(something: Payload) -> None:
 
 
 def test_values_are_kept_within_bounds() -> None:
-    hub = opened(max_retained=2, max_retained_bytes=100, share=1.0)
+    one = bytes_of(topic("a"), BODY)
+    hub = opened(max_retained=2, max_retained_bytes=2 * one + 50, share=1.0)
     published(hub, "a", retain=True)
     published(hub, "b", retain=True)
     told = refusal(hub.handle("ann", Publish("1", topic("c"), BODY, retain=True), 0.0))
     text = "too many values are retained: the limit of 2 for the whole hub is reached"
     assert told == ("ann", "1", Reason.BUSY, text)
-    assert hub.handle("ann", Publish("1", topic("b"), Text("x" * 94), retain=True), 0.0) == ok(
-        "ann", "1", Value(258), "p258"
-    )
-    assert refusal(hub.handle("ann", Publish("1", topic("b"), Text("x" * 95), retain=True), 0.0))[2] is Reason.BUSY
+    longer = Json(b'"%s"' % (b"x" * 50))
+    assert hub.handle("ann", Publish("1", topic("b"), longer, retain=True), 0.0) == ok("ann", "1", Value(258), "p258")
+    longest = Json(b'"%s"' % (b"x" * 60))
+    assert refusal(hub.handle("ann", Publish("1", topic("b"), longest, retain=True), 0.0))[2] is Reason.BUSY
+    assert hub.retained(topic("b")) == (longer, 258)
     published(hub, "a", NULL, retain=True)
-    assert hub.handle("ann", Publish("1", topic("b"), Text("x" * 99), retain=True), 0.0) == ok(
-        "ann", "1", Value(260), "p260"
-    )
-    assert published(hub, "c", Text("xy"), retain=True) == []
+    assert hub.handle("ann", Publish("1", topic("b"), longest, retain=True), 0.0) == ok("ann", "1", Value(260), "p260")
+    assert published(hub, "c", longest, retain=True) == []
     assert (hub.stats()["retained"], hub.stats()["dropped"]) == (1, 1)
 
 

@@ -9,19 +9,20 @@ from fiveways.wire.payload import NULL
 from tests.unit.hub.test_topics import all_topics, patterns
 
 
-@given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns)
-def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[Topic], wanted: Pattern) -> None:
+@given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns, st.integers(1, 10))
+def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[Topic], wanted: Pattern, steps: int) -> None:
     values = RetainedValues()
     for topic in kept:
         values.put(Retained(topic, NULL, 1, 10))
-        values.put(Retained(topic, NULL, 2, 10))
+        values.put(Retained(topic, NULL, 2, 20))
     for topic in gone:
         values.remove(topic)
     kept -= gone
     assert len(values) == len(kept)
-    found = list(values.matching(wanted))
+    assert values.size == 20 * len(kept)
+    found = [value for slice_ in values.matching(wanted, steps) for value in slice_]
     assert sorted(value.topic for value in found) == sorted(topic for topic in kept if wanted.matches(topic))
     assert {value.publication for value in found} <= {2}
     for topic in kept:
         values.remove(topic)
-    assert (values._root.below, len(values), values._pool.size) == ({}, 0, 0)
+    assert (values._root.below or {}, len(values), values.size) == ({}, 0, 0)

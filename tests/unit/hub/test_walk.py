@@ -12,7 +12,7 @@ import pytest
 
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep
+from fiveways.hub.delivery import Announce, Deliveries, Delivery, Fanout, Keep, More
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.shares import Pool, Shares
 from fiveways.hub.traits import Credentials
@@ -97,6 +97,8 @@ class Walk:
                 self.perform([*delivery.then])
             elif isinstance(delivery, Announce):
                 self.perform([delivery.then])
+            elif isinstance(delivery, More):
+                self.perform(delivery.then())
             elif self.chance.random() < 0.03 and not isinstance(delivery.word, Attachment | Welcome | Goodbye):
                 self.lose(delivery)
             else:
