@@ -5,7 +5,7 @@ wildcard such as `sens*` the lengths of the text before and behind the `*`. All 
 the key of a topic in it is made of those segments, and parts of segments, where the patterns are literal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -95,20 +95,6 @@ class Shape:
         literals = [level[0] for level in levels if len(level) == 1]
         return tuple(literals) + tuple(text for at, _, _ in self._cuts for text in levels[at])
 
-    def matched(self, pattern: Pattern, topics: Iterable[Topic]) -> list[Topic]:
-        """Return those of many topics that a pattern of this shape matches."""
-        length, pick, key = self.length, self._pick, self.key(pattern)
-        literals = key[: len(key) - 2 * len(self._cuts)]
-        if self.rest:
-            likely = [topic for topic in topics if len(topic) >= length and pick(topic) == literals]
-        else:
-            likely = [topic for topic in topics if len(topic) == length and pick(topic) == literals]
-        if self._cuts:
-            at, _, _ = self._cuts[0]
-            before, after = pattern.levels[at]
-            likely = [topic for topic in likely if topic[at].startswith(before) and topic[at].endswith(after)]
-        return [topic for topic in likely if pattern.matches(topic)]
-
 
 class PatternIndex:
     """Subscriptions with wildcards, by shape."""
@@ -160,7 +146,12 @@ class PatternIndex:
                 self._steps.acquire(next(iter(shape.owners)), shape.steps)
         if not shape.owners:
             del self._shapes[name]
-            (self._rests if shape.rest else self._exact[shape.length]).remove(shape)
+            if shape.rest:
+                self._rests.remove(shape)
+            else:
+                self._exact[shape.length].remove(shape)
+                if not self._exact[shape.length]:
+                    del self._exact[shape.length]
 
     def match(self, topic: Topic) -> list[Bucket]:
         """Return the subscribers of each pattern that matches."""
@@ -175,10 +166,6 @@ class PatternIndex:
                 if bucket is not None:
                     found.append(bucket)
         return found
-
-    def matched(self, pattern: Pattern, topics: Iterable[Topic]) -> list[Topic]:
-        """Return those of many topics that a pattern matches, which was added."""
-        return self._shapes[_shape_of(pattern)].matched(pattern, topics)
 
 
 def steps_of(pattern: Pattern) -> int:

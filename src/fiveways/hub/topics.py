@@ -1,5 +1,7 @@
 """Who has subscribed to what: literal topics by themselves, patterns by their shape, and what was found before."""
 
+from itertools import chain
+from operator import is_
 from sys import getsizeof
 from typing import Final
 
@@ -16,7 +18,8 @@ from fiveways.wire.limits import Limits
 
 _CACHED_TOPICS: Final = 4096
 _CACHED_SUBSCRIBERS: Final = 1 << 20
-"""Of all topics in the cache together, but for those who share the list of one pattern."""
+"""In all lists that were made for one topic each."""
+_NOTHING: Final[tuple[list[Subscribers], Subscribers]] = ([], ())
 _SUBSCRIPTION_BYTES: Final = 1000
 """The objects and table entries of a subscription, without the text and the levels of its pattern."""
 _LEVEL_BYTES: Final = 40
@@ -45,10 +48,12 @@ class Subscriptions:
         self._literal: dict[Topic, Bucket] = {}
         self._patterns = PatternIndex(self._steps)
         self._cache: dict[Topic, Subscribers] = {}
-        self._costs: dict[Topic, int] = {}
-        """Subscribers of those topics in the cache whose list is not that of one pattern alone."""
-        self._cached = 0
-        """The sum of these."""
+        self._by_first: dict[str, set[Topic]] = {}
+        """The topics in the cache by their first segment; some may have left it."""
+        self._lists: dict[Topic, tuple[list[Subscribers], Subscribers]] = {}
+        """For topics that several patterns match, or that have a policy: of what the list was made, and the list."""
+        self._listed = 0
+        """The length of all these lists."""
         self._policies: tuple[tuple[Glob, str], ...] = ()
         self._count = 0
         self.cached = self._cache.get
@@ -97,7 +102,7 @@ class Subscriptions:
         else:
             topic = pattern.literal
             self._literal.setdefault(topic, Bucket()).add(subscriber)
-            self._forget_topic(topic)
+            self._cache.pop(topic, None)
 
     def of(self, peer: str) -> list[Subscription]:
         """Return all that a peer has."""
@@ -143,28 +148,36 @@ class Subscriptions:
         buckets = self._patterns.match(topic)
         if (literal := self._literal.get(topic)) is not None:
             buckets.insert(0, literal)
-        cost = 0
-        if len(buckets) == 1:
+        if len(self._cache) >= _CACHED_TOPICS:
+            self._forget()
+        if not buckets:
+            found: Subscribers = ()
+        elif len(buckets) == 1 and not self._policies:
             found = buckets[0].all()
-        elif not buckets:
-            found = ()
         else:
-            found = tuple([each for bucket in buckets for each in bucket.members])
-            cost = len(found)
-        policy = self._policy(topic) if self._policies and found else ""
+            found = self._joined(topic, [bucket.all() for bucket in buckets])
+        self._cache[topic] = found
+        self._by_first.setdefault(topic[0], set()).add(topic)
+        return found
+
+    def _joined(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
+        """Return one list for several; the same as before if they are the same."""
+        old_parts, old = self._lists.get(topic, _NOTHING)
+        if len(parts) == len(old_parts) and all(map(is_, parts, old_parts)):
+            return old
+        found = tuple(chain.from_iterable(parts))
+        policy = self._policy(topic)
         if policy:
             found = tuple([msgspec.structs.replace(each, when_full=policy) for each in found])
-            cost = len(found)
-        if len(self._cache) >= _CACHED_TOPICS or self._cached + cost > _CACHED_SUBSCRIBERS:
+        if len(self._lists) >= _CACHED_TOPICS or self._listed + len(found) > _CACHED_SUBSCRIBERS:
             self._forget()
-        self._cache[topic] = found
-        if cost:
-            self._costs[topic] = cost
-            self._cached += cost
+            old = ()
+        self._lists[topic] = parts, found
+        self._listed += len(found) - len(old)
         return found
 
     def _policy(self, topic: Topic) -> str:
-        text = written(topic)
+        text = written(topic) if self._policies else ""
         return next((policy for glob, policy in self._policies if glob.matches(text)), "")
 
     def _drop(self, subscription: Subscription) -> None:
@@ -180,20 +193,22 @@ class Subscriptions:
         bucket.remove(subscriber)
         if not bucket.members:
             del self._literal[topic]
-        self._forget_topic(topic)
+        self._cache.pop(topic, None)
 
     def _forget(self) -> None:
         self._cache.clear()
-        self._costs.clear()
-        self._cached = 0
+        self._by_first.clear()
+        self._lists.clear()
+        self._listed = 0
 
     def _forget_matched(self, pattern: Pattern) -> None:
-        for topic in self._patterns.matched(pattern, self._cache) if self._cache else ():
-            self._forget_topic(topic)
-
-    def _forget_topic(self, topic: Topic) -> None:
-        self._cache.pop(topic, None)
-        self._cached -= self._costs.pop(topic, 0)
+        """Forget the topics that begin like a pattern; their lists are still used if the pattern is in none of them."""
+        if pattern.levels and len(pattern.levels[0]) == 1:
+            for topic in self._by_first.pop(pattern.levels[0][0], ()):
+                self._cache.pop(topic, None)
+        else:
+            self._cache.clear()
+            self._by_first.clear()
 
 
 def bytes_of(pattern: Pattern, name: str) -> int:

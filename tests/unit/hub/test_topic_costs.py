@@ -7,14 +7,18 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.msgpack import decode, encode
 
 from fiveways.hub.delivery import Subscriber
 from fiveways.hub.refusal import Refusal
+from fiveways.hub.retained import Retained, RetainedValues, bytes_of
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import HUB, Owner
+from fiveways.hub.sizes import memory_of
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Binary, Json, Payload, Text, Value
 from tests.unit.hub.counting import instructions
 from tests.unit.hub.hubtalk import pattern, topic
 from tests.unit.hub.test_topics import all_topics, make, patterns
@@ -138,7 +142,7 @@ def test_a_pattern_is_not_too_deep() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), patterns.filter(lambda each: bool(each.levels or each.rest)))), st.data())
-def test_the_cache_forgets_what_a_changed_pattern_matches_and_nothing_else(
+def test_a_changed_pattern_leaves_the_lists_of_topics_that_it_does_not_match(
     changes: list[tuple[bool, Pattern]], data: st.DataObject
 ) -> None:
     subscriptions = make(100)
@@ -155,7 +159,6 @@ def test_the_cache_forgets_what_a_changed_pattern_matches_and_nothing_else(
             there[number] = asked
             subscriptions.add(asked, Subscriber("peer", str(number)), HUB)
         for each in watched:
-            assert (each in subscriptions._cache) is not changed.matches(each)
             found = subscriptions.match(each)
             assert sorted(int(one.subscription) for one in found) == [n for n in there if there[n].matches(each)]
             assert changed.matches(each) or found is before[each]
@@ -164,4 +167,61 @@ def test_the_cache_forgets_what_a_changed_pattern_matches_and_nothing_else(
 def test_topics_with_the_same_subscribers_share_their_list() -> None:
     subscriptions = filled(["a.*"])
     assert subscriptions.match(topic("a.b")) is subscriptions.match(topic("a.c"))
-    assert subscriptions._cached == 0
+    assert subscriptions._listed == 0
+
+
+def test_a_changed_pattern_leaves_topics_in_the_cache_that_begin_otherwise() -> None:
+    subscriptions = filled(["a.*", "*.b", "c.d"])
+    subscriptions.match(topic("a.b"))
+    subscriptions.match(topic("c.d"))
+    subscriptions.add(pattern("a.x*"), Subscriber("new", "s"), HUB)
+    assert list(subscriptions._cache) == [topic("c.d")]
+    assert subscriptions._by_first == {"c": {topic("c.d")}}
+
+
+def test_changed_patterns_cost_no_more_when_there_are_more_subscribers() -> None:
+    steps = []
+    for count in (10, 1000):
+        subscriptions = make(2 * count)
+        for number in range(count):
+            subscriptions.add(pattern("a.b"), Subscriber("peer", f"b{number}"), HUB)
+            subscriptions.add(pattern("a.*"), Subscriber("peer", f"w{number}"), HUB)
+        first = subscriptions.match(topic("a.b"))
+
+        def change(there: Subscriptions = subscriptions) -> None:
+            there.add(pattern("*.c"), Subscriber("mallory", "s"), HUB)
+            there.match(topic("a.b"))
+            there.remove("mallory", "s")
+
+        steps.append(instructions(change))
+        assert subscriptions.match(topic("a.b")) is first
+    assert steps[0] == steps[1]
+
+
+RETAINED: dict[str, Callable[[int], str]] = {
+    "wide": lambda n: f"sensors.s{n}",
+    "usual": lambda n: f"hall{n % 10}.line{n % 100}.sensor{n}.heat",
+    "deep": lambda n: ".".join(f"s{n}x{level}" for level in range(16)),
+    "long": lambda n: f"s{n}" + "x" * 240,
+}
+
+
+@pytest.mark.parametrize("kind", RETAINED)
+@pytest.mark.parametrize("body", [Json(b"21.5"), Text("x" * 100), Value([[]] * 50), Binary(b"x" * 1000)])
+def test_the_memory_of_retained_values_is_estimated(kind: str, body: Payload) -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        values = RetainedValues()
+        for number in range(MANY):
+            where = tuple(RETAINED[kind](number).split("."))  # not from the cache of `topic`
+            own = decode(encode(body.value())) if isinstance(body, Value) else None
+            kept = body if own is None else Value(own)
+            values.put(Retained(where, kept, number, bytes_of(where, kept)))
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    shared = 0 if isinstance(body, Value) else MANY * memory_of(body)
+    assert taken + shared <= values.size <= 4 * (taken + shared)
