@@ -292,9 +292,9 @@ class Traffic:
         found = self.topics[topic] = Passed()
         return found
 
-    def missed(self, topic: Topic) -> None:
-        """Count an event that did not go out."""
-        self.topic(topic).missed += 1
+    def missed(self, topic: Topic, subscribers: int = 1) -> None:
+        """Count an event that did not go out to so many."""
+        self.topic(topic).missed += subscribers
 
     # Sums.
 

@@ -198,6 +198,8 @@ class Exchange:
         self._laggards.tell(self.now(), text, unread, peer=name, protocol=party.family)
 
     def _tell_slow(self) -> list[Slow]:
+        for each in self.slow:
+            each.settle()
         found = [Slow(public_name(each.peer), each.family, each.missed, each.waiting()) for each in self.slow]
         return [each for each in found if each.missed or each.waiting]
 

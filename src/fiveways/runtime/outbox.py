@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from fiveways.hub.traffic import Tally
@@ -50,7 +51,7 @@ class Queue:
 class Outbox(Queue):
     """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
 
-    __slots__ = ("_blobs", "_limits", "_notes", "_offset", "link", "tally", "track")
+    __slots__ = ("_blobs", "_counted", "_counted_size", "_limits", "_notes", "_offset", "link", "tally", "track")
 
     def __init__(self, link: Link, limits: Limits) -> None:
         super().__init__()
@@ -61,6 +62,8 @@ class Outbox(Queue):
         """Where it is counted."""
         self._limits = limits
         self._blobs = 0
+        self._counted = self._counted_size = 0
+        """How many from the head on are in the size that `count` found last; 0 when something has gone since."""
         self._offset = 0
         """How much of the blob at the head has gone."""
         self._notes: deque[tuple[int, Sequence[Packet], Sequence[str]]] = deque()
@@ -149,7 +152,11 @@ class Outbox(Queue):
     def count(self) -> None:
         """Find out anew how much waits: events are put in without being counted."""
         waiting = self.waiting
-        self.size = sum(len(each) for each in waiting if type(each) is bytes) if self._blobs else sum(map(len, waiting))
+        # Only those that are new: a reader that is stuck has ten thousand of them, and is asked in every iteration.
+        added = islice(reversed(waiting), len(waiting) - self._counted)
+        size = sum([len(each) for each in added if type(each) is bytes])
+        self.size = size + self._counted_size if self._counted else size
+        self._counted, self._counted_size = len(waiting), self.size
 
     def flush(self) -> None:
         """Write what the link takes."""
@@ -164,6 +171,7 @@ class Outbox(Queue):
             else:
                 link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
                 waiting.clear()
+                self._counted = 0
             if self.track is not None:
                 self._note_written(self.track)
         if waiting:
@@ -174,7 +182,7 @@ class Outbox(Queue):
     def _some(self) -> bytes:
         """Return the frames up to the next blob, not too many at once."""
         taken: list[bytes] = []
-        size = 0
+        size = self._counted = 0
         while self.waiting and size < CORK and not isinstance(self.waiting[0], Blob):
             taken.append(self.waiting.popleft())
             size += len(taken[-1])
@@ -188,6 +196,7 @@ class Outbox(Queue):
         if last:
             self._offset = 0
             self._blobs -= 1
+            self._counted = 0
             self.waiting.popleft()
 
     def clear(self) -> int:

@@ -21,6 +21,15 @@ _REFUSED: Final = 1008
 class Ride(Protocol):
     """What a party shares with others."""
 
+    name: str
+    """Of the subscription."""
+
+    def missed_by(self, party: "Party") -> int:
+        """Return how many events the party has skipped since this was asked last."""
+
+    def deliver_to(self, party: "Party") -> None:
+        """Give the party events again that has skipped some."""
+
     def let_off(self, party: "Party") -> object:
         """Put what came so far into the party's own outbox, and keep nothing more for it."""
 
@@ -39,6 +48,8 @@ class Party(ABC):
     """Its group, while what comes for it is kept there and not in its outbox."""
     choked: bool = False
     """It reads so slowly that the policy of its topics has to strike."""
+    may_skip: bool = False
+    """What it misses may be counted together with what others miss: `skips_in`."""
     missed: int = 0
     """Events that it did not get, since it was too slow for them or cannot be told."""
     lagged: bool = False
@@ -76,6 +87,15 @@ class Party(ABC):
 
     def skip(self, subscription: str, events: int = 1) -> None:
         """Know that events were left out."""
+
+    def skips_in(self, group: "Ride") -> None:
+        """Let a group count what it misses there."""
+
+    def skips_no_more(self, group: "Ride") -> None:
+        """Take over what a group has counted that is about to go."""
+
+    def settle(self) -> None:
+        """Take over what groups have counted."""
 
     def note_drop(self, event: Event, reason: str) -> None:
         """Have it noted down that an event did not reach it, where that is done."""

@@ -13,8 +13,9 @@ from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import CORK, Outbox, Shared
-from fiveways.runtime.party import Party, close_code, nobody_listens
+from fiveways.runtime.party import close_code, nobody_listens
 from fiveways.runtime.recorder import Recorder, operation_of
+from fiveways.runtime.skipping import Skipper
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
 from fiveways.transports.spool import DiskSpools
@@ -30,13 +31,14 @@ _LINGER = 2.0
 """Seconds for a peer to read what was said to it before the end."""
 
 
-class Pump(Party, Sleeper):
+class Pump(Skipper, Sleeper):
     """Carries one peer from its first packet to its end. Fulfils `transports.base.Receiver`.
 
     Nothing is queued between the link and the hub: conversation, hub and outboxes run in the call that brings a packet.
     """
 
     outbox: Outbox
+    may_skip = True
     _farewell: Goodbye | None = None
 
     def __init__(
@@ -100,7 +102,7 @@ class Pump(Party, Sleeper):
             else:
                 exchange.perform(deliveries, now)
             if self._missed and type(word) is Unsubscribe:
-                self._missed.pop(word.subscription, None)
+                self.forget_missed(word.subscription)
         if recorder is not None:
             recorder.heard(at, packet)
         if self.alikes:
@@ -128,7 +130,7 @@ class Pump(Party, Sleeper):
         session = hub.session(self.peer)
         if tape is not None and session is not None:
             self.outbox.track = Track(tape, session.name, "", spec.name, self.link.transport)
-            self._recorder = Recorder(self.outbox.track, session, talk)
+            self._recorder, self.may_skip = Recorder(self.outbox.track, session, talk), False  # drops are noted too
         return talk
 
     def progressed(self) -> None:
@@ -147,6 +149,7 @@ class Pump(Party, Sleeper):
 
     def _caught_up(self) -> None:
         self.choked = False
+        self.read_on()
         held, self._held_back = self._held_back, []
         for publisher in held:
             publisher.let_go()
@@ -285,10 +288,6 @@ class Pump(Party, Sleeper):
         if self._recorder is not None:
             self._recorder.dropped(event, reason)
 
-    def skip(self, subscription: str, events: int = 1) -> None:
-        """Count events that the peer is too slow for, or cannot be told of; the next one tells."""
-        self._missed[subscription] = self._missed.get(subscription, 0) + events
-
     def hold_back(self, publisher: Party) -> None:
         """Let a publisher wait until this peer has caught up."""
         if publisher not in self._held_back:
@@ -334,10 +333,12 @@ class Pump(Party, Sleeper):
 
     def _relieve(self) -> None:
         self.outbox.flush()
-        self.choked = self.outbox.is_choked
-        if self.choked:
+        if self.outbox.is_choked:
+            self.choked = True
             self._exchange.lag(self)
             self._apart()
+        elif self.choked:
+            self._caught_up()
         if self.outbox.is_over and not self._ended:
             self._ended = True
             self._exchange.give_up(self, self.outbox.size)
