@@ -1,0 +1,222 @@
+"""Subscribers that are too slow: they cost others nothing, and hear in the end how much they have missed."""
+
+import asyncio
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.hub.core import Hub
+from fiveways.hub.traits import Credentials
+from fiveways.protocols import registry
+from fiveways.protocols.base import Role, Setup
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.pump import Pump
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from tests.unit.hub.counting import instructions
+
+LIMITS = Limits(max_unread_events=1000)
+SPEC = registry.load("lrpm-json")
+TOPICS = ("a", "b")
+
+
+class Link:
+    """A link whose reader may be stuck. Fulfils `base.Link` as far as it is used here."""
+
+    transport, remote, is_loopback, is_alive = "memory", "test", True, True
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.unread = 0
+        self.is_stuck = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.unread > 0
+
+    def frame(self, packet: Packet) -> bytes:
+        return packet.payload + b"\n"
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_full
+        self.written += data
+        self.unread = len(data) if self.is_stuck else 0
+
+    def waiting(self) -> int:
+        return self.unread
+
+    def events(self) -> list[tuple[str, int, int]]:
+        """Topic, number and events missed before, of each event."""
+        frames: list[list[Any]] = [json.loads(line) for line in self.written.splitlines()]
+        return [(each[4]["topic"], each[3][0], each[4].get("missed", 0)) for each in frames if each[0] == 60]
+
+
+class Place:
+    def __init__(self, subscribers: int) -> None:
+        self.hub = Hub(Random(1), LIMITS)
+        self.exchange = Exchange(self.hub)
+        self.published: list[tuple[str, int]] = []
+        self.members = [self._enter(str(number)) for number in range(subscribers)]
+        self.publisher, _ = self._enter("publisher")
+        for pump, _ in self.members:
+            for number, topic in enumerate(TOPICS):
+                pump.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
+        self.exchange.flush()
+
+    def _enter(self, peer: str) -> tuple[Pump, Link]:
+        link, talk = Link(), SPEC.converse(Setup(peer, Role.SERVER, Random(2), LIMITS))
+        pump = Pump(
+            peer,
+            link,  # type: ignore[arg-type]  # as far as it is used here
+            self.exchange,
+            lambda _: (SPEC, talk),
+            Credentials(),
+            LIMITS,
+            DiskSpools(1, 1),
+            lambda _: None,
+        )
+        pump.received(Packet(b"[2,null,{}]"))
+        return pump, link
+
+    def publish(self, topic: str) -> None:
+        number = len(self.published)
+        self.published.append((topic, number))
+        self.publisher.received(
+            Packet(b'[61,%d,"%b",[%d,"%b"],{}]' % (1000 + number, topic.encode(), number, b"x" * 100))
+        )
+
+    def free(self, number: int) -> None:
+        pump, link = self.members[number]
+        link.is_stuck, link.unread = False, 0
+        pump.writable()
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("publish"), st.sampled_from([0, 1])),
+    st.tuples(st.just("burst"), st.sampled_from([0, 1])),
+    st.tuples(st.sampled_from(["stick", "free", "ping", "lose"]), st.integers(0, 2)),
+    st.tuples(st.just("flush"), st.none()),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(STEPS, max_size=40))
+def test_every_event_is_heard_or_counted(steps: list[tuple[str, int | None]]) -> None:
+    async def run() -> None:
+        place = Place(4)
+        lost = set[int]()
+        for step, which in steps:
+            if step == "flush" or which is None:
+                place.exchange.flush()
+            elif step in ("publish", "burst"):
+                for _ in range(1 if step == "publish" else 12):
+                    place.publish(TOPICS[which])
+                    place.exchange.flush()
+            elif which in lost:
+                continue
+            elif step == "stick":
+                place.members[which][1].is_stuck = True
+            elif step == "free":
+                place.free(which)
+            elif step == "ping":
+                place.members[which][0].received(Packet(b'[40,5000,"hub.ping",null,{}]'))
+            elif which == 0:
+                place.members[0][0].lost("for the test")
+                lost.add(0)
+        place.exchange.flush()
+        told = {each.peer: each.missed for each in place.hub.traffic.slow()}
+        for number in sorted({0, 1, 2, 3} - lost):
+            place.free(number)
+        place.exchange.flush()
+        missed = 0
+        for topic in TOPICS:
+            place.publish(topic)
+        place.exchange.flush()
+        for number, (pump, link) in enumerate(place.members):
+            if number in lost:
+                continue
+            heard = link.events()
+            for topic in TOPICS:
+                numbers = [each[1] for each in heard if each[0] == topic]
+                assert numbers == sorted(set(numbers))
+                left_out = sum(each[2] for each in heard if each[0] == topic)
+                assert len(numbers) + left_out == sum(each[0] == topic for each in place.published)
+            missed = sum(each[2] for each in heard)
+            assert pump.missed == missed == told.get(place.hub.session(pump.peer).name, 0)  # type: ignore[union-attr]
+            assert pump._skipped_in == ()
+        if not lost:
+            total = sum(pump.missed for pump, _ in place.members)
+            assert sum(each.missed for each in place.hub.traffic.topics.values()) == total
+
+    asyncio.run(run())
+
+
+def test_an_event_is_no_more_work_for_two_hundred_stuck_readers_than_for_twenty() -> None:
+    async def run() -> None:
+        steps = []
+        for count in (20, 200):
+            place = Place(count)
+            for _, link in place.members:
+                link.is_stuck = True
+            for _ in range(30):
+                place.publish("a")
+                place.exchange.flush()
+            assert all(pump.choked for pump, _ in place.members)
+
+            def publish(there: Place = place) -> None:
+                there.publish("a")
+                there.exchange.flush()
+
+            steps.append(instructions(publish))
+        assert steps[1] <= 1.1 * steps[0]
+
+    asyncio.run(run())
+
+
+def test_what_waits_for_a_stuck_reader_is_not_counted_again_and_again() -> None:
+    async def run() -> None:
+        place = Place(1)
+        (pump, link) = place.members[0]
+        link.is_stuck = True
+        object.__setattr__(LIMITS, "max_unread_events", 1 << 30)
+        try:
+            steps = []
+            for _ in range(2000):
+                place.publish("a")
+                steps.append(instructions(place.exchange.flush))
+            assert len(pump.outbox.waiting) > 1000
+            assert sum(steps[-100:]) <= 1.2 * sum(steps[100:200])
+            assert pump.outbox.size == sum(map(len, pump.outbox.waiting))
+        finally:
+            object.__setattr__(LIMITS, "max_unread_events", 1000)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_subscription_that_ends_leaves_no_count_behind(others: int) -> None:
+    async def run() -> None:
+        place = Place(1 + others)
+        pump, link = place.members[0]
+        link.is_stuck = True
+        for _ in range(30):
+            place.publish("a")
+            place.exchange.flush()
+        assert pump.choked
+        pump.received(Packet(b"[65,900,256,{}]"))
+        assert "256" not in pump._missed
+        pump.received(Packet(b'[63,901,"a",{}]'))
+        place.publish("a")
+        place.exchange.flush()
+        place.free(0)
+        place.publish("a")
+        place.exchange.flush()
+        assert link.events()[-1] == ("a", 31, 1)
+        assert "256" not in pump._missed
+
+    asyncio.run(run())
