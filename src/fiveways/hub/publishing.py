@@ -152,7 +152,9 @@ class Publishing:
                 record = PutRetained(_written(topic), word.body.nq(), self._last + 1, owner.name)
         except Unrepresentable as exc:
             raise bad(str(exc)) from exc
-        self._retained.put(Retained(topic, word.body, self._last + 1, size, owner))
+        value = Retained(topic, word.body, self._last + 1, size, owner)
+        self._retained.check_room(value)
+        self._retained.put(value)
         return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
@@ -162,7 +164,7 @@ class Publishing:
             body = Json(kept.word)
             size, owner = bytes_of(topic, body), owner_named(kept.owner)
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
-            self._retained.restore(Retained(topic, body, kept.publication, size, owner))
+            self._retained.put(Retained(topic, body, kept.publication, size, owner))
             self._last = max(self._last, kept.publication)
 
     def values(self) -> Iterator[Retained]:
@@ -172,6 +174,7 @@ class Publishing:
     def forget(self, topic: Topic) -> list[Record]:
         """Forget the value of a topic; return what the store must forget."""
         self._retained.remove(topic)
+        self._replays.forget(topic)
         return [DropRetained(_written(topic))] if self._keeps else []
 
     def kept(self, topic: Topic) -> tuple[Payload, int] | None:

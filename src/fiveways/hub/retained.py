@@ -61,25 +61,19 @@ class RetainedValues:
         """Set the bounds; values beyond them stay."""
         self._pool.configure(settings.max_retained, settings.max_retained_bytes, settings.shares)
 
+    def check_room(self, value: Retained) -> None:
+        """Raise a Refusal if there is no room for a value in place of the one before."""
+        old = self.get(value.topic)
+        if old is not None:
+            self._pool.release(old.owner, old.size)
+        why = self._pool.excess(value.owner, value.size)
+        if old is not None:
+            self._pool.acquire(old.owner, old.size)
+        if why:
+            raise busy(f"too many values are retained: {why}")
+
     def put(self, value: Retained) -> None:
-        """Keep a value in place of the one before; a Refusal if there is no room."""
-        old = self.get(value.topic)
-        if old is not None:
-            self._pool.release(old.owner, old.size)
-        if excess := self._pool.excess(value.owner, value.size):
-            if old is not None:
-                self._pool.acquire(old.owner, old.size)
-            raise busy(f"too many values are retained: {excess}")
-        self._set(value)
-
-    def restore(self, value: Retained) -> None:
-        """Keep a value, whether or not there is room for it."""
-        old = self.get(value.topic)
-        if old is not None:
-            self._pool.release(old.owner, old.size)
-        self._set(value)
-
-    def _set(self, value: Retained) -> None:
+        """Keep a value in place of the one before, whether or not there is room."""
         node = self._root
         for segment in value.topic:
             if node.below is None:
@@ -88,6 +82,8 @@ class RetainedValues:
             if below is None:
                 below = node.below[segment] = _Node()
             node = below
+        if (old := node.value) is not None:
+            self._pool.release(old.owner, old.size)
         node.value = value
         self._pool.acquire(value.owner, value.size)
 

@@ -13,6 +13,8 @@ OPEN_ARRAY = 1 << 59
 ARGUMENT = {24: 1, 25: 2, 26: 4, 27: 8}
 """Additional information -> bytes of the argument that follow the initial byte."""
 
+MAX_CONTAINERS = 1 << 17
+"""Arrays, maps and tags of one item: an empty map is one byte, and a hundred times the work of other bytes."""
 CUT = "CBOR ends inside an item"
 
 BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(2, 8)
@@ -69,12 +71,14 @@ def head(raw: bytes, at: int) -> tuple[int, int, int]:
     return code >> 5, int.from_bytes(raw[at + 1 : end], "big"), end
 
 
-def skip(raw: bytes, at: int, max_depth: int = 128) -> int:
+def skip(raw: bytes, at: int, max_depth: int = 128, max_containers: int = MAX_CONTAINERS) -> int:
     """Return the offset behind the item at `at`, found well-formed to its end.
 
     Raises:
-        Malformed: it is cut off, not well-formed, not UTF-8 in a text, or arrays, maps and tags are nested too deep.
+        Malformed: it is cut off, not well-formed, not UTF-8 in a text, or arrays, maps and tags are nested too deep
+            or too many.
     """
+    room = max_containers
     outer: list[int] = []  # for each container around: the items to come in it, the one just entered among them
     todo = 1
     try:
@@ -97,6 +101,9 @@ def skip(raw: bytes, at: int, max_depth: int = 128) -> int:
                 if len(outer) >= max_depth:
                     raise Malformed(f"nested deeper than {max_depth}")
                 outer.append(todo)
+                room -= 1
+                if room < 0:
+                    raise Malformed(f"more than {max_containers} arrays, maps and tags")
                 if code < 0x98:
                     at, todo = at + 1, code - 0x7F
                 elif 0xA0 <= code < 0xB8:

@@ -23,6 +23,8 @@ class Limits:
     """Identifiers that a peer chooses."""
     max_depth: int = 128
     """Nesting of arrays and maps in a body."""
+    max_containers: int = 1 << 17
+    """Arrays, maps and tags in a CBOR body. They take most of the time when it is converted for other peers."""
     max_pending: int = 4096
     """Calls of one peer that are not answered yet, in each direction."""
     max_subscriptions: int = 4096

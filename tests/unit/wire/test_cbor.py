@@ -440,3 +440,12 @@ def test_the_biggest_integers_that_json_can_hold_too(number: int) -> None:
         cbor.write(bigger)
     with pytest.raises(Malformed, match="4300 digits"):
         cbor.parse(cbor2.dumps(bigger))
+
+
+@pytest.mark.parametrize("item", [b"\x80", b"\xa0", b"\xc9\x01", b"\x9f\xff"])
+@pytest.mark.parametrize("around", [b"\x83%b", b"\x98\x03%b", b"\x9f%b\xff"])
+def test_arrays_maps_and_tags_are_bounded_in_number(item: bytes, around: bytes) -> None:
+    raw = around % (3 * item)
+    assert cbor.skip(raw, 0, MAX_DEPTH, 4) == len(raw)
+    with pytest.raises(Malformed, match="more than 3 arrays, maps and tags"):
+        cbor.skip(raw, 0, MAX_DEPTH, 3)

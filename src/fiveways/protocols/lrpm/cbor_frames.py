@@ -90,7 +90,7 @@ def _open(raw: bytes, limits: Limits) -> tuple[int, int, int]:
         return count, at, len(raw)
     count, end = 0, at
     while raw[end] != _BREAK:
-        end = skip(raw, end, limits.max_depth)
+        end = skip(raw, end, limits.max_depth, limits.max_containers)
         count += 1
     if end + 1 != len(raw) or not count:
         raise malformed("bytes behind the array" if count else "an empty array", "LRPM-13")
@@ -104,7 +104,7 @@ def _even_out(raw: bytes, at: int, fields: list[Any], surplus: int, limits: Limi
     elif surplus < 0:
         raise malformed(f"only {len(fields)} fields", "LRPM-11")
     for _ in range(surplus):
-        at = skip(raw, at, limits.max_depth)
+        at = skip(raw, at, limits.max_depth, limits.max_containers)
     return at
 
 
@@ -136,7 +136,7 @@ def _utf8(text: bytes) -> str:
 
 def _long_text(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
     """Read a text that is long, in chunks, or cut off."""
-    end = skip(raw, at, limits.max_depth)
+    end = skip(raw, at, limits.max_depth, limits.max_containers)
     return str(parse(raw[at:end])), end
 
 
@@ -153,7 +153,7 @@ def _request_kind(raw: bytes, at: int, limits: Limits) -> tuple[int, int]:
 
 
 def _body(raw: bytes, at: int, limits: Limits) -> tuple[Cbor, int]:
-    end = skip(raw, at, limits.max_depth)
+    end = skip(raw, at, limits.max_depth, limits.max_containers)
     return Cbor(raw[at:end]), end
 
 
@@ -186,7 +186,7 @@ def _value(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
         return _id(raw, at, limits)
     if code in _FLAGS:
         return code == _TRUE, at + 1
-    end = skip(raw, at, limits.max_depth - 1)
+    end = skip(raw, at, limits.max_depth - 1, limits.max_containers)
     try:
         return parse(raw[at:end]), end
     except Malformed:

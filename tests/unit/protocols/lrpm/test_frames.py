@@ -7,7 +7,7 @@ import cbor2
 import pytest
 from hypothesis import given, settings
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, RemoteProtocolError
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.protocols.lrpm.frames import NO_NAMES, Kind, application_kinds
 from fiveways.wire.limits import Limits
@@ -83,3 +83,10 @@ def test_every_body_of_ours_can_be_written_in_both_encodings() -> None:
     message = lrpm.Result(13, Value({"a": [1, None, "ž", b"\x00"]}))
     assert json.loads(lrpm.JSON_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", {"$base64": "AA=="}]}
     assert cbor2.loads(lrpm.CBOR_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", b"\x00"]}
+
+
+def test_a_body_of_empty_maps_is_refused_before_anybody_converts_it() -> None:
+    frame = cbor2.dumps([61, 300, "t", [{}] * 10, {}])
+    assert lrpm.CBOR_CODEC.decode(Packet(frame, is_text=False), Limits(max_containers=11))
+    with pytest.raises(RemoteProtocolError, match="more than 10 arrays, maps and tags"):
+        lrpm.CBOR_CODEC.decode(Packet(frame, is_text=False), Limits(max_containers=10))
