@@ -77,7 +77,7 @@ class Announce(msgspec.Struct, frozen=True, gc=False):
 
 
 class More(msgspec.Struct, frozen=True, gc=False):
-    """More deliveries than fit into one event loop iteration: call `then` in the next one, and perform what it returns."""
+    """More deliveries than fit into one event loop iteration: in the next one, perform what `then` returns."""
 
     then: "Callable[[], Deliveries]"
 

@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-import msgspec
-
 from fiveways.hub.delivery import Deliveries, Delivery, More, Subscriber
 from fiveways.hub.retained import Retained, RetainedValues
 from fiveways.hub.shares import Owner

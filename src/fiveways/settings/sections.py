@@ -110,7 +110,7 @@ class LimitSettings(Limits):
     max_offers: int = 4096
     """Methods and routes that one peer may offer."""
     max_subscription_bytes: int = 256 << 20
-    """The memory of all subscriptions, as the hub estimates it: about 1.2 kB for one, plus 150 bytes for each segment."""
+    """The memory of all subscriptions as the hub estimates it: 1.1 kB for each, and 150 bytes for each segment."""
     max_match_steps: int = 1024
     """Steps by which the hub finds the subscribers of one topic.
 
@@ -121,7 +121,7 @@ class LimitSettings(Limits):
     max_retained: int = 10_000
     """Topics whose last value is kept for later subscribers."""
     max_retained_bytes: int = 64 << 20
-    """Their size together."""
+    """The memory of these as the hub estimates it: for each its size, 300 bytes, and 370 bytes for each segment."""
     max_queues: int = 1000
     """Work queues (`hub.push`, `hub.pull`)."""
     max_queue: int = 10_000

@@ -10,7 +10,9 @@ from tests.unit.hub.test_topics import all_topics, patterns
 
 
 @given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns, st.integers(1, 10))
-def test_a_pattern_finds_the_values_that_it_matches(kept: set[Topic], gone: set[Topic], wanted: Pattern, steps: int) -> None:
+def test_a_pattern_finds_the_values_that_it_matches(
+    kept: set[Topic], gone: set[Topic], wanted: Pattern, steps: int
+) -> None:
     values = RetainedValues()
     for topic in kept:
         values.put(Retained(topic, NULL, 1, 10))

@@ -16,6 +16,7 @@ from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import HUB, Owner
 from fiveways.hub.sizes import memory_of
 from fiveways.hub.topics import Subscriptions
+from fiveways.hub.topics import bytes_of as bytes_of_subscription
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Binary, Json, Payload, Text, Value
@@ -120,12 +121,12 @@ def test_subscriptions_are_bounded_by_their_bytes() -> None:
     ann, bob = (Owner(name, is_anonymous=False) for name in ("ann", "bob"))
     subscriptions = make(100)
     subscriptions.configure(HubSettings(max_subscription_bytes=10_000, share=0.5))
-    taken = 0
-    with pytest.raises(Refusal, match="no room for a subscription: the share of 5000 for ann is used up"):
-        for taken in range(100):
-            subscriptions.add(pattern("t"), Subscriber("ann", str(taken)), ann)
-    assert 0 < taken < 5
-    for number in range(taken):
+    most = 5000 // bytes_of_subscription(pattern("t"), "0")
+    for number in range(most):
+        subscriptions.add(pattern("t"), Subscriber("ann", str(number)), ann)
+    with pytest.raises(Refusal, match="no room for a subscription: the share of 5000"):
+        subscriptions.add(pattern("t"), Subscriber("ann", "more"), ann)
+    for number in range(most):
         subscriptions.add(pattern("t"), Subscriber("bob", str(number)), bob)
     subscriptions.leave("ann")
     subscriptions.leave("bob")

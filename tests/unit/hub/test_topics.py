@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fiveways.hub.delivery import Subscriber
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings
-from fiveways.hub.shares import HUB, Owner
+from fiveways.hub.shares import HUB
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.topics import ANY, Pattern
 from fiveways.wire.limits import Limits
