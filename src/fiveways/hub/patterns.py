@@ -155,11 +155,11 @@ class PatternIndex:
 
     def match(self, topic: Topic) -> list[Bucket]:
         """Return the subscribers of each pattern that matches."""
-        is_system, length = topic[0].startswith("$"), len(topic)
-        shapes = self._exact.get(length, ())
-        found = [bucket for shape in shapes if (bucket := shape.find(topic)) is not None] if not is_system else []
-        if is_system:
-            found = [each for shape in shapes if not shape.begins_wild and (each := shape.find(topic)) is not None]
+        is_system, length = topic[0][:1] == "$", len(topic)
+        found: list[Bucket] = []
+        for shape in self._exact.get(length, ()):
+            if not (is_system and shape.begins_wild) and (bucket := shape.find(topic)) is not None:
+                found.append(bucket)
         for shape in self._rests:
             if shape.length <= length and not (is_system and shape.begins_wild):
                 bucket = shape.find(topic)

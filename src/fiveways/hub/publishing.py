@@ -53,6 +53,7 @@ class Publishing:
         self._counters = counters
         self._traffic = counters.traffic
         self._topics = counters.traffic.topics
+        self._cached = subscriptions.cached
         self._retained = RetainedValues(settings)
         self._replays = Replays(self._retained, self._count_told)
         self._replaying = self._replays.open
@@ -83,7 +84,7 @@ class Publishing:
             self._attachments.check_room(publisher, word.attachments)
         old = self._retained.get(topic) if self._replaying else None
         record = self._retain(publisher, word) if word.retain else None
-        subscribers = self._subscriptions.cached(topic) or self._subscriptions.match(topic)
+        subscribers = self._cached(topic) or self._subscriptions.match(topic)
         if word.exclude_me:
             subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
         number = self._last = self._last + 1

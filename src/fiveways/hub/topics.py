@@ -157,7 +157,11 @@ class Subscriptions:
         else:
             found = self._joined(topic, [bucket.all() for bucket in buckets])
         self._cache[topic] = found
-        self._by_first.setdefault(topic[0], set()).add(topic)
+        same_first = self._by_first.get(topic[0])
+        if same_first is None:
+            self._by_first[topic[0]] = {topic}
+        else:
+            same_first.add(topic)
         return found
 
     def _joined(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
