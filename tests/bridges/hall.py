@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from fiveways.client.connect import Connecting, connect
 from fiveways.runtime.server import Server
-from fiveways.settings.sections import CallSettings, LimitSettings, MqttSettings, ServerSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import CallSettings, MqttSettings, ServerSettings, Settings
 from tests.bridges.mqtt_speaker import Mqtt, mqtt_speaker
 from tests.bridges.nq_speaker import Nq, nq_speaker
 from tests.bridges.speakers import speaker

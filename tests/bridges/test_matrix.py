@@ -18,7 +18,8 @@ import pytest
 from fiveways import App, Context, Fail, NotExecuted, Reply, connect
 from fiveways.protocols import registry
 from fiveways.runtime.endpoints import traits_of
-from fiveways.settings.sections import CallSettings, LimitSettings, ServerSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import CallSettings, ServerSettings, Settings
 from tests.bridges.speakers import PROTOCOLS, Lrpm, Speaker, UmqFamily, speaker
 from tests.bridges.voices import NO_META, TABLE, Heard, Meta
 from tests.client.scripted import URLS

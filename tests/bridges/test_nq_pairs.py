@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from fiveways.settings.sections import LimitSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import Settings
 from tests.bridges.nq_speaker import Nq, nq_speaker
 from tests.bridges.speakers import PROTOCOLS, Speaker, speaker
 from tests.bridges.test_matrix import BALANCE, FILES, LRPM, SERVER, TEXT, UMQ, VALUES, failed, waiting

@@ -17,7 +17,8 @@ from fiveways.client.connect import Connecting, connect
 from fiveways.client.peer import Peer
 from fiveways.client.states import State
 from fiveways.model.messages import Call
-from fiveways.settings.sections import AuthSettings, LimitSettings, ServerSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, ServerSettings, Settings
 from tests.client.scripted import URLS, until, waiting
 from tests.runtime.wire import Place, hub, settings
 

@@ -12,7 +12,7 @@ import pytest
 import fiveways
 from fiveways.app import App, AttachmentError, Context, Reply
 from fiveways.errors import CallFailed
-from fiveways.settings.sections import LimitSettings
+from fiveways.settings.limits import LimitSettings
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 
 app = App(show_errors=True)

@@ -11,7 +11,7 @@ import fiveways
 from fiveways.app import App, Context
 from fiveways.errors import CallFailed, CallLost, NotExecuted
 from fiveways.model.failures import Reason
-from fiveways.settings.sections import LimitSettings
+from fiveways.settings.limits import LimitSettings
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]

@@ -10,7 +10,8 @@ from fiveways.app import App, Context, Update
 from fiveways.app.feed import MAX_EVENTS
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.runtime.wire import PATIENCE, Place, WirePeer, hub, settings
 
 app = App()

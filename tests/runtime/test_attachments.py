@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from fiveways.settings.sections import LimitSettings
+from fiveways.settings.limits import LimitSettings
 from tests.runtime.served import served
 from tests.runtime.wire import PATIENCE, Place, WirePeer, hub, settings
 

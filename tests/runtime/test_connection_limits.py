@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from fiveways.runtime import standings
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.runtime.nqwire import ask, packed, posters, served
 from tests.runtime.test_websocket_rules import frame
 from tests.runtime.wire import PATIENCE, Place, http, hub, settings

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from fiveways.settings.sections import LimitSettings, ServerSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import ServerSettings
 from tests.runtime.served import served
 from tests.runtime.wire import PATIENCE, connected, http, hub, settings
 

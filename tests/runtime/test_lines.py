@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from fiveways.hub.session import public_name
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.runtime.wire import http, hub, settings
 
 AUTH = AuthSettings(anonymous="never", identity=(IdentitySettings("worker", token=Secret("hunter2")),))

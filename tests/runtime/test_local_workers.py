@@ -8,7 +8,8 @@ import pytest
 from fiveways.app import App, Context, Job
 from fiveways.client.connect import Connecting, connect
 from fiveways.client.peer import Peer
-from fiveways.settings.sections import LimitSettings, ServerSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import ServerSettings
 from tests.client.scripted import waiting
 from tests.runtime.wire import Place, hub, settings
 

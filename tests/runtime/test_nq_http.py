@@ -11,7 +11,8 @@ from typing import ParamSpec
 
 import pytest
 
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret, ServerSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.runtime.nqwire import Message, Poster, ask, packed, posters, served
 from tests.runtime.served import served as hub_process
 from tests.runtime.wire import PATIENCE, http, hub, settings

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret, Settings, StoreSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings, StoreSettings
 from tests.runtime.nqwire import Message, Poster, ask, served
 from tests.runtime.test_nq_http import SOON, waiting
 from tests.runtime.wire import Place, hub, settings

@@ -8,7 +8,8 @@ import pytest
 
 from fiveways import Fail
 from fiveways.app import App
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.runtime.nqwire import ask, linked, packed, posters, served
 from tests.runtime.test_nq_http import QUIET, SOON, TOKENS, until, waiting
 from tests.runtime.wire import hub, settings

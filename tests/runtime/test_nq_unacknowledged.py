@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret, StoreSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, StoreSettings
 from tests.runtime.nqwire import Message, Poster, ask
 from tests.runtime.test_nq_http import SOON, waiting
 from tests.runtime.test_nq_owner_shares import OTHER, STRANGER, everybody_else, is_busy, stranger

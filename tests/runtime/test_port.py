@@ -7,7 +7,8 @@ from picows import WSHandshakeError, WSMsgType
 
 from fiveways.runtime.listening import CannotListen
 from fiveways.runtime.server import Server
-from fiveways.settings.sections import LimitSettings, ServerSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import ServerSettings
 from tests.runtime.wire import http, hub, settings
 
 

@@ -7,7 +7,8 @@ import re
 import pytest
 
 import fiveways
-from fiveways.settings.sections import AuthSettings, IdentitySettings, LimitSettings, Secret
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.runtime.nqwire import Poster, ask, linked, packed, posters
 from tests.runtime.test_nq_http import until, waiting
 from tests.runtime.wire import Place, http, hub, settings

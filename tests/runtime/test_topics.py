@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from fiveways.app import App
-from fiveways.settings.sections import LimitSettings, Settings, TopicSettings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import Settings, TopicSettings
 from tests.runtime.wire import PATIENCE, WirePeer, hub, settings
 
 SMALL = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)

@@ -11,7 +11,7 @@ from picows import WSMsgType
 import fiveways
 from fiveways.app import App
 from fiveways.hub.session import public_name
-from fiveways.settings.sections import LimitSettings
+from fiveways.settings.limits import LimitSettings
 from tests.runtime import test_processors as programs
 from tests.runtime.wire import Place, WirePeer, hub, settings
 

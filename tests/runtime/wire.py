@@ -8,7 +8,8 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_
 
 from fiveways.app import App
 from fiveways.runtime.server import Server
-from fiveways.settings.sections import AuthSettings, LimitSettings, ServerSettings, Settings
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, ServerSettings, Settings
 
 PATIENCE = 120.0
 """Seconds after which a test gives up; none of them is meant to wait."""

@@ -156,16 +156,10 @@ class PatternIndex:
     def match(self, topic: Topic) -> list[Bucket]:
         """Return the subscribers of each pattern that matches."""
         is_system, length = topic[0][:1] == "$", len(topic)
-        found: list[Bucket] = []
-        for shape in self._exact.get(length, ()):
-            if not (is_system and shape.begins_wild) and (bucket := shape.find(topic)) is not None:
-                found.append(bucket)
-        for shape in self._rests:
-            if shape.length <= length and not (is_system and shape.begins_wild):
-                bucket = shape.find(topic)
-                if bucket is not None:
-                    found.append(bucket)
-        return found
+        shapes = [*self._exact.get(length, ()), *(shape for shape in self._rests if shape.length <= length)]
+        if is_system:
+            shapes = [shape for shape in shapes if not shape.begins_wild]
+        return [bucket for shape in shapes if (bucket := shape.find(topic)) is not None]
 
 
 def steps_of(pattern: Pattern) -> int:

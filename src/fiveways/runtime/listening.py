@@ -4,7 +4,7 @@ import errno
 
 from fiveways.errors import FivewaysError
 from fiveways.runtime.watching import PATHS
-from fiveways.settings.sections import LimitSettings
+from fiveways.settings.limits import LimitSettings
 from fiveways.transports.http import HttpLimits
 
 

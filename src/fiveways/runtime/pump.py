@@ -13,7 +13,7 @@ from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.outbox import CORK, Outbox, Shared
-from fiveways.runtime.party import close_code, nobody_listens
+from fiveways.runtime.party import Party, close_code, nobody_listens
 from fiveways.runtime.recorder import Recorder, operation_of
 from fiveways.runtime.skipping import Skipper
 from fiveways.runtime.waking import Sleeper
@@ -170,8 +170,7 @@ class Pump(Skipper, Sleeper):
 
     def is_silent(self) -> bool:
         """Say whether nothing has come since this was asked last."""
-        # Who is held back cannot be heard.
-        silent = not self.link.is_alive and not self._holds
+        silent = not self.link.is_alive and not self._holds  # a peer that is held back cannot be heard
         self.link.is_alive = False
         return silent
 

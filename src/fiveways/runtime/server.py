@@ -291,8 +291,7 @@ class Server:
 
     def _body_limit(self, request: Request) -> tuple[int, bool]:
         """Return how large a body may be, and whether its client will be authenticated."""
-        shown = Credentials(request.is_loopback, bearer_of(request.headers), remote=request.remote)
-        is_known, limits = self.exchange.hub.identify(shown) is not None, self._limits
+        is_known, limits = self.exchange.hub.gate.identify(credentials_of(request)) is not None, self._limits
         return limits.max_text if is_known else min(limits.max_unauthenticated, limits.max_text), is_known
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:

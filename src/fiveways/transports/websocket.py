@@ -18,7 +18,8 @@ from picows import (
 
 from fiveways.transports import framing
 from fiveways.transports.address import describe, no_hub
-from fiveways.transports.base import Receiver, Spool, Spools
+from fiveways.transports.base import Receiver, Spools
+from fiveways.transports.fragments import Fragments
 from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -26,9 +27,6 @@ from fiveways.wire.packet import Packet
 _TEXT, _BINARY, _CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 HIGH_WATER: Final = 1 << 18
 """Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
-SPOOL_ABOVE: Final = 1 << 20
-_PROGRESS: Final = 1 << 14
-"""So many bytes of a large message count as progress; less could be said one by one, for ever."""
 _LINGER: Final = 2.0
 """Seconds for the peer to answer a close, and to read what was said before it."""
 _LONGEST_REASON: Final = 120
@@ -53,6 +51,7 @@ class WebSocketLink(WSListener):
         "_closing",
         "_frame",
         "_gone",
+        "_held",
         "_incoming",
         "_is_client",
         "_limits",
@@ -63,6 +62,7 @@ class WebSocketLink(WSListener):
         "_receiver",
         "_socket",
         "_spools",
+        "_unfinished",
         "_ws",
         "has_opened",
         "is_alive",
@@ -96,7 +96,7 @@ class WebSocketLink(WSListener):
         self._spools = spools
         self._is_client = is_client
         self._frame = framing.client_frame if is_client else framing.server_frame
-        self._incoming: _Incoming | None = None
+        self._incoming: Fragments | None = None
         self._unfinished = unfinished
         self._held = 0
         """What is counted of a message in fragments."""
@@ -180,7 +180,7 @@ class WebSocketLink(WSListener):
             is_text = kind is _TEXT
             # Who has not said a word yet is not trusted with the disk.
             spools = None if is_text or not getattr(self._receiver, "has_begun", True) else self._spools
-            self._incoming = _Incoming(is_text, self._limits.max_text, spools)
+            self._incoming = Fragments(is_text, self._limits.max_text, spools)
         incoming = self._incoming
         if incoming.add(frame.get_payload_as_bytes()):
             self._receiver.progressed()
@@ -198,7 +198,7 @@ class WebSocketLink(WSListener):
             else:
                 self._received(packet)
 
-    def _has_room(self, incoming: "_Incoming") -> bool:
+    def _has_room(self, incoming: Fragments) -> bool:
         """Return whether a message in fragments may go on; close the connection if it may not."""
         if incoming.size > self._limits.max_unauthenticated and not self.is_admitted:
             self._refuse_large()
@@ -324,52 +324,6 @@ class WebSocketLink(WSListener):
         """Close without a word."""
         if not self._gone:
             self._ws.disconnect(graceful=False)
-
-
-class _Incoming:
-    """A message that comes in fragments."""
-
-    def __init__(self, is_text: bool, max_size: int, spools: Spools | None) -> None:
-        self._is_text = is_text
-        self._max_size = max_size
-        self._spools = spools
-        self._pieces: list[bytes] = []
-        self.size = 0
-        self.held = 0
-        """Bytes of it in memory."""
-        self._spool: Spool | None = None
-        self._told = 0
-
-    def add(self, piece: bytes) -> bool:
-        """Take a fragment; say whether it counts as progress."""
-        if not piece:
-            return False
-        self.size += len(piece)
-        if self._spools is None:
-            # One byte more than is allowed is enough for the conversation to refuse it.
-            if self.size - len(piece) <= self._max_size:
-                self._pieces.append(piece[: self._max_size + 1])
-                self.held += len(self._pieces[-1])
-        elif self._spool is None:
-            self._pieces.append(piece)
-            self.held += len(piece)
-            if self.size > SPOOL_ABOVE:
-                self._spool = self._spools.open()
-                self._spool.write(b"".join(self._pieces))
-                self._pieces = []
-                self.held = 0
-        else:
-            self._spool.write(piece)
-        if self.size - self._told < _PROGRESS:
-            return False
-        self._told = self.size
-        return True
-
-    def finish(self) -> Packet:
-        """Return the whole message."""
-        if self._spool is not None:
-            return Packet(b"", is_text=False, blob=self._spool.finish())
-        return Packet(b"".join(self._pieces), self._is_text)
 
 
 def _is_utf8(payload: bytes) -> bool:

@@ -1,0 +1,56 @@
+"""A WebSocket message that comes in fragments: in memory, or in a spool if it is a large binary one."""
+
+from typing import Final
+
+from fiveways.transports.base import Spool, Spools
+from fiveways.wire.packet import Packet
+
+SPOOL_ABOVE: Final = 1 << 20
+_PROGRESS: Final = 1 << 14
+"""So many bytes of a large message count as progress; less could be said one by one, for ever."""
+
+
+class Fragments:
+    """A message that comes in fragments."""
+
+    def __init__(self, is_text: bool, max_size: int, spools: Spools | None) -> None:
+        self._is_text = is_text
+        self._max_size = max_size
+        self._spools = spools
+        self._pieces: list[bytes] = []
+        self.size = 0
+        self.held = 0
+        """Bytes of it in memory."""
+        self._spool: Spool | None = None
+        self._told = 0
+
+    def add(self, piece: bytes) -> bool:
+        """Take a fragment; say whether it counts as progress."""
+        if not piece:
+            return False
+        self.size += len(piece)
+        if self._spools is None:
+            # One byte more than is allowed is enough for the conversation to refuse it.
+            if self.size - len(piece) <= self._max_size:
+                self._pieces.append(piece[: self._max_size + 1])
+                self.held += len(self._pieces[-1])
+        elif self._spool is None:
+            self._pieces.append(piece)
+            self.held += len(piece)
+            if self.size > SPOOL_ABOVE:
+                self._spool = self._spools.open()
+                self._spool.write(b"".join(self._pieces))
+                self._pieces = []
+                self.held = 0
+        else:
+            self._spool.write(piece)
+        if self.size - self._told < _PROGRESS:
+            return False
+        self._told = self.size
+        return True
+
+    def finish(self) -> Packet:
+        """Return the whole message."""
+        if self._spool is not None:
+            return Packet(b"", is_text=False, blob=self._spool.finish())
+        return Packet(b"".join(self._pieces), self._is_text)
