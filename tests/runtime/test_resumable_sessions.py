@@ -9,7 +9,7 @@ import pytest
 import fiveways
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.runtime.nqwire import Poster, ask, linked, packed, posters
+from tests.runtime.nqwire import Message, Poster, ask, linked, packed, posters
 from tests.runtime.test_nq_http import until, waiting
 from tests.runtime.wire import Place, http, hub, settings
 
@@ -167,7 +167,7 @@ async def test_rate_holds_for_posts_without_a_cookie() -> None:
         wire.cut()
 
 
-async def fresh(peer: Poster, *messages: dict[str, object]) -> list[dict[str, object]]:
+async def fresh(peer: Poster, *messages: Message) -> list[Message]:
     """What is answered to a POST without an id."""
     peer.peer = ""
     return await peer.post(*messages)

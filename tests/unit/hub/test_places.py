@@ -1,6 +1,7 @@
 """Places for sessions, by owner."""
 
 from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery
 from fiveways.hub.places import FULL
 from fiveways.hub.rate import Allowances
 from fiveways.hub.session import Session
@@ -20,6 +21,7 @@ def come(hub: Hub, peer: str, traits: Traits = UMQ, remote: str = "10.0.0.1:5", 
     """Let a peer arrive and say hello; return why it was sent away, if it was."""
     hub.arrive(peer, traits, Credentials(True, bearer, remote=remote), 0.0)
     (told,) = hub.handle(peer, Hello(), 0.0)
+    assert isinstance(told, Delivery)
     if isinstance(told.word, Goodbye):
         return told.word.text.removeprefix(f"{FULL}: ")
     assert isinstance(told.word, Welcome)
@@ -54,6 +56,7 @@ def test_session_that_shows_a_token_takes_a_place_of_its_identity() -> None:
     assert come(hub, "a", bearer="of-ada") == ""
     assert come(hub, "b") == ""
     (told,) = hub.handle("b", SetVariable("1", "token", Text("of-ada")), 0.0)
+    assert isinstance(told, Delivery)
     assert isinstance(told.word, Failure)
     assert (told.word.reason, hub.identity_of("b")) == (Reason.BUSY, "")
     hub.leave("a", 0.0)
