@@ -220,10 +220,12 @@ class BuiltIns:
         if not session.credentials.is_trusted:
             session.access.check_named("hub.purge")
         count, more, deliveries = self.holdings.purge(self._chosen(word), now)
-        answer = _answer(session, word, Value({"purged": count, "more": more}))
-        if not (deliveries and isinstance(deliveries[-1], Keep) and not deliveries[-1].then):
-            return [*deliveries, *answer]
-        return [*deliveries[:-1], Keep(deliveries[-1].record, answer)]
+        answer = Delivery(session.peer, Result(word.id, Value({"purged": count, "more": more})), "", word.method)
+        last = deliveries[-1] if deliveries else None
+        if isinstance(last, Keep) and not last.then:
+            # What comes before it is on disk by then as well.
+            return [*deliveries[:-1], Keep(last.record, [answer])]
+        return [*deliveries, answer]
 
     def withdraw_pull(self, peer: str, callback: str) -> None:
         """Let a peer get no item for a callback that it does not wait for any more."""
