@@ -12,8 +12,8 @@ import pytest
 
 import fiveways
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import Response
-from fiveways.settings.operations import JournalSettings
 from fiveways.settings.limits import LimitSettings
+from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
 from tests.brokers.running import RunningBroker
 from tests.mqtt.hubs import given, is_linked, linked_to, until

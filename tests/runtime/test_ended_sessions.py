@@ -12,7 +12,8 @@ import cbor2
 import pytest
 import uvloop
 
-from fiveways.settings.sections import AuthSettings, IdentitySettings, JournalSettings, Secret, Settings
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
 from tests.runtime.test_websocket_rules import BINARY, CLOSE, frame, wired
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 

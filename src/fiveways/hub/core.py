@@ -62,13 +62,12 @@ class Hub:
 
         `began_at` is now: from then on, its numbers are counted.
         """
-        self._rate = settings.rate
+        self._rate, self._epoch, self._began_at = settings.rate, epoch, began_at
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters(Traffic(settings.max_methods, settings.max_topics))
         self.traffic = self._counters.traffic
         """What has passed, in numbers."""
-        self._epoch, self._began_at = epoch, began_at
         self.alarm = Alarm()
         """When to call `expire`."""
         self.gate = Gate(random, settings, self._sessions, self._counters, self.alarm)
@@ -108,11 +107,11 @@ class Hub:
         self._publishing = Publishing(
             settings, self._subscriptions, self._attachments, self._sessions, self.gate, self._counters, keeps=keeps
         )
-        cancel = self._owing.canceller(self._router.cancel)
-        self.built_ins.holdings = Holdings(self._owing, cancel, self._queues, self._publishing)
         self._set_handlers()
 
     def _set_handlers(self) -> None:
+        cancel = self._owing.canceller(self._router.cancel)
+        self.built_ins.holdings = Holdings(self._owing, cancel, self._queues, self._publishing)
         own: dict[type[Word], Handler] = {
             words.Register: self.registering.register,
             words.Unregister: self.registering.unregister,

@@ -338,7 +338,7 @@ class Leg:
     @property
     def is_admitted(self) -> bool:
         """Whether the peer is authenticated, or admitted as anonymous."""
-        return self._standing.is_admitted
+        return self.standing.is_admitted
 
     @property
     def has_room(self) -> bool:

@@ -301,7 +301,7 @@ class Settings:
     """All sections; `settings.load` makes them."""
 
     server: ServerSettings = ServerSettings()
-    limits: LimitSettings = LimitSettings()
+    limits: LimitSettings = field(default_factory=LimitSettings)
     calls: CallSettings = CallSettings()
     auth: AuthSettings = AuthSettings()
     topics: TopicSettings = field(default_factory=TopicSettings)

@@ -178,7 +178,7 @@ def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "Guarded"]:
         __slots__ = ("guard",)
 
         def get_buffer(self, size_hint: int) -> memoryview:
-            view: memoryview = free_part(self, size_hint)
+            view: memoryview = free_part(self, size_hint)  # type: ignore[assignment]  # `Buffer` in typeshed
             return view if len(view) <= self.guard.usual else self.guard.check(view, self)
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -186,7 +186,7 @@ def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "Guarded"]:
             lost(self, exc)
 
         def shrink(self) -> None:
-            self.guard.shrink(self, len(free_part(self, -1)))
+            self.guard.shrink(self, len(memoryview(free_part(self, -1))))
 
     return GuardedProtocol
 

@@ -111,7 +111,7 @@ def test_name_is_free_after_the_grace_period() -> None:
     hub.expire(70.0)
     assert hub.deadline() is None
     assert register(hub, "stranger", "m", 70.0) == register(hub, "guest", "a.b", 70.0) == ""
-    assert hub.gate.claims.reserved == hub.gate.claims._of == {}
+    assert (hub.gate.claims.reserved, hub.gate.claims._of) == ({}, {})
     hub.leave("stranger", 0.0)
     hub.leave("guest", 0.0)
     hub.expire(1000.0)

@@ -4,12 +4,13 @@ from typing import Any
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.retained import bytes_of
 from fiveways.hub.settings import Rights
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.model.records import DropItem, DropRetained, PutAnswer
 from fiveways.wire.payload import Value
-from tests.unit.hub.hubtalk import LRPM, offer, refusal
+from tests.unit.hub.hubtalk import LRPM, offer, refusal, topic
 from tests.unit.hub.test_owner_shares import BODY, OTHER, STRANGER, absent, ask, fill, join, push, retain, shared, told
 
 THEM = f"address {STRANGER}"
@@ -47,18 +48,19 @@ def rows(hub: Hub, **chosen: str) -> set[tuple[object, ...]]:
 
 def test_everything_is_listed_by_kind_owner_and_name() -> None:
     hub = filled()
-    size, long = len(BODY.raw), len(BODY.raw) + len("a") + len("one")
+    size = len(BODY.raw)
+    one, other = bytes_of(topic("a.one"), BODY), bytes_of(topic("a.other"), BODY)
     assert rows(hub) == {
         ("requests", THEM, "m", 2, 0, 2 * size),
         ("requests", f"address {OTHER}", "m", 2, 0, 2 * size),
         ("jobs", THEM, "q", 1, 0, 1),
         ("jobs", f"address {OTHER}", "q", 1, 0, 1),
-        ("values", THEM, "a.one", 1, 0, long),
-        ("values", f"address {OTHER}", "a.other", 1, 0, long + 2),
+        ("values", THEM, "a.one", 1, 0, one),
+        ("values", f"address {OTHER}", "a.other", 1, 0, other),
     }
     assert {row[0] for row in rows(hub, owner=THEM)} == {"requests", "jobs", "values"}
     assert {row[1] for row in rows(hub, owner=THEM)} == {THEM}
-    assert rows(hub, kind="values", name="a.o*e") == {("values", THEM, "a.one", 1, 0, long)}
+    assert rows(hub, kind="values", name="a.o*e") == {("values", THEM, "a.one", 1, 0, one)}
     assert rows(hub, owner="identity ada") == set()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.hub.retained import bytes_of
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.hub.shares import Owner
 from fiveways.hub.traits import Credentials
@@ -203,9 +204,9 @@ def test_peer_is_stored_anew_when_its_owner_changes() -> None:
         return [each.record.remote for each in kept if isinstance(each, Keep) and isinstance(each.record, PutPeer)]
 
     assert stored(1) == [f"{STRANGER}:4711"]
-    hub.move("one", f"{STRANGER}:5000")
+    hub.resume("one", Credentials(remote=f"{STRANGER}:5000"))
     assert stored(2) == []
-    hub.move("one", f"{OTHER}:5000")
+    hub.resume("one", Credentials(remote=f"{OTHER}:5000"))
     assert stored(3) == [f"{OTHER}:5000"]
 
 
@@ -291,7 +292,7 @@ def test_stranger_fills_only_its_share_of_retained_values() -> None:
 
 
 def test_stranger_fills_only_its_share_of_retained_bytes() -> None:
-    hub = shared(max_retained_bytes=80)
+    hub = shared(max_retained_bytes=9 * bytes_of(topic("t0"), BODY))
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
     assert "bytes for address 10.6.6.6" in retain(hub, "one", "t4")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, More
+from fiveways.hub.traits import Credentials
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, Unsubscribe
 from fiveways.model.topics import ANY, Pattern, Topic
 from fiveways.wire.payload import NULL, Value
@@ -165,7 +166,7 @@ def test_owners_take_turns() -> None:
     for number in range(100):
         runtime.publish(place(number), number, retain=True)
     join(runtime.hub, "guest")
-    runtime.hub.move("guest", "192.0.2.7:1000")
+    runtime.hub.resume("guest", Credentials(is_loopback=True, remote="192.0.2.7:1000"))
     for number in range(10):
         runtime.subscribe("bob", name=str(number))
     runtime.subscribe("guest")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fiveways.hub.settings import HubSettings
 from fiveways.settings.docs import as_page, as_toml, keys
-from fiveways.settings.load import SECTIONS, load, read
 from fiveways.settings.limits import LimitSettings
+from fiveways.settings.load import SECTIONS, load, read
 from fiveways.settings.sections import IdentitySettings
 
 ROOT = Path(__file__).parents[3]

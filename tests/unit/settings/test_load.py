@@ -7,8 +7,8 @@ import pytest
 from fiveways.hub.settings import HubSettings, Identity, Rights
 from fiveways.settings.file import SettingsError
 from fiveways.settings.hub import hub_settings
-from fiveways.settings.load import SECTIONS, Exposed, again, is_loopback, load, read
 from fiveways.settings.limits import LimitSettings
+from fiveways.settings.load import SECTIONS, Exposed, again, is_loopback, load, read
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
 from fiveways.wire.limits import Limits
 
