@@ -20,15 +20,8 @@ from picows import WSMsgType
 
 from fiveways.app import App
 from fiveways.runtime.pump import Pump
-from fiveways.settings.sections import (
-    AuthSettings,
-    IdentitySettings,
-    LimitSettings,
-    Secret,
-    ServerSettings,
-    Settings,
-    TopicSettings,
-)
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings, TopicSettings
 from fiveways.transports.websocket import WebSocketLink
 from tests.runtime.served import served
 from tests.runtime.wire import PATIENCE, Place, WirePeer, connected, hub, settings

@@ -11,15 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import fiveways
 from fiveways.app import App
 from fiveways.runtime.health import Finding, Health, listed, verdict
-from fiveways.settings.sections import (
-    AuthSettings,
-    IdentitySettings,
-    JournalSettings,
-    MqttSettings,
-    Secret,
-    Settings,
-    StoreSettings,
-)
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, MqttSettings, Secret, Settings, StoreSettings
 from tests.runtime.nqwire import ask, posters
 from tests.runtime.test_nq_disk_trouble import Disk
 from tests.runtime.test_nq_http import SOON, error_of, waiting
