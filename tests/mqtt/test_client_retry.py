@@ -1,10 +1,13 @@
 """When a call is made again."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import fiveways
 from fiveways.client.mqtt import Retry
 from fiveways.client.mqtt.retry import NotSent
+from fiveways.client.mqtt.stub import Attempts
 from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, NotExecuted
 from fiveways.model.failures import Reason
 from tests.brokers.running import RunningBroker
@@ -81,9 +84,20 @@ async def test_a_call_is_made_again_when_it_may_be(
 @waiting
 async def test_all_attempts_share_one_timeout(broker: RunningBroker) -> None:
     async with pair(broker, service=Busy(100, 0.15)) as it:
-        with pytest.raises(CallFailed, match="not now"):
+        # On a busy machine the last attempt may have too little time left for its answer.
+        with pytest.raises(CallError, match=r"not now|within 0\.5 s"):
             await it.stub(timeout=0.5, retry=Retry(attempts=100)).SayHello(message("HelloRequest"))
-        assert 1 <= it.service.runs <= 4
+        assert it.service.runs <= 4
+
+
+@waiting
+async def test_timeout_of_a_later_attempt_tells_the_time_of_all() -> None:
+    session = SimpleNamespace(settings=SimpleNamespace(timeout=60.0))
+    attempts = Attempts(session, "/greeter/SayHello", None, Retry())  # type: ignore[arg-type]
+    await attempts.wait_after(CallFailed("not now", retry_after=0.001))
+    attempts._deadline = 0.0
+    with pytest.raises(CallTimeout, match=r"^/greeter/SayHello did not answer within 60 s, in 2 attempts$"):
+        await attempts.wait_after(CallTimeout("/greeter/SayHello did not answer within 0.004 s"))
 
 
 @waiting

@@ -169,23 +169,17 @@ def test_text_that_would_turn_others_round_is_shown_as_it_is(board: Board, busy:
 
     raising.__doc__ = f"First.\nSecond {TURNED}"
     with fiveways.connect_sync(busy.url("umq")) as peer:
-        peer.register(f"evil:{TURNED}", lambda: 1)
+        # The hub refuses such names, but not such texts.
         peer.register("evil:turning", raising)
-        board.do(lambda page: page.fill("#watch-pattern", f"news.{TURNED}"))
+        board.do(lambda page: page.fill("#watch-pattern", "news.turning"))
         board.do(lambda page: page.press("#watch-pattern", "Enter"))
-        board.has(".chips", f"news.{SHOWN}")
-        peer.publish(f"news.{TURNED}", {"text": TURNED})
-        peer.call(f"evil:{TURNED}")
+        board.has(".chips", "news.turning")
+        peer.publish("news.turning", {"text": TURNED})
+        board.has("#topic-one table", SHOWN)
         board.call("evil.turning")
         board.has("#call-answer pre", SHOWN + r"\u0000\u0007\u009b\u2066")
         board.has("#method-one .doc", f"First.\nSecond {SHOWN}")
         board.has("#failures", SHOWN)
-        board.has("#topic-one table", f"news.{SHOWN}")
-        board.has("#topic-options", f"news.{SHOWN}")
-        board.do(lambda page: page.fill("#method-search", "gpj"))
-        board.has("#method-options", SHOWN)
-        board.do(lambda page: page.press("#method-search", "Enter"))
-        board.has("#method-one h3", SHOWN)
         assert "\u202e" not in board.do(lambda page: page.content())
         # Letters that are read from right to left are not marks, and stay where they are.
         loose = """() => [...document.querySelectorAll(".name, td, .doc, pre, .problem")]

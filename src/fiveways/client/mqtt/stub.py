@@ -12,7 +12,7 @@ from fiveways.client.mqtt.implementation import parsed, written
 from fiveways.client.mqtt.retry import Retry
 from fiveways.client.mqtt.session import MqttSession, Target
 from fiveways.client.settings import NO_TIME
-from fiveways.errors import CallError, CallFailed, Malformed, NotExecuted, Unrepresentable
+from fiveways.errors import CallError, CallFailed, CallTimeout, Malformed, NotExecuted, Unrepresentable
 from fiveways.model import names
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
@@ -84,7 +84,7 @@ class Unary(_Callable):
         return self._read(bytes_of(answer.body))
 
     async def _again(self, body: Payload, timeout: float | None, policy: Retry) -> Any:  # noqa: ANN401  see above
-        attempts = Attempts(self._session, timeout, policy)
+        attempts = Attempts(self._session, self._target.spelling, timeout, policy)
         while True:
             try:
                 answer = await self._session.call(self._target, body, attempts.timeout)
@@ -102,7 +102,9 @@ class ServerStream(_Callable):
         """Call it and give the parts as they come. It is tried again only before the first of them."""
         usual = self._usual
         body = self._written(request)
-        attempts = Attempts(self._session, usual.timeout if timeout is None else timeout, retry or usual.retry)
+        if timeout is None:
+            timeout = usual.timeout
+        attempts = Attempts(self._session, self._target.spelling, timeout, retry or usual.retry)
         has_begun = False
         while True:
             try:
@@ -176,20 +178,26 @@ class Stub:
 class Attempts:
     """The calls that are made until one succeeds, within one timeout."""
 
-    def __init__(self, session: MqttSession, timeout: float | None, policy: Retry) -> None:
+    def __init__(self, session: MqttSession, method: str, timeout: float | None, policy: Retry) -> None:
         self._loop = asyncio.get_running_loop()
+        self._method = method
         self._policy = policy
         self._made = 1
         self.timeout = timeout
         """What the next call is told."""
         self._is_told = timeout is not None
-        self._deadline = self._loop.time() + (session.settings.timeout if timeout is None else timeout)
+        self._total = session.settings.timeout if timeout is None else timeout
+        self._deadline = self._loop.time() + self._total
 
     async def wait_after(self, error: CallError) -> None:
         """Wait until it may be tried again; raise the error if it may not, or if there is no time for that."""
         wait = self._policy.wait(error, self._made)
         left = self._deadline - self._loop.time()
         if wait is None or wait >= left:
+            if left <= 0 and self._made > 1 and isinstance(error, CallTimeout):
+                # The error tells what was left for the last attempt, which may be a few milliseconds.
+                text = f"{self._method} did not answer within {self._total:g} s, in {self._made} attempts"
+                raise CallTimeout(text) from error
             raise error
         self._made += 1
         await asyncio.sleep(wait)
