@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE = "pieces.parquet"
 CAPTURES = 150
 AT_ONCE = 20
-"""Segments in one row group: one for each segment took three seconds, and the readers need no more than a few."""
+"""Segments in one row group: to write one for each took ten times as long, and readers need no more than a few."""
 
 
 def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:

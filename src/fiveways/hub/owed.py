@@ -178,11 +178,13 @@ class Owing:
     def _owe(self, key: str, session: Session, word: Call, expires_at: float, owner: Owner, size: int) -> Owed:
         self._made += 1
         self._pool.acquire(owner, size)
+        session.owed += 1
         owed = self._by_key[key] = Owed(key, session, word, expires_at, owner, size, f"n{self._made}")
         return owed
 
     def _drop(self, owed: Owed) -> None:
         if self._by_key.pop(owed.key, None) is not None:
+            owed.session.owed -= 1
             self._pool.release(owed.owner, owed.size)
             if owed.is_waiting:
                 self._waiting.discount(owed)
@@ -342,9 +344,10 @@ class Owing:
 
     def leave(self, session: Session) -> Deliveries:
         """Forget all that is owed to a peer that will not come back."""
-        for owed in [each for each in self._by_key.values() if each.session is session]:
-            self._waiting.remove(owed)
-            self._drop(owed)
+        if session.owed:
+            for owed in [each for each in self._by_key.values() if each.session is session]:
+                self._waiting.remove(owed)
+                self._drop(owed)
         return [Keep(DropPeer(session.peer), [])] if session.kept_as is not None else []
 
     # Time.

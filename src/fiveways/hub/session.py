@@ -63,6 +63,7 @@ class Session:
         "mark",
         "name",
         "op",
+        "owed",
         "peer",
         "place",
         "refilled_at",
@@ -111,6 +112,8 @@ class Session:
         """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
         self.mark: Mark | None = None
         """What else is to be noted of that word, likewise."""
+        self.owed = 0
+        """Its durable requests. Sessions without any end by thousands, and need no look at those of others."""
         self.kept_as: Owner | None = None
         """Its owner as the store knows it, if the store knows of it."""
         self.allowance = 0.0

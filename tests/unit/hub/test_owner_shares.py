@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -208,6 +208,24 @@ def test_peer_is_stored_anew_when_its_owner_changes() -> None:
     assert stored(2) == []
     hub.resume("one", Credentials(remote=f"{OTHER}:5000"))
     assert stored(3) == [f"{OTHER}:5000"]
+
+
+def test_session_without_requests_leaves_without_a_look_at_those_of_others() -> None:
+    class Unread(dict[str, object]):
+        def values(self) -> NoReturn:
+            raise AssertionError
+
+    hub = shared(keeps=True)
+    absent(hub)
+    join(hub, "one", STRANGER)
+    join(hub, "empty", STRANGER)
+    assert ask(hub, "one", 1) == "accepted"
+    owing: Any = hub._owing
+    owing._by_key = Unread(owing._by_key)
+    hub.leave("empty", 1.0)
+    owing._by_key = dict(owing._by_key)
+    hub.leave("one", 1.0)
+    assert len(owing) == owing._pool.number == 0
 
 
 # Work queues.
