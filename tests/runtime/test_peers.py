@@ -42,6 +42,7 @@ def test_session_has_an_address_a_name_and_what_it_registered(scheme: str) -> No
 def test_address_of_a_resumed_session_is_the_latest_one() -> None:
     async def run() -> None:
         async with hub() as place, fiveways.connect(f"nq+ws://127.0.0.1:{place.port}") as peer:
+            await peer.vars.set("name", "resumed")  # a session without anything would end with its connection
             (before,) = await listed(place)
             for leg in place.server.standings.legs:
                 leg.link.abort()

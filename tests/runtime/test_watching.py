@@ -42,7 +42,10 @@ def test_a_hub_that_is_well_says_so_part_by_part(tmp_path: Path) -> None:
         given = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
         async with hub(given) as place:
             assert await ready(place) == (200, "ok\n")
-            assert await ready(place, "?verbose") == (200, "[+] hub: ok\n[+] store: ok\n[+] journal: ok\nok\n")
+            assert await ready(place, "?verbose") == (
+                200,
+                "[+] hub: ok\n[+] sessions: ok\n[+] store: ok\n[+] journal: ok\nok\n",
+            )
             assert status(await http(place.port, "/livez")) == (200, "ok\n")
 
     asyncio.run(run())
@@ -53,7 +56,7 @@ def test_a_hub_that_closes_is_not_ready() -> None:
         async with hub() as place:
             place.server._watching.is_draining = True
             assert await ready(place) == (503, "closing\n")
-            assert await ready(place, "?verbose=1&verbose") == (503, "[-] hub: closing\nclosing\n")
+            assert await ready(place, "?verbose=1&verbose") == (503, "[-] hub: closing\n[+] sessions: ok\nclosing\n")
             assert status(await http(place.port, "/livez"))[0] == 200
 
     asyncio.run(run())

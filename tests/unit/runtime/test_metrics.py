@@ -124,7 +124,13 @@ def test_every_family_keeps_the_conventions() -> None:
 
 def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
     names = {line.split()[2] for line in page(busy()).splitlines() if line.startswith("# TYPE")}
-    assert {name.split("_")[1] for name in set(FAMILIES) - names} == {"store", "spans", "start", "connections"}
+    assert {name.split("_")[1] for name in set(FAMILIES) - names} == {
+        "store",
+        "spans",
+        "start",
+        "connections",
+        "unfinished",
+    }
 
 
 @pytest.mark.parametrize("name", HOSTILE)

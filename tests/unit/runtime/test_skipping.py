@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -43,6 +43,9 @@ class Link:
 
     def frame(self, packet: Packet) -> bytes:
         return packet.payload + b"\n"
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        return b"".join(map(self.frame, packets))
 
     def write(self, data: bytes) -> None:
         assert not self.is_full
