@@ -19,7 +19,14 @@ from fiveways import App, Context, Fail, NotExecuted, Reply, connect
 from fiveways.protocols import registry
 from fiveways.runtime.endpoints import traits_of
 from fiveways.settings.limits import LimitSettings
-from fiveways.settings.sections import CallSettings, ServerSettings, Settings
+from fiveways.settings.sections import (
+    AuthSettings,
+    CallSettings,
+    IdentitySettings,
+    Secret,
+    ServerSettings,
+    Settings,
+)
 from tests.bridges.speakers import PROTOCOLS, Lrpm, Speaker, UmqFamily, speaker
 from tests.bridges.voices import NO_META, TABLE, Heard, Meta
 from tests.client.scripted import URLS
@@ -252,12 +259,16 @@ async def test_those_who_share_a_method_take_turns(one: str, other: str) -> None
 
 @pytest.mark.parametrize("one", PROTOCOLS)
 @waiting
-async def test_a_peer_shares_a_method_with_an_application_in_the_hub(one: str) -> None:
+async def test_peer_with_permission_shares_a_method_with_an_application_in_the_hub(one: str) -> None:
     app = App()
     app.method("math.add")(lambda: None)
-    async with hub(Settings(SERVER), app) as place:
+    worker = IdentitySettings("worker", token=Secret("of-worker"), offer=("math.*",))
+    async with hub(Settings(SERVER, auth=AuthSettings(identity=(worker,))), app) as place:
         for name in ("math.add", "Math:add") if one in UMQ else ("math.add",):
             peer = await speaker(place, one)
+            refused = await peer.ask(peer.builtin("register"), {"name": name})
+            assert (refused.kind, refused.body) == ("failure", f"{name} belongs to another identity")
+            await peer.value(peer.builtin("set"), {"name": "token", "value": "of-worker"})
             await peer.offer(name)
             await peer.value(peer.builtin("unregister"), {"name": name})
 
