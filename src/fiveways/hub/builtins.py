@@ -223,7 +223,7 @@ class BuiltIns:
         answer = Delivery(session.peer, Result(word.id, Value({"purged": count, "more": more})), "", word.method)
         last = deliveries[-1] if deliveries else None
         if isinstance(last, Keep) and not last.then:
-            # What comes before it is on disk by then as well.
+            # The records before it are on disk by then as well.
             return [*deliveries[:-1], Keep(last.record, [answer])]
         return [*deliveries, answer]
 

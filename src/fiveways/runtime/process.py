@@ -28,7 +28,7 @@ class Collector:
         """Begin; `sessions` returns how many are open."""
         self._sessions = sessions
         self._ended = 0
-        # What exists now stays. Messages leave no cycles behind, so that collections of young objects find little, and
+        # Objects that exist now stay. Messages leave no cycles, so that collections of young objects find little, and
         # those of all objects, which the interpreter runs by the number of new ones, would come too rarely.
         gc.freeze()
         gc.set_threshold(20_000, 50, 1_000_000)

@@ -244,7 +244,7 @@ class WebSocketLink(WSListener):
         self.is_full = False
         self._receiver.writable()
 
-    # What the server's protocol asks for.
+    # For the server's protocol.
 
     @property
     def is_admitted(self) -> bool:

@@ -242,7 +242,7 @@ class PlainNq(Whole):
         """Nobody knows before it is asked."""
         return ()
 
-    # What would be lost with the conversation.
+    # State that ends with the conversation.
 
     @property
     def is_idle(self) -> bool:
