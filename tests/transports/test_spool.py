@@ -37,6 +37,17 @@ def test_room_is_given_back_when_a_spool_is_dropped() -> None:
     assert spools.used == 0
 
 
+def test_one_address_leaves_room_for_others() -> None:
+    spools = DiskSpools(100, 100, share=0.5)
+    kept = [spools.of("10.0.0.1:1").store(b"x" * 30), spools.of("10.0.0.1:2").store(b"x" * 20)]
+    refused = spools.of("10.0.0.1:3").store(b"y")
+    assert refused.error == "no room is left for attachments of 10.0.0.1"
+    kept.append(spools.of("10.0.0.2:1").store(b"x" * 50))
+    assert [each.error for each in kept] == [None] * 3
+    kept.clear()
+    assert (spools.used, spools._by_address) == (0, {})
+
+
 def test_one_that_is_too_large_is_counted_but_not_kept() -> None:
     spools = DiskSpools(100, 10)
     spool = spools.open()
@@ -58,6 +69,6 @@ def test_all_together_may_not_take_more_than_their_room() -> None:
 
 def test_a_full_disk_fails_the_attachment_and_nothing_else() -> None:
     spools = DiskSpools(1 << 20, 1 << 20)
-    spool = DiskSpool(spools, Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115  the spool closes it
+    spool = DiskSpool(spools, Path("/dev/full").open("r+b", buffering=0), "")  # noqa: SIM115  the spool closes it
     spool.write(b"x")
     assert (spool.finish().error, spools.used) == ("no room is left on disk", 0)

@@ -310,3 +310,15 @@ class Attachment(Word, frozen=True):
     name: str
     data: bytes | Blob = b""
     error: str | None = None
+
+
+class Hurry(Word, frozen=True):
+    """An attachment delays messages or attachments of others, which are complete.
+
+    A conversation tells the hub so of one that its peer waits for; the hub tells the conversation of the peer that
+    announced it, which is told nothing.
+    """
+
+    name: str
+    at: float = 0.0
+    """When that began, by the hub's clock; told by the hub alone."""

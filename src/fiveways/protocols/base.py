@@ -46,8 +46,15 @@ class Conversation(Protocol):
     def outgoing(self) -> list[Packet]:
         """Hand over what is to be written, and forget it."""
 
-    def progress(self, now: float) -> None:
-        """Know that more of a large packet has come, which is not whole yet: its attachment is not overdue."""
+    def progress(self, now: float, size: int) -> bool:
+        """Note that `size` bytes of an incomplete large packet have come; return whether its content is wanted."""
+
+    def excuse(self, now: float) -> None:
+        """Note that nothing could come until now, because the hub did not read: no attachment is overdue."""
+
+    @property
+    def wants_attachment(self) -> bool:
+        """Whether the content of the next binary packet is wanted."""
 
     def alike(self, word: Event) -> Packet | None:
         """Return what an event is here, if it is the same at all others of this protocol who do not return None.
@@ -75,8 +82,14 @@ class Whole:
         """Nobody knows before it is asked."""
         return True
 
-    def progress(self, now: float) -> None:
+    wants_attachment = True
+
+    def progress(self, now: float, size: int) -> bool:
         """No attachment comes by itself, so that none can be overdue."""
+        return True
+
+    def excuse(self, now: float) -> None:
+        """As above."""
 
     def alike(self, word: Event) -> Packet | None:
         """Each subscriber must be written to."""

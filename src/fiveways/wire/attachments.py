@@ -5,25 +5,58 @@ except by its own frame: whatever else happens, the queue must not shift.
 """
 
 from collections import deque
+from math import inf
 from typing import Generic, TypeVar
+
+from fiveways.wire.limits import Limits
 
 Frame = TypeVar("Frame")
 
 
 class Expected:
-    """Attachments that the peer announced and has not sent yet."""
+    """Attachments that the peer announced and has not sent yet. Each has bounds, after which it fails by itself.
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    These are a time without progress, a minimum rate and a total time. One that delays those of other senders has a
+    shorter time without progress.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        too_slow = f"timed out: slower than {limits.min_attachment_rate} bytes a second"
+        self._texts = "timed out", too_slow, f"timed out: not complete after {limits.max_attachment_time:g} seconds"
+        delayed = "timed out: it delayed attachments of others"
+        self._delaying_texts = delayed, too_slow, f"{delayed} for {limits.max_attachment_delay:g} seconds"
         self.open: deque[tuple[str, float]] = deque()
         """Those that are not overdue: the name and when it was announced."""
         self._overdue = 0
         self._unwanted: set[str] = set()
-        self._progress_at = 0.0
+        self._failed: set[str] = set()
+        """Those in `open` that have failed because they delayed others."""
+        self._delaying: dict[str, float] = {}
+        """Those that delay others, and since when, in this order."""
+        self._delaying_since = 0.0
+        """Since when there have been any,"""
+        self._received_then = 0
+        """and how many bytes had come by then."""
         self._announced = 0
+        self._turn_at = 0.0
+        """When the latest one came completely; from then on the next one is timed."""
+        self._progress_at = 0.0
+        self._came = 0
+        """Bytes of the next one,"""
+        self._received = 0
+        """and of all complete ones."""
 
     def __len__(self) -> int:
         return self._overdue + len(self.open)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody wants the next one."""
+        if self._overdue or not self.open:
+            return False
+        name = self.open[0][0]
+        return name not in self._unwanted and name not in self._failed
 
     def announce(self, count: int, now: float) -> tuple[str, ...]:
         """Make room for `count` more; the names under which they will be known."""
@@ -37,40 +70,96 @@ class Expected:
         """Nobody wants these: their frames are still expected, and dropped when they come."""
         self._unwanted.update(names)
 
-    def take(self, now: float) -> str | None:
+    def take(self, now: float, size: int = 0) -> str | None:
         """The name of the attachment that has just come, None if it is to be dropped; LookupError if none was due."""
-        self._progress_at = now
+        self._progress_at = self._turn_at = now
+        self._came = 0
         if self._overdue:
             self._overdue -= 1
             return None
         if not self.open:
             raise LookupError
+        self._received += size
         name, _ = self.open.popleft()
-        if name in self._unwanted:
-            self._unwanted.remove(name)
-            return None
-        return name
+        return None if self._forget(name) else name
 
-    def progress(self, now: float) -> None:
-        """A part of the next one has come."""
-        self._progress_at = now
+    def _forget(self, name: str) -> bool:
+        """Forget what is known of one that leaves `open`; return whether nobody waits for it."""
+        if not (self._delaying or self._unwanted or self._failed):
+            return False
+        self._delaying.pop(name, None)
+        is_unwanted = name in self._unwanted or name in self._failed
+        self._unwanted.discard(name)
+        self._failed.discard(name)
+        return is_unwanted
+
+    def progress(self, now: float, size: int) -> bool:
+        """So many bytes of the next one have come; return whether anybody wants it."""
+        if not self._overdue:  # otherwise it is one that has failed
+            self._progress_at, self._came = now, size
+        return self.is_wanted
+
+    def excuse(self, now: float) -> None:
+        """None could come until now: all times begin anew."""
+        self._progress_at = self._turn_at = self._delaying_since = now
+        self.open = deque((name, now) for name, _ in self.open)
+        self._delaying = dict.fromkeys(self._delaying, now)
+
+    def hurry(self, name: str, now: float) -> None:
+        """Attachments of other senders wait for this one."""
+        if self.open and int(name) >= int(self.open[0][0]):
+            if not self._delaying:
+                self._delaying_since, self._received_then = now, self._received + self._came
+            self._delaying.setdefault(name, now)
 
     def deadline(self) -> float | None:
-        """When the next one is overdue: counted from its announcement, or from the last sign of progress."""
+        """When the next one fails if nothing more comes until then."""
         if not self.open:
             return None
-        return max(self.open[0][1], self._progress_at) + self._timeout
+        due = min(self._next_due())
+        return min(due, *self._delaying_due()) if self._delaying else due
 
-    def expire(self, now: float) -> list[str]:
-        """The names that are overdue by now. Their slots stay in the queue."""
-        late = []
-        while (deadline := self.deadline()) is not None and deadline <= now:
+    def _next_due(self) -> tuple[float, float, float]:
+        """When the next one fails, by each of its bounds: progress, rate and time."""
+        announced_at, limits, rate = self.open[0][1], self._limits, self._limits.min_attachment_rate
+        timeout, begun_at = limits.attachment_timeout, max(announced_at, self._turn_at)
+        return (
+            max(begun_at, self._progress_at) + timeout,
+            begun_at + timeout + self._came / rate if rate else inf,
+            announced_at + limits.max_attachment_time,
+        )
+
+    def _delaying_due(self) -> tuple[float, float, float]:
+        """The same for those that delay others."""
+        limits, rate = self._limits, self._limits.min_attachment_rate
+        # One whose bytes come behind those of a failed one has no time: that one must come first.
+        hold = 0.0 if self._overdue or self._failed else limits.max_attachment_hold
+        came = self._received + self._came - self._received_then
+        return (
+            max(self._delaying_since, self._progress_at) + hold,
+            self._delaying_since + hold + came / rate if rate else inf,
+            next(iter(self._delaying.values())) + limits.max_attachment_delay,
+        )
+
+    def expire(self, now: float) -> list[tuple[str, str]]:
+        """The names of those that fail by now, and why. Their slots stay in the queue."""
+        late: list[tuple[str, str]] = []
+        if self._delaying:
+            dues = self._delaying_due()
+            if (due := min(dues)) <= now:
+                why = self._delaying_texts[dues.index(due)]
+                late += [(name, why) for name in self._delaying]
+                self._failed |= self._delaying.keys()
+                self._delaying.clear()
+        while self.open:
+            dues = self._next_due()
+            if (due := min(dues)) > now:
+                break
             name, _ = self.open.popleft()
             self._overdue += 1
-            if name in self._unwanted:
-                self._unwanted.remove(name)
-            else:
-                late.append(name)
+            self._came = 0
+            if not self._forget(name):
+                late.append((name, self._texts[dues.index(due)]))
         return late
 
 

@@ -37,6 +37,21 @@ class Limits:
     """Parts of one stream."""
     attachment_timeout: float = 30.0
     """Seconds without progress after which an attachment has failed."""
+    min_attachment_rate: int = 1 << 14
+    """Bytes a second that an attachment must have on average. After `attachment_timeout` a slower one has failed."""
+    max_attachment_time: float = 600.0
+    """Seconds from the announcement of an attachment until it must have come completely."""
+    max_attachment_hold: float = 2.0
+    """Seconds that an incomplete attachment may delay complete ones of other senders, to the same receiver.
+
+    This is the time without progress. After it, the attachment must also have `min_attachment_rate` on average. A
+    sender with a failed attachment whose bytes are still to come has no such time.
+    """
+    max_attachment_delay: float = 20.0
+    """The longest delay, in seconds, that an incomplete attachment causes to those of other senders, at any rate.
+
+    `calls.timeout` should be longer, so that the delayed calls are still answered.
+    """
     max_frame: int = 1 << 24
     """One frame of a transport, which is held in memory: larger attachments have to come in fragments."""
     max_unauthenticated: int = 1 << 16

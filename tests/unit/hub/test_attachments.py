@@ -3,9 +3,9 @@
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Fanout, Subscriber
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Attachment, Call, Event, Publish, Result, SetVariable
-from fiveways.wire.payload import NULL
-from tests.unit.hub.hubtalk import join, offer, only, opened, pattern, refusal, subscribe, topic
+from fiveways.model.messages import Attachment, Call, Event, Hurry, Publish, Result, SetVariable
+from fiveways.wire.payload import NULL, Text
+from tests.unit.hub.hubtalk import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic
 
 GONE = "the sender is gone"
 
@@ -151,3 +151,85 @@ def test_attachments_on_their_way_are_bounded() -> None:
     assert told == ("ann", "3", Reason.TOO_LARGE, text)
     hub.handle("ann", Attachment("x", b"X"), 0.0)
     assert only(hub.handle("ann", Call("2", "m", attachments=("z",)), 0.0), Call).attachments == ("a3",)
+
+
+def crowd() -> Hub:
+    """A hub with a callee in UMQ, and callers in UMQ."""
+    hub = opened()
+    offer(hub, "bob", "m")
+    for peer in ("slow", "stalled"):
+        join(hub, peer, UMQ)
+    return hub
+
+
+def test_sources_that_delay_a_complete_attachment_are_hurried_once() -> None:
+    hub = crowd()
+    for peer in ("stalled", "slow", "eve"):
+        hub.handle(peer, Call("c", "m", attachments=("x", "y")), 0.0)
+    hub.handle("slow", Call("d", "m", attachments=("z",)), 0.0)
+    assert hub.handle("eve", Attachment("x", b"X"), 5.0) == [
+        Delivery("bob", Attachment("a5", b"X"), "3"),
+        *(Delivery(peer, Hurry(name, 5.0)) for peer in ("stalled", "slow") for name in ("x", "y")),
+    ]
+    assert hub.handle("eve", Attachment("y", b"Y"), 6.0) == [Delivery("bob", Attachment("a6", b"Y"), "3")]
+
+
+def test_one_that_comes_when_all_before_it_have_come_hurries_nobody() -> None:
+    hub = crowd()
+    for peer in ("stalled", "eve"):
+        hub.handle(peer, Call("c", "m", attachments=("x",)), 0.0)
+    hub.handle("stalled", Attachment("x", error="timed out"), 0.0)
+    assert hub.handle("eve", Attachment("x", b"X"), 5.0) == [Delivery("bob", Attachment("a2", b"X"), "2")]
+    assert not hub._sessions["bob"].awaited
+
+
+def test_receivers_that_get_complete_messages_hurry_nobody() -> None:
+    hub = opened()
+    join(hub, "slow", UMQ)
+    offer(hub, "dan", "m")
+    for peer in ("slow", "eve"):
+        hub.handle(peer, Call("c", "m", attachments=("x",)), 0.0)
+    assert hub.handle("eve", Attachment("x", b"X"), 5.0) == [Delivery("dan", Attachment("a2", b"X"), "2")]
+
+
+def test_receiver_can_have_a_source_hurried_as_long_as_it_waits() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    hub.handle("eve", Call("c", "m", attachments=("x",)), 0.0)
+    assert hub.handle("dan", Hurry("a1"), 5.0) == [Delivery("eve", Hurry("x", 5.0))]
+    hub.handle("eve", Attachment("x", b"X"), 6.0)
+    assert hub.handle("dan", Hurry("a1"), 7.0) == []
+
+
+def test_messages_that_wait_for_attachments_count_until_these_have_come() -> None:
+    hub = opened()
+    offer(hub, "dan", "m")
+    offer(hub, "bob", "n")
+    hub.handle("eve", Call("c", "n", Text("x" * 1000), attachments=("v",)), 0.0)
+    assert hub.stats()["incomplete_bytes"] == 0
+    hub.handle("eve", Call("d", "m", Text("x" * 1000), attachments=("x", "y")), 0.0)
+    assert hub.stats()["incomplete_bytes"] == 1000
+    hub.handle("eve", Attachment("x", b"X" * 500), 0.0)
+    assert hub.stats()["incomplete_bytes"] == 1500
+    hub.leave("eve", 0.0)
+    assert hub.stats()["incomplete_bytes"] == 0
+
+
+def test_held_publication_counts_for_each_receiver_that_holds_it() -> None:
+    hub = opened()
+    for peer in ("ann", "bob", "cleo"):
+        subscribe(hub, peer, pattern("t"), "s")
+    hub.handle("eve", Publish(None, topic("t"), Text("x" * 1000), ("x",)), 0.0)
+    assert hub.stats()["incomplete_bytes"] == 2000
+    hub.handle("eve", Attachment("x", error="timed out"), 30.0)
+    assert hub.stats()["incomplete_bytes"] == 0
+
+
+def test_source_with_too_much_that_waits_is_refused_and_others_are_not() -> None:
+    hub = opened(max_incomplete_bytes=2000)
+    offer(hub, "dan", "m")
+    hub.handle("eve", Call("c", "m", Text("x" * 1000), attachments=("x",)), 0.0)
+    assert refusal(hub.handle("eve", Call("d", "m", attachments=("y",)), 0.0))[2] is Reason.BUSY
+    assert len(hub.handle("eve", Call("e", "m"), 0.0)) == 1
+    hub.handle("eve", Attachment("x", b"X"), 0.0)
+    assert only(hub.handle("eve", Call("d", "m", attachments=("y",)), 0.0), Call).attachments == ("a2",)

@@ -32,6 +32,8 @@ class Held(msgspec.Struct, gc=False):
     """The request of ours that is made when this goes out."""
     found: dict[str, hub.Attachment] = msgspec.field(default_factory=dict)
     size: int = 0
+    is_noticed: bool = False
+    """Whether `delaying` has returned what it waits for."""
 
 
 class Holding:
@@ -58,8 +60,20 @@ class Holding:
         for name in held.names:
             self._awaited.setdefault(name, []).append(held)
 
-    def offer(self, given: hub.Attachment) -> list[Line]:
-        """Take an attachment, or why there is none; return the lines in which a message waited for it.
+    def delaying(self, complete: Held) -> list[str]:
+        """Return the attachments for which a complete message waits because of its line; each of them once."""
+        behind = reversed(self.lines.get(complete.line, ()))
+        names: list[str] = []
+        if any(each is complete for each in behind):
+            for each in behind:
+                if each.is_noticed:  # and so are all before it
+                    break
+                each.is_noticed = True
+                names += [name for name in each.names if name not in each.found]
+        return names
+
+    def offer(self, given: hub.Attachment) -> list[Held]:
+        """Take an attachment, or why there is none; return the messages that waited for it.
 
         Raises:
             LocalProtocolError: nobody waits for it.
@@ -72,7 +86,7 @@ class Holding:
             return []
         for held in waiting:
             self._put(held, given)
-        return [held.line for held in waiting]
+        return waiting
 
     def _put(self, held: Held, given: hub.Attachment) -> None:
         size = len(given.data) + len(given.error or "")

@@ -165,13 +165,22 @@ class LrpmLink(Whole, ABC):
             return None
         held = Held(message, line, names, answers, asks)
         self._holding.add(held)
+        if not names:
+            self._hurry(held)
         return held
+
+    def _hurry(self, complete: Held) -> None:
+        """Have the attachments hurried for which a complete event waits that is perhaps of another publisher."""
+        if complete.line[0] == "event" and self.role is Role.SERVER:
+            self._upward += map(hub.Hurry, self._holding.delaying(complete))
 
     def _send_attachment(self, word: hub.Attachment) -> None:
         if word.error is not None:
             word = hub.Attachment(word.name, error=bridge.cleaned(word.error))
-        for line in self._holding.offer(word):
-            self._let_go(line)
+        for held in self._holding.offer(word):
+            self._let_go(held.line)
+            if len(held.found) == len(held.names):
+                self._hurry(held)
 
     def _let_go(self, line: Line) -> None:
         """Put out what need not wait any longer."""

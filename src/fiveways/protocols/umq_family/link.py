@@ -64,7 +64,7 @@ class UmqLink(ABC):
         self._senders = self.SENDERS
         self._enter(State.AWAIT_HELLO if setup.role is Role.SERVER else State.NEW)
         self.unsent: list[Packet] = []
-        self._expected = Expected(setup.limits.attachment_timeout)
+        self._expected = Expected(setup.limits)
         self._owed: Owed[Packet] = Owed()
 
     def _enter(self, state: Enum) -> None:
@@ -124,9 +124,18 @@ class UmqLink(ABC):
         """The attachment that must go out next, if any is owed: the others wait for it."""
         return self._owed.next
 
-    def progress(self, now: float) -> None:
-        """A part of the next attachment has come."""
-        self._expected.progress(now)
+    def progress(self, now: float, size: int) -> bool:
+        """So many bytes of the next attachment have come; return whether anybody wants it."""
+        return self._expected.progress(now, size)
+
+    def excuse(self, now: float) -> None:
+        """Nothing could come until now, because we did not read."""
+        self._expected.excuse(now)
+
+    @property
+    def wants_attachment(self) -> bool:
+        """Whether anybody wants the next attachment."""
+        return self._expected.is_wanted
 
     def deadline(self) -> float | None:
         """When the next announced attachment is overdue."""
@@ -136,7 +145,7 @@ class UmqLink(ABC):
         """Give up attachments that are overdue; their slots stay, so that the queue never shifts."""
         if self.closed:
             return NOTHING
-        return [hub.Attachment(name, error="timed out") for name in self._expected.expire(now)]
+        return [hub.Attachment(name, error=why) for name, why in self._expected.expire(now)]
 
     # Saying.
 
@@ -203,15 +212,15 @@ class UmqLink(ABC):
             raise RemoteProtocolError(Fault.TOO_LARGE, f"{number} attachments are too many", self.RULE_ATTACHMENTS)
         return self._expected.announce(number, now)
 
-    def _taken(self, now: float) -> str | None:
+    def _taken(self, now: float, size: int = 0) -> str | None:
         try:
-            return self._expected.take(now)
+            return self._expected.take(now, size)
         except LookupError:
             text = "no attachment is expected"
             raise RemoteProtocolError(Fault.STRAY_ATTACHMENT, text, self.RULE_ATTACHMENTS) from None
 
     def _on_data(self, message: umq.Data, _names: Names, now: float) -> Words:
-        name = self._taken(now)
+        name = self._taken(now, len(message.data))
         if name is None:
             return NOTHING
         if len(message.data) > self._limits.max_attachment:
@@ -232,6 +241,9 @@ class UmqLink(ABC):
         except LookupError:
             raise LocalProtocolError(f"no attachment {word.name} is owed") from None
 
+    def _hurry(self, word: hub.Hurry) -> None:
+        self._expected.hurry(word.name, word.at)
+
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         umq.Hello: _on_hello,
         umq.Welcome: _on_welcome,
@@ -245,4 +257,5 @@ class UmqLink(ABC):
         hub.Welcome: _send_welcome,
         hub.Goodbye: _send_goodbye,
         hub.Attachment: _send_attachment,
+        hub.Hurry: _hurry,
     }

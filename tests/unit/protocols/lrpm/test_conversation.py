@@ -149,3 +149,31 @@ def test_a_timeout_is_some_milliseconds_at_least_and_some_decades_at_most(second
 
 def test_a_conversation_has_few_enough_attributes_to_be_fast() -> None:
     assert len(vars(server())) < 30
+
+
+def subscribed() -> LrpmConversation:
+    """A conversation with a subscription."""
+    talk = server()
+    talk.receive(Packet(b'[63,14,"t",{}]'), 0.0)
+    talk.send(hub.Result("14"), 0.0)
+    return talk
+
+
+def test_incomplete_events_that_delay_complete_ones_are_hurried_once() -> None:
+    talk = subscribed()
+    for number, names in enumerate([("a1", "a2"), ("a3",), (), ("a4",), ()]):
+        talk.send(hub.Event("256", ("t",), Value(number), names, number), 5.0)
+    assert talk.deadline() == 5.0
+    assert talk.wake(5.0) == [hub.Hurry(name) for name in ("a3", "a1", "a2", "a4")]
+    talk.send(hub.Event("256", ("t",), Value(9), (), 9), 6.0)
+    assert talk.deadline() is None
+
+
+def test_event_that_becomes_complete_behind_others_has_them_hurried() -> None:
+    talk = subscribed()
+    for number, name in enumerate(("a1", "a2", "a3")):
+        talk.send(hub.Event("256", ("t",), Value(number), (name,), number), 5.0)
+    talk.send(hub.Attachment("a1", b"1"), 6.0)
+    assert talk.deadline() is None
+    talk.send(hub.Attachment("a3", b"3"), 7.0)
+    assert talk.wake(7.0) == [hub.Hurry("a2")]

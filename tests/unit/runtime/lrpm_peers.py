@@ -1,0 +1,60 @@
+"""LRPM peers of a hub in memory: links that keep what the hub writes, and pumps on them."""
+
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from fiveways.hub.traits import Credentials
+from fiveways.protocols import registry
+from fiveways.protocols.base import Role, Setup
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.pump import Pump
+from fiveways.transports.spool import DiskSpools
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+_SPEC = registry.load("lrpm-json")
+
+
+class FrameLink:
+    """A link that keeps what is written to it. Fulfils `base.Link` as far as it is used here."""
+
+    transport, remote, is_loopback, is_alive = "memory", "test", True, True
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_full = False
+
+    def frame(self, packet: Packet) -> bytes:
+        return packet.payload + b"\n"
+
+    def frames(self, packets: Sequence[Packet]) -> bytes:
+        return b"".join(map(self.frame, packets))
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_full
+        self.written += data
+
+    def waiting(self) -> int:
+        return 0
+
+    def heard(self) -> list[list[Any]]:
+        return [json.loads(line) for line in self.written.splitlines()]
+
+
+def enter(peer: str, link: FrameLink, exchange: Exchange, limits: Limits) -> Pump:
+    """Return the pump of a peer that has said hello."""
+    conversation = _SPEC.converse(Setup(peer, Role.SERVER, Random(2), limits))
+    pump = Pump(
+        peer,
+        link,  # type: ignore[arg-type]  # as far as it is used here
+        exchange,
+        lambda _: (_SPEC, conversation),
+        Credentials(),
+        limits,
+        DiskSpools(1, 1),
+        lambda _: None,
+    )
+    pump.received(Packet(b"[2,null,{}]"))
+    return pump
