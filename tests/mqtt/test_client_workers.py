@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fiveways.client.mqtt.line import Numbers
 from fiveways.errors import CallFailed, CallTimeout
 from tests.brokers.running import RunningBroker
 from tests.mqtt.kit import becomes, message, pair, waiting
@@ -118,13 +117,3 @@ async def test_a_call_that_is_over_before_its_turn_is_not_run(broker: RunningBro
         it.callee._services._workers._is_due = False
         assert (await it.stub().SayHello(hello("quick"))).text == "quick"
         assert list(it.service.tasks) == ["quick"]
-
-
-def test_ids_are_drawn_many_at_a_time_and_never_twice() -> None:
-    numbers = Numbers()
-    drawn = [numbers.getrandbits(64) for _ in range(1000)]
-    assert len(set(drawn)) == 1000
-    assert max(drawn) >> 60 > 0
-    assert all(0 <= each < 1 << 64 for each in drawn)
-    assert max(numbers.getrandbits(3) for _ in range(200)) == 7
-    assert 0.0 <= numbers.random() < 1.0

@@ -4,16 +4,20 @@ import os
 import signal
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fiveways.client.mqtt.peer import connect_mqtt
+from fiveways.errors import Refused
 from fiveways.runtime.mqtt import embedded
 from fiveways.runtime.mqtt.embedded import EmbeddedBroker, NoBroker
+from fiveways.settings.sections import MqttSettings, Secret
+from fiveways.transports.mqtt_link import Broker, Delivered, Will, open_mqtt
 from tests.cli import hubs
-from tests.mqtt.hubs import bounded, retained, until
-from tests.runtime.wire import PATIENCE
+from tests.mqtt.hubs import bounded, is_linked, retained, until
+from tests.runtime.wire import PATIENCE, hub, settings
 
 
 def is_there(pid: int) -> bool:
@@ -47,6 +51,23 @@ def test_it_goes_with_its_hub(number: signal.Signals) -> None:
         hub.signal(number)
         hub.process.wait(PATIENCE)
         wait_until_gone(broker)
+
+
+def test_folder_of_a_killed_hub_is_removed_by_the_next_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+    def folders() -> set[Path]:
+        return set(tmp_path.glob("fiveways-broker-*"))
+
+    flags = "--set", "mqtt.enabled=true", "--set", "mqtt.port=0"
+    with hubs.serving(*flags, TMPDIR=str(tmp_path)) as killed, hubs.serving(*flags, TMPDIR=str(tmp_path)):
+        broker, both = broker_of(killed.process.pid), folders()
+        assert len(both) == 2
+        killed.signal(signal.SIGKILL)
+        killed.process.wait(PATIENCE)
+        wait_until_gone(broker)
+        with hubs.serving(*flags, TMPDIR=str(tmp_path)):
+            now = folders()
+            assert (len(now), len(now & both)) == (2, 1)
+    assert not folders()
 
 
 def test_a_hub_answers_again_after_its_broker_or_itself_was_killed(tmp_path: Path) -> None:
@@ -91,6 +112,51 @@ async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
                 assert await retained(peer, "kept/#") == "value"
         finally:
             await broker.stop()
+
+
+class Nothing:
+    """A client that hears nothing. Fulfils `MqttReceiver`."""
+
+    def received(self, message: Delivered) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+@bounded
+async def test_only_hubs_can_publish_claims_at_it() -> None:
+    mqtt = MqttSettings(enabled=True, port=0, user="hubs", password=Secret('p"w$ö\\'))
+    async with hub(replace(settings(), mqtt=mqtt)) as place:
+        assert place.server._mqtt is not None
+        assert place.server._mqtt._own is not None
+        broker = Broker.parse(place.server._mqtt._own.url)
+        heard: list[Delivered] = []
+        territory = place.server._mqtt._peer._territory  # type: ignore[union-attr]
+        take = territory.heard  # type: ignore[union-attr]
+
+        def monitored(message: Delivered) -> None:
+            heard.append(message)
+            take(message)
+
+        territory.heard = monitored  # type: ignore[union-attr,method-assign]
+        forged = b'{"/hub":0,"/fiveways":0,"/callback":0}'
+        for place_of_claim in ("fiveways/hubs/!", territory.claims.place, "$MQTT/msgs/fiveways/hubs/!"):  # type: ignore[union-attr]
+            link = await open_mqtt(broker, Nothing(), will=Will(place_of_claim, forged))
+            link.publish(place_of_claim, forged)
+            link.publish(place_of_claim, forged, retain=True)
+            link.publish("$JS/API/STREAM/DELETE/$MQTT_msgs", b"")
+            link.abort()
+        async with connect_mqtt(place.server._mqtt._own.url, timeout=PATIENCE) as device:
+            for _ in range(3):
+                assert await device.call("hub.echo", 1) == 1
+        assert heard == []
+        # A second hub needs the credentials.
+        async with hub(replace(settings(), mqtt=replace(mqtt, url=place.server._mqtt._own.url))) as second:
+            await until(lambda: is_linked(second))
+            assert heard
+        with pytest.raises(Refused):
+            await open_mqtt(replace(broker, user="hubs", password=f"not {broker.user}"), Nothing())
 
 
 @bounded

@@ -18,6 +18,7 @@ from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.protocols.mqtt_rpc.plain import NOTHING
+from fiveways.runtime.mqtt.shares import RequestShares
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Binary, Json, Payload, Value
@@ -69,6 +70,11 @@ OPTIONS: list[dict[str, Any]] = [
     {"serve": {"/math": KINDS, "/other": {}, "/hub": {}, "/callback": {}}, "default_timeout": 0.4},
     {"serve": {"/math": KINDS}, "codec": Picky(), "duplicate_window": 1.0, "max_remembered": 3},
     {"serve": True, "max_remembered": 1},
+    {
+        "serve": {"/math": KINDS, "/other": {}},
+        "shares": lambda: RequestShares(LIMITS.max_pending, 0.8),
+        "max_per_topic": 3,
+    },
 ]
 BOUNDS = [LIMITS, LIMITS, LIMITS, replace(LIMITS, max_stream=0), Limits()]
 
@@ -86,7 +92,7 @@ class LongWay(MqttConversation):
 
 
 class FewNumbers(Random):
-    """Random numbers that come again, and are 0 at times, as those of strangers do."""
+    """Small random numbers: ids that strangers may have, too."""
 
     def getrandbits(self, k: int, /) -> int:
         return super().getrandbits(3)
@@ -100,7 +106,7 @@ class Twins:
     ) -> None:
         self.now = 0.0
         self.short, self.long = (
-            way(Setup("peer", role, random(7), limits, options)) for way in (MqttConversation, LongWay)
+            way(Setup("peer", role, random(7), limits, own(options))) for way in (MqttConversation, LongWay)
         )
         self.compare()
 
@@ -137,6 +143,11 @@ class Twins:
         assert state(self.short) == state(self.long)
 
 
+def own(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for one conversation: open requests are counted for each alone."""
+    return {**options, "shares": options["shares"]()} if "shares" in options else options
+
+
 def state(talk: MqttConversation) -> tuple[object, ...]:
     """All that is known, in its order."""
     requests, echoes = talk._requests, talk._echoes
@@ -145,7 +156,12 @@ def state(talk: MqttConversation) -> tuple[object, ...]:
         *(list(each.items()) for each in (requests.open, requests.served, requests.asking)),
         *(list(each.items()) for each in (recent._younger, recent._elder, echoes._younger, echoes._elder)),
         *(recent._turn_at, talk.deadline(), talk.closed, talk.refused, talk.strays, talk.odd_units),
-        *(talk.unsent, talk._random.getstate()),
+        *(
+            talk.unsent,
+            repr(requests._next),
+            requests.asked_on,
+            *((talk._shares._places, talk._shares._younger) if talk._shares else ()),
+        ),
     )
 
 
@@ -338,9 +354,11 @@ def test_the_first_answer_of_each_kind_is_heard_alike(
 @pytest.mark.parametrize("options", OPTIONS[1:])
 def test_too_many_at_once_are_refused_alike(options: dict[str, Any]) -> None:
     twins = Twins(options)
+    # 0.8 of 4 calls are for one topic, and 0.8 of these for one device.
+    most, most_asked = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
     heard = [word for number in range(6) for word in twins.receive(on("/math", asked(number, eos=True)))]
-    assert len(heard) == LIMITS.max_pending
-    assert len(twins.flush()) == 6 - LIMITS.max_pending
+    assert len(heard) == most
+    assert len(twins.flush()) == 6 - most
     for number in range(6):
         twins.send(words.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))
-    assert len(twins.flush()) == LIMITS.max_pending
+    assert len(twins.flush()) == most_asked

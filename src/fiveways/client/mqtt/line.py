@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from os import urandom
 from random import SystemRandom
 from typing import Final
 
@@ -19,29 +17,7 @@ from fiveways.wire.packet import Packet
 
 CORK: Final = 64
 """So many messages are written at once, even before the pass is over."""
-_ID_BITS: Final = 64
-_IDS: Final = struct.Struct("128Q")
 _log = logging.getLogger("fiveways.client.mqtt")
-
-
-class Numbers(SystemRandom):
-    """The system's random numbers, of which those that calls have as ids are fetched many at a time.
-
-    A process that was forked would have the same ones ahead; but no connection can be used on both sides of a fork.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ahead: list[int] = []
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return a number of so many bits."""
-        if k != _ID_BITS:
-            return super().getrandbits(k)
-        ahead = self._ahead
-        if not ahead:
-            ahead.extend(_IDS.unpack(urandom(_IDS.size)))
-        return ahead.pop()
 
 
 class Line(ABC):
@@ -55,7 +31,7 @@ class Line(ABC):
         self.settings = settings
         self._loop = asyncio.get_running_loop()
         self.talk = MqttConversation(
-            Setup(str(broker), Role.CLIENT, Numbers(), settings.limits, {"serve": serve}),
+            Setup(str(broker), Role.CLIENT, SystemRandom(), settings.limits, {"serve": serve}),
         )
         self._held: list[Packet] = []
         """Answers that wait for a link."""

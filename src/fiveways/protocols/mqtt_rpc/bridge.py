@@ -80,6 +80,16 @@ def codec_of(method: str, default: Codec) -> Codec:
     return JSON_TEXT if method.startswith(("hub.", "callback.")) else default
 
 
+class Shares(Protocol):
+    """Parts of the limit of requests that came in: the seam for those who know how it is divided."""
+
+    def admit(self, number: int, topic: str) -> Any:  # noqa: ANN401
+        """Count a request and return its share, or a string that says which share is used up."""
+
+    def release(self, share: Any, topic: str) -> None:  # noqa: ANN401
+        """Give back what `admit` counted."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """What the protocol's section of the configuration says to a conversation; the transport may find more there."""
 
@@ -94,6 +104,10 @@ class Options(msgspec.Struct, frozen=True):
     codec: Any = PLAIN_BYTES
     attached: Any = None
     """Where attachments go in the bodies of the codec: an `attaching.Attached`, None if nowhere."""
+    shares: Any = None
+    """How the limit of requests that came in is divided: a `Shares`, None if it is not."""
+    max_per_topic: int | None = None
+    """How many of our own requests may be open on one topic; as many as in all if not set."""
 
     def server(self, default: bool) -> Serve:
         """Return `serve` as a function; `default` stands for true or, if not set, false."""

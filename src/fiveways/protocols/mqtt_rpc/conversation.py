@@ -132,6 +132,10 @@ class MqttConversation(AttachingMqtt):
             words = (word,) if streaming != "unary" else self._taken(word, topic, method.kind, REQUEST)
         except (Malformed, builtins.BadArguments) as exc:
             return self._decline(key, Reason.BAD_ARGUMENTS, str(exc), now)
+        if self._shares is not None:
+            served.share = self._shares.admit(number, topic)
+            if type(served.share) is str:
+                return self._decline(key, Reason.BUSY, served.share, now)
         if timeout is not None:
             self._wake_at = min(self._wake_at, expires_at)
         self._requests.serve(key, served)
@@ -192,20 +196,10 @@ class MqttConversation(AttachingMqtt):
 
     # Our answers to them.
 
-    def _decline(self, key: Key, reason: Reason, text: str, now: float) -> Words:
-        """Answer a request without bothering the hub."""
-        self._say(failed(hub.Failure("", reason, text), key, self._limits), key)
-        self._requests.recent.note(key, 1, now)
-        return NOTHING
-
     def _break(self, served: Served, reason: Reason, text: str, now: float) -> Words:
         """End a request that the hub is busy with."""
         self._send_failure(hub.Failure(served.hub_id, reason, text), now)
         return (hub.Cancel(served.hub_id),)
-
-    def _say(self, packet: Packet, answered: Key | None = None) -> None:
-        self.unsent.append(packet)
-        self._echoes.said(packet, answered)
 
     def _answer(self, served: Served, packet: Packet, last: bool, now: float) -> None:
         self._say(packet, (served.correlation_id, served.topic))
@@ -294,7 +288,9 @@ class MqttConversation(AttachingMqtt):
             raise LocalProtocolError(f"request {hub_id} is open already")
         if len(requests.asking) >= self._limits.max_pending:
             raise LocalProtocolError("too many requests on this broker are open")
-        return requests.new_number(topic, self._random)
+        if self._asked_on.get(topic, 0) >= self._most_on_topic:
+            raise LocalProtocolError(f"too many requests on {topic} are open")
+        return requests.new_number(topic)
 
     def _ask(self, asking: Asking, body: Payload, timeout: float | None, now: float) -> None:
         milliseconds = unit = 0

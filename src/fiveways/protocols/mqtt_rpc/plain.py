@@ -13,7 +13,8 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from fiveways.errors import Malformed
-from fiveways.model.messages import Call, Result, Word
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result, Word
 from fiveways.model.names import BadName
 from fiveways.protocols.base import Role, Setup, Whole
 from fiveways.protocols.mqtt_rpc import rpc_pb2
@@ -26,6 +27,7 @@ from fiveways.protocols.mqtt_rpc.bridge import (
     Codec,
     Options,
     codec_of,
+    failed,
     method_of,
     milliseconds,
     target_of,
@@ -64,7 +66,6 @@ class PlainMqtt(Whole):
         options = msgspec.convert(setup.options or {}, Options)
         self.closed = False
         self._limits = limits
-        self._random = setup.random
         # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
         self._serve = options.server(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
@@ -75,12 +76,13 @@ class PlainMqtt(Whole):
         self.unsent: list[Packet] = []
         self._echoes = Echoes()
         most = options.max_remembered or 2 * limits.max_pending
-        self._requests = requests = Requests(Recent(options.duplicate_window, most))
+        self._shares, self._most_on_topic = options.shares, options.max_per_topic or limits.max_pending
+        self._requests = requests = Requests(Recent(options.duplicate_window, most), setup.random, options.shares)
         self._wake_at = inf
         """No request expires before; it may lie earlier than need be, as those that were answered leave it as it is."""
         # The same once more, so that it need not be looked for each time.
         self._open, self._served, self._asking = requests.open, requests.served, requests.asking
-        self._recent = requests.recent
+        self._recent, self._asked_on = requests.recent, requests.asked_on
         self._longest, self._longest_name, self._most = limits.max_text, limits.max_name, limits.max_pending
         self._takes_answers = limits.max_stream > 0
 
@@ -112,6 +114,16 @@ class PlainMqtt(Whole):
     @abstractmethod
     def say(self, word: Word, now: float) -> None:
         """Take the long way with what is to be said."""
+
+    def _decline(self, key: Key, reason: Reason, text: str, now: float) -> Words:
+        """Answer a request without bothering the hub."""
+        self._say(failed(Failure("", reason, text), key, self._limits), key)
+        self._recent.note(key, 1, now)
+        return NOTHING
+
+    def _say(self, packet: Packet, answered: Key | None = None) -> None:
+        self.unsent.append(packet)
+        self._echoes.said(packet, answered)
 
     def _hear_plain(self, packet: Packet, now: float) -> Words | None:
         """Take a message that is plain; None, and nothing has happened, if it is not."""
@@ -152,6 +164,11 @@ class PlainMqtt(Whole):
             return None
         del self._open[key]
         del self._asking[hub_id]
+        topic = key[1]
+        if (count := self._asked_on[topic]) > 1:
+            self._asked_on[topic] = count - 1
+        else:
+            del self._asked_on[topic]
         self._recent.note(key, LATE, now)
         return (Result(hub_id, body),)
 
@@ -183,11 +200,16 @@ class PlainMqtt(Whole):
             arguments = self._codec.from_wire(topic, kind, body.value, REQUEST)
         except Malformed:
             return None
+        share = None
+        if self._shares is not None:
+            share = self._shares.admit(number, topic)
+            if type(share) is str:
+                return self._decline(key, Reason.BUSY, share, now)
         if timeout is not None:
             expires_at = now + timeout
             self._wake_at = min(self._wake_at, expires_at)
         hub_id = f"{number}@{topic}"
-        served = Served(hub_id, topic, number, method, self._codec, False, False, expires_at)
+        served = Served(hub_id, topic, number, method, self._codec, False, False, expires_at, share)
         self._open[key] = served
         self._served[hub_id] = served
         return (Call(hub_id, method.folded, arguments, method.spelling, (), False, timeout),)
@@ -211,6 +233,8 @@ class PlainMqtt(Whole):
         self._echoes.said(packet, key)
         del self._open[key]
         del self._served[hub_id]
+        if served.share is not None:
+            self._shares.release(served.share, topic)
         self._recent.note(key, served.echoes + 1, now)
         return True
 
@@ -223,11 +247,10 @@ class PlainMqtt(Whole):
         if target is None or hub_id in asking or len(asking) >= self._most:
             return False
         topic, kind = target
-        if len(topic) > self._longest_name:
+        open_there = self._asked_on.get(topic, 0)
+        if len(topic) > self._longest_name or open_there >= self._most_on_topic:
             return False
-        number = self._random.getrandbits(64)
-        if not number or (number, topic) in self._open:
-            number = self._requests.new_number(topic, self._random)
+        number = self._requests.new_number(topic)
         # From here on there is no way back: the long way would draw another number.
         content = _Request()
         content.correlation_id = number
@@ -252,4 +275,5 @@ class PlainMqtt(Whole):
         self._open[number, topic] = asking[hub_id] = Asking(
             hub_id, topic, number, kind, self._codec, Call, False, False, expires_at
         )
+        self._asked_on[topic] = open_there + 1
         return True

@@ -1,14 +1,16 @@
 """What is remembered of requests: those open in either direction, part by part, and for a while those that are over."""
 
+from itertools import count
 from math import inf
 from random import Random
+from typing import Any
 
 import msgspec
 
 from fiveways.errors import Malformed
 from fiveways.model.messages import Call, Discover, Part, Result, Word
 from fiveways.protocols import builtins
-from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec, Method
+from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, STYLES, Codec, Method, Shares
 from fiveways.protocols.mqtt_rpc.frames import Frame
 from fiveways.wire.payload import NULL, Payload
 
@@ -29,6 +31,8 @@ class Served(msgspec.Struct, gc=False):
     more: bool
     """Whether parts of the request may follow."""
     expires_at: float
+    share: Any = None
+    """The one of which it takes a part, if they are counted."""
     parts: int = 1
     echoes: int = 0
     """Responses of ours that the broker may yet send back to us."""
@@ -104,9 +108,15 @@ late.
 class Requests:
     """The requests of one broker in both directions: the open ones by the wire's id and the hub's, and the recent."""
 
-    __slots__ = ("asking", "open", "recent", "served")
+    __slots__ = ("_next", "_prefix", "_shares", "asked_on", "asking", "open", "recent", "served")
 
-    def __init__(self, recent: "Recent") -> None:
+    def __init__(self, recent: "Recent", random: Random, shares: Shares | None) -> None:
+        self._shares = shares
+        self.asked_on: dict[str, int] = {}
+        """How many requests of ours are open on each topic."""
+        first = random.getrandbits(64)
+        self._prefix = first >> 32 << 32 or 1 << 32
+        self._next = count(first)
         self.open: dict[Key, Served | Asking] = {}
         self.served: dict[str, Served] = {}
         self.asking: dict[str, Asking] = {}
@@ -123,25 +133,32 @@ class Requests:
         key = served.correlation_id, served.topic
         del self.open[key]
         del self.served[served.hub_id]
+        if served.share is not None and self._shares is not None:
+            self._shares.release(served.share, served.topic)
         self.recent.note(key, served.echoes, now)
 
-    def new_number(self, topic: str, random: Random) -> int:
-        """MQRPC-a02: 64 random bits, never 0, and unique among what is open."""
-        number = random.getrandbits(64)
-        while not number or (number, topic) in self.open:
-            number = random.getrandbits(64)
+    def new_number(self, topic: str) -> int:
+        """Return an id that is not open (MQRPC-a02): the upper half tells a hub that all are from one device."""
+        number = self._prefix | next(self._next) & 0xFFFFFFFF
+        while (number, topic) in self.open:
+            number = self._prefix | next(self._next) & 0xFFFFFFFF
         return number
 
     def ask(self, asking: Asking) -> None:
         """Open a request of ours."""
         self.open[asking.correlation_id, asking.topic] = asking
         self.asking[asking.hub_id] = asking
+        self.asked_on[asking.topic] = self.asked_on.get(asking.topic, 0) + 1
 
     def end_asking(self, asking: Asking, note: int, now: float) -> None:
         """Close a request of ours."""
-        key = asking.correlation_id, asking.topic
+        topic = asking.topic
+        key = asking.correlation_id, topic
         del self.open[key]
         del self.asking[asking.hub_id]
+        self.asked_on[topic] -= 1
+        if not self.asked_on[topic]:
+            del self.asked_on[topic]
         self.recent.note(key, note, now)
 
     def is_pending(self, frame: Frame) -> bool:

@@ -6,8 +6,13 @@ anew says so by a message without claims, hears what the others have, and then c
 than all that its hub knew of. The lowest number holds, and of equal ones that of the lower id; a hub counts its own
 claims only when the broker has sent them back. So what is decided depends on nothing but the order of the broker, which
 is the same for all, and no request is answered twice.
+
+Anybody may publish such messages where the broker has no access lists. So a hub asks the others to tell their claims
+again, by a message without claims under a name that is no hub's. A hub that says nothing for `SILENT` seconds is none:
+the broker would have ended the link of a hub that was stuck for so long, and would have published its will.
 """
 
+from collections import deque
 from typing import Annotated, Final
 
 import msgspec
@@ -19,6 +24,10 @@ HERE: Final = b"{}"
 """What a hub says that has come, or that claims nothing any more."""
 _MOST_HUBS: Final = 100
 _MOST_TOPICS: Final = 1000
+SILENT: Final = 60.0
+"""Seconds; the broker ends a link after 45, one and a half of the keepalive of `open_mqtt`."""
+_ASKS: Final = "-asks"
+_MOST_SAID: Final = 64
 _LONGEST: Final = 1 << 17
 """Bytes of what a hub says. More of anything is said by no hub."""
 _decode = msgspec.json.Decoder(
@@ -31,7 +40,15 @@ class Claims:
 
     def __init__(self, name: str) -> None:
         self.place = f"{FOLDER}{name}"
+        self.asks = f"{self.place}{_ASKS}"
+        """Where a message without claims asks all hubs for theirs."""
         self._name = name
+        self._said: deque[bytes] = deque(maxlen=_MOST_SAID)
+        """Our messages, until they come back."""
+        self._awaits_will = True
+        """The will of an earlier link may come yet, once."""
+        self._unanswered: dict[str, float] = {}
+        """Hubs that we asked and that have said nothing since, and when the broker sent our question back."""
         self._hubs: dict[str, dict[str, int]] = {}
         """The claims of each hub as the broker told them, ours too."""
         self._mine: dict[str, int] = {}
@@ -54,8 +71,29 @@ class Claims:
         self.owes_word = False
         return msgspec.json.encode(self._mine)
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def said(self, payload: bytes) -> None:
+        """Note that we publish this."""
+        self._said.append(payload)
+
+    def is_ours(self, topic: str, payload: bytes) -> bool:
+        """Say whether a message in our name can be from us. One that repeats our claims does no harm."""
+        if topic != self.place:
+            return True
+        if payload in self._said:
+            while payload != self._said.popleft():
+                pass  # the broker keeps the order, so these were lost
+            return True
+        if not payload and self._awaits_will:
+            self._awaits_will = False
+            return True
+        return payload == msgspec.json.encode(self._mine)
+
+    def heard(self, topic: str, payload: bytes, now: float = 0.0) -> bool:
         """Take what a hub tells, nothing if it is gone; say whether there is something to be done about it."""
+        if topic == self.asks:
+            for name in self.others:
+                self._unanswered.setdefault(name, now)
+            return False
         name = topic.removeprefix(FOLDER)
         if len(payload) > _LONGEST:
             return False
@@ -63,6 +101,7 @@ class Claims:
             claims = _decode(payload) if payload else {}
         except (ValueError, RecursionError):  # of which bad UTF-8 and bad JSON are kinds
             return False
+        self._unanswered.pop(name, None)
         if name == self._name:
             self.owes_word = claims != self._mine
         elif payload == HERE:
@@ -71,8 +110,23 @@ class Claims:
             self._hubs.pop(name, None)
         elif name == self._name or name in self._hubs or len(self._hubs) < _MOST_HUBS:
             self._hubs[name] = claims
-        before, self.held = self.held, frozenset(filter(self._is_ours, self._mine))
+        before = self.held
+        self._decide()
         return self.held != before or self.owes_word or name == self._name
+
+    def drop_silent(self, now: float) -> list[str]:
+        """Forget the hubs that do not answer, and return their names."""
+        gone = [name for name, since in self._unanswered.items() if now - since >= SILENT]
+        for name in gone:
+            del self._unanswered[name]
+            self._hubs.pop(name, None)
+        self._decide()
+        return gone
+
+    @property
+    def others(self) -> list[str]:
+        """Other hubs that claim something."""
+        return [name for name in self._hubs if name != self._name]
 
     @property
     def is_told(self) -> bool:
@@ -84,12 +138,13 @@ class Claims:
         """Whether we claim something that the broker has not sent back."""
         return bool(self._mine) and self._hubs.get(self._name) != self._mine
 
-    def rivals(self) -> frozenset[str]:
-        """Return what we want too, and another holds."""
-        return frozenset(topic for topic in self._mine if self._holder(topic) not in {"", self._name})
+    def rivals(self) -> dict[str, str]:
+        """Return what we want too and another holds, and the name of that hub."""
+        holders = ((topic, self._holder(topic)) for topic in self._mine)
+        return {topic: holder for topic, holder in holders if holder not in {"", self._name}}
 
-    def _is_ours(self, topic: str) -> bool:
-        return self._holder(topic) == self._name
+    def _decide(self) -> None:
+        self.held = frozenset(topic for topic in self._mine if self._holder(topic) == self._name)
 
     def _holder(self, topic: str) -> str:
         claims = [(numbers[topic], name) for name, numbers in self._hubs.items() if topic in numbers]

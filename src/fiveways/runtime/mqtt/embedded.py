@@ -5,16 +5,17 @@ import contextlib
 import ctypes
 import json
 import logging
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from fiveways.errors import FivewaysError, MissingExtra
+from fiveways.runtime.mqtt.homes import Home
 
 _log = logging.getLogger("fiveways.broker")
 _PROGRAM: Final = "nats-server"
@@ -34,12 +35,26 @@ jetstream {{
   store_dir: {folder}
   limits {{ default_max_consumers: -1 }}
 }}
+authorization {{
+  users: [
+    {{ user: {user}, password: {password} }}
+    {{ user: "devices", password: "{unused}", permissions: {{ publish: {{ deny: {denied} }} }} }}
+  ]
+}}
 mqtt {{
   listen: "{host}:{port}"
   max_ack_pending: 64
+  no_auth_user: "devices"
 }}
 """
-"""Each subscription takes its share of 65,535 messages that may be unacknowledged: with 64, there may be 1,023."""
+"""Each subscription takes its share of 65,535 messages that may be unacknowledged: with 64, there may be 1,023.
+
+Clients without credentials are `devices`, whose password nobody knows. NATS clients have to have credentials.
+"""
+_DENIED: Final = ("fiveways.hubs.>", "$MQTT.>", "$JS.>")
+"""Subjects of hubs' claims, of nats-server's own messages, and of the API by which anybody could delete these."""
+_HUB: Final = "fiveways-hub"
+_SECRET_BYTES: Final = 24
 
 
 class NoBroker(FivewaysError):
@@ -49,11 +64,15 @@ class NoBroker(FivewaysError):
 class EmbeddedBroker:
     """A nats-server that lives as long as its hub, on loopback alone."""
 
-    def __init__(self, port: int, folder: Path | None) -> None:
-        """Make it; in `folder` it keeps what it retains, without one that ends with it."""
+    def __init__(self, port: int, folder: Path | None, user: str = "", password: str = "") -> None:
+        """Make it; in `folder` it keeps what it retains, without one that ends with it.
+
+        Only hubs may publish claims: those that have this user and password, which are made if they are not given.
+        """
+        self.user, self.password = user or _HUB, password or secrets.token_hex(_SECRET_BYTES)
         self.port = port or _free_port()
         self._kept = folder
-        self._own: tempfile.TemporaryDirectory[str] | None = None
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -68,7 +87,7 @@ class EmbeddedBroker:
             raise NoBroker(
                 f"port {self.port} is taken, maybe by a broker: name that as mqtt.url, or another port as mqtt.port"
             )
-        self._own = tempfile.TemporaryDirectory(prefix="fiveways-broker-")
+        self._home = Home()
         await self._launch()
         self._watch = asyncio.create_task(self._watch_over(), name="watch over the broker")
 
@@ -86,21 +105,19 @@ class EmbeddedBroker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 await asyncio.to_thread(process.wait)
-        if self._own is not None:
-            self._own.cleanup()
+        if self._home is not None:
+            self._home.remove()
 
     async def _launch(self) -> None:
-        assert self._own is not None  # noqa: S101  it is made before
-        home = Path(self._own.name)
+        assert self._home is not None  # noqa: S101  it is made before
+        home = self._home.path
         folder = (self._kept or home / "kept").absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
             raise NoBroker(f"the broker's folder {folder} cannot be made: {exc.strerror}") from exc
         config, told = home / "nats.conf", home / "nats.log"
-        config.write_text(
-            _CONFIG.format(host=_LOOPBACK, port=self.port, folder=json.dumps(str(folder))), encoding="utf-8"
-        )
+        config.write_text(self._config(folder), encoding="utf-8")
         with told.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it returns at once
                 [_program(), "-c", str(config)],
@@ -111,6 +128,18 @@ class EmbeddedBroker:
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509  no threads by now
             )
         await self._until_it_listens(told)
+
+    def _config(self, folder: Path) -> str:
+        """Return its configuration, which holds the password; nobody else can read the folder where it is."""
+        return _CONFIG.format(
+            host=_LOOPBACK,
+            port=self.port,
+            folder=json.dumps(str(folder)),
+            user=json.dumps(self.user, ensure_ascii=False),
+            password=json.dumps(self.password, ensure_ascii=False),
+            unused=secrets.token_hex(_SECRET_BYTES),
+            denied=json.dumps(_DENIED),
+        )
 
     async def _until_it_listens(self, told: Path) -> None:
         process, loop = self._process, asyncio.get_running_loop()

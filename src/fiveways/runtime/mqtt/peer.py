@@ -34,16 +34,18 @@ from fiveways.runtime.endpoints import traits_of
 from fiveways.runtime.exchange import Exchange, addressed
 from fiveways.runtime.lines import Sparing
 from fiveways.runtime.mqtt.claims import FILTER, FOLDER
+from fiveways.runtime.mqtt.contest import Contest
 from fiveways.runtime.mqtt.parts import in_parts
 from fiveways.runtime.mqtt.plan import Plan, can_listen
 from fiveways.runtime.mqtt.recording import BrokerRecorder
+from fiveways.runtime.mqtt.shares import shares_of
 from fiveways.runtime.mqtt.territory import Territory
 from fiveways.runtime.outbox import Queue
 from fiveways.runtime.party import Party
 from fiveways.runtime.waking import Sleeper
+from fiveways.settings.limits import LimitSettings
 from fiveways.transports.address import is_loopback
 from fiveways.transports.mqtt_link import Broker, Delivered, LinkFull, MqttLink, Will, open_mqtt
-from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 _log = logging.getLogger("fiveways.mqtt")
@@ -64,7 +66,7 @@ class BrokerPeer(Party, Sleeper):
         plan: Plan,
         identity: str,
         exchange: Exchange,
-        limits: Limits,
+        limits: LimitSettings,
         random: Random,
         new_peer: Callable[[], str],
         *,
@@ -90,7 +92,7 @@ class BrokerPeer(Party, Sleeper):
         """What we asked the hub for ourselves, for people, by id."""
         self._ids = count(1)
         self._task: asyncio.Task[None] | None = None
-        self._strays = Sparing(_log)
+        self._strays, self.contest = Sparing(_log), Contest()
         self._name = new_peer()
         """By which other hubs know us."""
         self._patient: dict[str, float] = {}
@@ -173,18 +175,17 @@ class BrokerPeer(Party, Sleeper):
         will = Will(FOLDER + self._name, b"")
         link = await open_mqtt(self._broker, self, client_id=name, will=will, ssl_context=self._plan.trust)
         self._link, self.peer, self._why = link, self._new_peer(), ""
-        offers = self._exchange.hub.offers
-        self._territory = territory = Territory(self._name, self.peer, self._plan, offers, link)
-        options = {"serve": self._kind_of, "codec": self._plan.codec, "attached": self._plan.attached}
+        exchange, now, offers = self._exchange, self._exchange.now(), self._exchange.hub.offers
+        self._territory = territory = Territory(self._name, self.peer, self._plan, offers, link, self.contest)
         limits = dataclasses.replace(self._limits, max_text=min(self._limits.max_text, self._plan.max_payload))
+        options = {"serve": self._kind_of, "codec": self._plan.codec, "attached": self._plan.attached}
+        options |= shares_of(limits.max_pending, limits.share)
         self._talk = MqttConversation(Setup(self.peer, Role.SERVER, self._random, limits, options))
-        exchange, now = self._exchange, self._exchange.now()
         shown = Credentials(is_loopback(self._broker.host), remote=link.remote)
         exchange.parties[self.peer] = self
         if not exchange.hub.admit(self.peer, self._traits, self._identity, now, shown):
             _log.warning("nobody who comes by way of the broker may do anything: set mqtt.identity")
-        session = exchange.hub.session(self.peer)
-        if exchange.tape is not None and session is not None:
+        if exchange.tape is not None and (session := exchange.hub.session(self.peer)) is not None:
             self._recorder = BrokerRecorder(exchange.tape, session, territory.hears)
         self._plan.bridge.begin(exchange.hub.retained, self._left_at, exchange.now)
         await link.subscribe([*self._plan.services, *self._plan.bridge.inward, FILTER])
@@ -225,7 +226,7 @@ class BrokerPeer(Party, Sleeper):
         if link is not None:
             link.abort()
 
-    # What the link tells.
+    # Calls from the link.
 
     def received(self, message: Delivered) -> None:
         """Let what somebody behind the broker says be heard."""
@@ -234,7 +235,7 @@ class BrokerPeer(Party, Sleeper):
         if talk is None or territory is None:
             return
         if topic.startswith(FOLDER):
-            territory.heard(topic, message.payload)
+            territory.heard(message)
             return
         self._tally.heard(len(message.payload))
         packet, recorder = Packet(message.payload, False, topic, message.retained), self._recorder

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.mqtt.contest import Contest
 from fiveways.runtime.mqtt.embedded import EmbeddedBroker
 from fiveways.runtime.mqtt.peer import BrokerPeer
 from fiveways.runtime.mqtt.plan import BadPlan, Plan
@@ -49,10 +50,12 @@ class MqttSide:
             raise BadPlan(f"mqtt.identity: there is no [[auth.identity]] {settings.identity!r}")
         if not settings.url:
             kept = Path(f"{given.store.path}.broker") if given.store.path else None
-            self._own = EmbeddedBroker(settings.port, kept)
+            self._own = EmbeddedBroker(settings.port, kept, settings.user, settings.password.reveal())
             await self._own.start()
         broker = _broker(settings.url or (self._own.url if self._own is not None else ""))
-        if settings.user:
+        if self._own is not None:
+            broker = replace(broker, user=self._own.user, password=self._own.password)
+        elif settings.user:
             broker = replace(broker, user=settings.user, password=settings.password.reveal())
         url = f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
         self._peer = BrokerPeer(
@@ -96,6 +99,11 @@ class MqttSide:
     def has_answered(self) -> bool:
         """Whether they ever were."""
         return self._is_ready.is_set()
+
+    @property
+    def contest(self) -> Contest | None:
+        """The claims of other hubs at the broker, or of others in their names."""
+        return None if self._peer is None else self._peer.contest
 
     def renew(self) -> None:
         """Offer anew what the rights may have taken away, and allow again."""

@@ -11,9 +11,11 @@ from fiveways.hub.delivery import Announce
 from fiveways.hub.offers import Offers
 from fiveways.model import names
 from fiveways.model.names import BadName
-from fiveways.runtime.mqtt.claims import HERE, Claims
+from fiveways.runtime.clock import steady_clock
+from fiveways.runtime.mqtt.claims import FOLDER, HERE, SILENT, Claims
+from fiveways.runtime.mqtt.contest import Contest, shown
 from fiveways.runtime.mqtt.plan import Plan, can_listen
-from fiveways.transports.mqtt_link import BrokerRefused, MqttLink
+from fiveways.transports.mqtt_link import BrokerRefused, Delivered, MqttLink
 
 _log = logging.getLogger("fiveways.mqtt")
 _HUB_TOPICS: Final = frozenset({"/hub", "/callback", f"/{names.HOME}"})
@@ -29,6 +31,8 @@ _ECHO: Final = 1.0
 nats-server 2.15 acknowledges a message of QoS 1 and yet may not deliver it, if the publisher unsubscribes at the same
 moment: about 1 of 1,000 on a busy machine.
 """
+_ASK: Final = 15.0
+"""Seconds between two questions to other hubs whether they are there."""
 _WARN_AFTER: Final = 5
 """Claims in a row that are not sent back, before the log says so."""
 _TOLD: Final = 5
@@ -59,7 +63,7 @@ class _Announced:
 class Territory:
     """What is claimed, held and listened to, as long as a link to the broker."""
 
-    def __init__(self, name: str, peer: str, plan: Plan, offers: Offers, link: MqttLink) -> None:
+    def __init__(self, name: str, peer: str, plan: Plan, offers: Offers, link: MqttLink, contest: Contest) -> None:
         """Make it for the hub of this name, whose peer at the hub is everybody behind the broker."""
         self.claims = Claims(name)
         self.listened: frozenset[str] = frozenset()
@@ -71,7 +75,10 @@ class Territory:
         self._is_stale = asyncio.Event()
         self._is_lost = asyncio.Event()
         self._is_left = False
-        self._rivals: frozenset[str] = frozenset()
+        self._contest = contest
+        contest.rivals = {}
+        self._clock = steady_clock
+        self._asked_at = self._clock()
         self._announced: dict[_Announced, None] = {}
         self._has_listened = False
         self._echoes_missed = 0
@@ -83,14 +90,25 @@ class Territory:
 
     async def announce(self) -> None:
         """Say that we are here, and wait until the others have said what is theirs, and the broker what it retains."""
-        self._link.publish(self.claims.place, HERE)
+        self._publish(HERE)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_lost.wait(), _SETTLE)
 
-    def heard(self, topic: str, payload: bytes) -> None:
-        """Take what a hub says."""
-        if self.claims.heard(topic, payload):
+    def heard(self, message: Delivered) -> None:
+        """Take what a hub says, or somebody in its place."""
+        claims, now = self.claims, self._clock()
+        topic, payload, name = message.topic, message.payload, message.topic.removeprefix(FOLDER)
+        if message.retained:
+            self._contest.found_false(name, "the broker retains it", now)
+            return
+        if not claims.is_ours(topic, payload):
+            self._contest.found_false(name, "this is the name of this hub, which did not publish it", now)
+        before = claims.held
+        if claims.heard(topic, payload, now):
             self._is_stale.set()
+        if topic != claims.place and (lost := before - claims.held):
+            self._contest.lost_topics(name, lost, now)
+        self._tell_rivals()
 
     def look_again(self) -> None:
         """Know that methods have come or gone."""
@@ -116,11 +134,12 @@ class Territory:
 
     def leave(self) -> None:
         """Tell the others that we are gone."""
-        self._link.publish(self.claims.place, b"")
+        self._publish(b"")
 
     def lost(self) -> None:
-        """Know that the link is gone."""
+        """Handle the end of the link."""
         self._is_lost.set()
+        self._contest.rivals = {}
         self._has_listened = False
         self._is_stale.set()
         self._answer([*self._announced])
@@ -148,6 +167,7 @@ class Territory:
             if self._is_lost.is_set():
                 return
             announced = [*self._announced]
+            self._look_for_others()
             try:
                 await self._adjust()
             except ConnectionLost:
@@ -157,15 +177,18 @@ class Territory:
                 self._echoes_missed = 0
                 self._answer(announced)
                 is_ready()
-                self._tell_rivals()
             if not self._announced:
                 await asyncio.sleep(_PAUSE)
 
     async def _news(self) -> None:
         """Wait until there is something to do: a change, or claims that have to be published again."""
+        patience = _ECHO if self.claims.awaits_echo else _ASK if self.claims.others else None
         try:
-            await asyncio.wait_for(self._is_stale.wait(), _ECHO if self.claims.awaits_echo else None)
+            async with asyncio.timeout(patience):  # `wait_for` may ignore that the task is cancelled
+                await self._is_stale.wait()
         except TimeoutError:
+            if not self.claims.awaits_echo:
+                return
             self.claims.owes_word = True
             self._echoes_missed += 1
             if self._echoes_missed == _WARN_AFTER:
@@ -175,11 +198,25 @@ class Territory:
                     self.claims.place,
                 )
 
+    def _look_for_others(self) -> None:
+        """Ask the other hubs whether they are there, and forget those that do not say so."""
+        now = self._clock()
+        if self.claims.others and now - self._asked_at >= _ASK:
+            self._asked_at = now
+            self._link.publish(self.claims.asks, HERE)
+        for name in self.claims.drop_silent(now):
+            self._contest.found_false(name, f"nothing has answered for it for {SILENT:g} seconds", now)
+        self._tell_rivals()
+
+    def _publish(self, payload: bytes) -> None:
+        self.claims.said(payload)
+        self._link.publish(self.claims.place, payload)
+
     async def _adjust(self) -> None:
         link = self._link
         news = self.claims.want(self._wanted())
         if news is not None:
-            link.publish(self.claims.place, news)
+            self._publish(news)
         held = self.claims.held
         if gone := self.listened - held:
             self.listened &= held
@@ -197,11 +234,12 @@ class Territory:
             each.end()
 
     def _tell_rivals(self) -> None:
-        rivals = self.claims.rivals()
-        if rivals - self._rivals:
-            some = ", ".join(sorted(rivals)[:_TOLD])
-            _log.info("another hub at this broker answers on %s%s", some, " and more" if len(rivals) > _TOLD else "")
-        self._rivals = rivals
+        rivals, before = self.claims.rivals(), self._contest.rivals
+        if rivals.keys() - before.keys():
+            some, hubs = ", ".join(sorted(rivals)[:_TOLD]), ", ".join(map(shown, sorted({*rivals.values()})[:_TOLD]))
+            more = " and more" if len(rivals) > _TOLD else ""
+            _log.info("another hub at this broker, %s, answers on %s%s", hubs, some, more)
+        self._contest.rivals = rivals
 
     def _wanted(self) -> frozenset[str]:
         """Return the topics of all methods whose callee is not behind this very broker."""

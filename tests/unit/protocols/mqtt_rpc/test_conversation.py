@@ -139,22 +139,35 @@ def test_what_was_odd_is_counted() -> None:
     assert not talk.closed
 
 
-class Scripted(Random):
-    """Chance with a plan."""
+def numbers_of(seed: int) -> list[int]:
+    """The ids of three requests of one conversation."""
+    talk = MqttConversation(Setup("broker", Role.CLIENT, Random(seed)))
+    for name in ("h1", "h2", "h3"):
+        talk.send(hub.Call(name, "math.add"), 0.0)
+    return [message.correlation_id for message in answers(talk) if isinstance(message, Request)]
 
-    def __init__(self, *numbers: int) -> None:
-        super().__init__(0)
-        self._numbers = list(numbers)
+
+def test_ids_of_one_conversation_differ_in_their_lower_half_alone() -> None:
+    one, other = numbers_of(1), numbers_of(2)
+    assert len({*one, *other}) == 6
+    assert len({number >> 32 for number in one}) == 1
+    assert 0 != one[0] >> 32 != other[0] >> 32
+
+
+class Zeros(Random):
+    """Chance that draws nothing but zeros."""
 
     def getrandbits(self, _bits: int, /) -> int:
-        return self._numbers.pop(0)
+        return 0
 
 
-def test_an_id_is_never_zero_and_never_one_that_is_open() -> None:
-    talk = MqttConversation(Setup("broker", Role.CLIENT, Scripted(0, 5, 5, 0, 6)))
-    talk.send(hub.Call("h1", "math.add"), 0.0)
-    talk.send(hub.Call("h2", "math.add"), 0.0)
-    assert [message.correlation_id for message in answers(talk) if isinstance(message, Request)] == [5, 6]
+def test_id_is_never_zero_and_never_one_that_is_open() -> None:
+    free, taken = (MqttConversation(Setup("broker", Role.SERVER, Zeros())) for _ in range(2))
+    first = 1 << 32
+    taken.receive(encode(Request("/math", first, "add", b"", eos=True)), 0.0)
+    for talk, number in ((free, first), (taken, first + 1)):
+        talk.send(hub.Call("h1", "math.add"), 0.0)
+        assert [message.correlation_id for message in answers(talk) if isinstance(message, Request)] == [number]
 
 
 def test_a_registry_may_be_asked_which_methods_stream() -> None:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.runtime.mqtt.claims import FOLDER, HERE, Claims
+from fiveways.runtime.mqtt.claims import FOLDER, HERE, SILENT, Claims
 
 TOPICS = ("/a", "/b", "/c")
 
@@ -41,7 +41,7 @@ def test_who_claims_first_holds_and_the_other_follows() -> None:
     broker.want("x", frozenset({"/a", "/b"}))
     broker.settle()
     assert [sorted(broker.hubs[name].held) for name in "zx"] == [["/a"], ["/b"]]
-    assert broker.hubs["x"].rivals() == {"/a"}
+    assert broker.hubs["x"].rivals() == {"/a": "z"}
     broker.said.append((f"{FOLDER}z", b""))
     broker.settle()
     assert broker.hubs["x"].held == {"/a", "/b"}
@@ -73,7 +73,7 @@ def test_what_no_hub_says_changes_nothing() -> None:
         json.dumps({"/a" + "x" * (1 << 17): 1}).encode(),
     ):
         assert not claims.heard(f"{FOLDER}other", payload)
-    assert claims.rivals() == frozenset()
+    assert claims.rivals() == {}
 
 
 def test_so_many_strangers_leave_room_for_us() -> None:
@@ -98,6 +98,61 @@ def test_who_comes_anew_is_told_and_what_was_taken_back_is_said_again() -> None:
         assert claims.want(frozenset({"/a"})) is None
     assert claims.heard(f"{FOLDER}x", mine)
     assert claims.held == {"/a"}
+
+
+def claimed(*names: str) -> Claims:
+    """Claims of a hub x that has heard claims of others, with lower numbers."""
+    claims = Claims("x")
+    mine = claims.want(frozenset({"/a"}))
+    assert mine is not None
+    claims.heard(f"{FOLDER}x", mine, 0.0)
+    for name in names:
+        claims.heard(f"{FOLDER}{name}", b'{"/a":0}', 0.0)
+    return claims
+
+
+def test_hub_that_answers_no_question_is_forgotten() -> None:
+    claims = claimed("dead", "alive")
+    assert claims.rivals() == {"/a": "alive"}
+    claims.heard(claims.asks, HERE, 10.0)
+    claims.heard(f"{FOLDER}alive", b'{"/a":0}', 11.0)
+    claims.heard(claims.asks, HERE, 25.0)
+    assert claims.drop_silent(10.0 + SILENT - 1) == []
+    assert claims.drop_silent(10.0 + SILENT) == ["dead"]
+    assert claims.others == ["alive"]
+    assert claims.held == frozenset()
+    claims.heard(f"{FOLDER}alive", b"", 80.0)
+    assert claims.drop_silent(1000.0) == []
+    assert claims.held == {"/a"}
+
+
+def test_hub_that_nobody_asked_is_not_forgotten() -> None:
+    claims = claimed("other")
+    assert claims.drop_silent(1e6) == []
+    assert claims.rivals() == {"/a": "other"}
+
+
+def test_message_in_our_name_is_ours_once_for_each_time_that_we_said_it() -> None:
+    claims = Claims("x")
+    place = f"{FOLDER}x"
+    assert claims.is_ours(f"{FOLDER}y", b'{"/a":0}')
+    claims.said(HERE)
+    claims.want(frozenset({"/c"}))
+    assert claims.is_ours(place, HERE)
+    assert not claims.is_ours(place, HERE)
+    # The will of an earlier link may come late.
+    assert claims.is_ours(place, b"")
+    assert not claims.is_ours(place, b"")
+    first, second = claims.want(frozenset({"/a"})), claims.want(frozenset({"/a", "/b"}))
+    assert first is not None
+    assert second is not None
+    claims.said(first)
+    claims.said(second)
+    assert claims.is_ours(place, second)
+    assert not claims.is_ours(place, first)
+    # One that repeats what we claim does no harm.
+    assert claims.is_ours(place, second)
+    assert not claims.is_ours(place, b'{"/a":0}')
 
 
 STEPS = st.lists(
