@@ -1,4 +1,8 @@
-"""A hub that is killed under load and finds the end of its store torn: what was safe before the tear is answered."""
+"""A hub that loses power under load and finds the end of its store torn: what was safe before the tear is answered.
+
+The state file beside the store is then older than the log. A hub that is only killed leaves a newer one, and refuses a
+store with less than it has acknowledged.
+"""
 
 import asyncio
 import re
@@ -36,6 +40,10 @@ def log_of(store: Path) -> Path:
     return store.with_name(f"{store.name}-wal")
 
 
+def state_of(store: Path) -> Path:
+    return store.with_name(f"{store.name}-state")
+
+
 async def accepted(peer: Linked, count: int) -> None:
     """Hear that so many requests are safe."""
     names: set[str] = set()
@@ -45,7 +53,7 @@ async def accepted(peer: Linked, count: int) -> None:
         names.add(said["i"])
 
 
-async def load_and_kill(process: Process, place: Elsewhere, store: Path) -> tuple[str, int]:
+async def load_and_kill(process: Process, place: Elsewhere, store: Path) -> tuple[str, int, bytes]:
     """Have requests accepted, some of them answered, and more under way at the end; return who asked, and how much of
     the log was safe before these."""
     callee, peer = await served(place), await linked(place)
@@ -57,7 +65,7 @@ async def load_and_kill(process: Process, place: Elsewhere, store: Path) -> tupl
         callee.text(f"R{number}\n{n * n}")
     for _ in ANSWERED:
         await peer.until("d")
-    log = log_of(store).read_bytes()
+    state, log = state_of(store).read_bytes(), log_of(store).read_bytes()
     for n in LATE:
         peer.say(ask(f"{n}", "work", n))
         await asyncio.sleep(0)
@@ -68,7 +76,7 @@ async def load_and_kill(process: Process, place: Elsewhere, store: Path) -> tupl
     assert after[:HEAD] == log[:HEAD], "the log was begun anew: there is no telling what is before the tear"
     assert after.startswith(log)
     assert len(after) > len(log)
-    return peer.peer, len(log)
+    return peer.peer, len(log), state
 
 
 async def call(callee: WirePeer) -> tuple[str, int]:
@@ -110,16 +118,33 @@ async def owed(process: Process) -> tuple[int, int]:
     raise AssertionError("the hub says nothing of what it owes")
 
 
+@waiting
+async def test_hub_refuses_a_store_without_its_log(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    flags = ("--set", f"store.path={store}")
+    async with hub_process(*flags) as (process, port):
+        await load_and_kill(process, Elsewhere(port), store)
+    log_of(store).unlink()
+    with pytest.raises(AssertionError) as caught:
+        async with hub_process(*flags):
+            pass
+    assert str(caught.value).startswith(
+        f"fiveways serve: {log_of(store)} is missing, and {store} was not closed in good order: the last records are"
+        f" lost; `fiveways store check {store}` lists the damage, `fiveways store repair {store}` saves the records"
+    )
+
+
 @pytest.mark.parametrize("tear", TEARS)
 @waiting
 async def test_what_was_safe_before_the_tear_is_answered(tmp_path: Path, tear: str) -> None:
     store = tmp_path / "store.db"
     flags = ("--set", f"store.path={store}")
     async with hub_process(*flags) as (process, port):
-        name, safe = await load_and_kill(process, Elsewhere(port), store)
+        name, safe, state = await load_and_kill(process, Elsewhere(port), store)
     log, chance = log_of(store).read_bytes(), Random(tear)
     log_of(store).write_bytes(TEARS[tear](log, chance.randrange(safe, len(log)), chance))
 
+    state_of(store).write_bytes(state)
     async with hub_process(*flags) as (process, port):
         requests, answers = await owed(process)
         assert answers == len(ANSWERED)

@@ -1,13 +1,21 @@
 """What outlives a hub that is killed, besides accepted requests: work, and values of topics."""
 
 import asyncio
+import time
 from pathlib import Path
+
+import pytest
 
 import fiveways
 from chaos.hubs import DyingHub
+from fiveways.model.records import PutItem, PutPeer, PutRequest
+from fiveways.runtime.undecodable import decode
 from fiveways.settings.sections import ServerSettings, Settings, StoreSettings
+from fiveways.store import salvage
 from fiveways.wire import cbor
 from tests.runtime import wire
+from tests.runtime.served import served
+from tests.unit.store.kit import keep
 
 
 def test_work_and_retained_values_outlive_a_hub_that_is_killed(tmp_path: Path) -> None:
@@ -50,7 +58,33 @@ def test_a_second_hub_is_refused_the_store_of_the_first(tmp_path: Path) -> None:
             assert await first.stop() == 0
         return ""
 
-    assert asyncio.run(run()) == "the hub did not start"
+    assert f"{tmp_path}/store.db is in use: another process has this store open" in asyncio.run(run())
+
+
+def test_record_that_cannot_be_decoded_is_named_and_can_be_repaired_away(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    later = time.time() + 1000
+    asyncio.run(
+        keep(path, PutPeer("ab", "", later), PutRequest("ab", "k", b"\xc1", later), PutItem("jobs", 1, b"1", 0))
+    )
+
+    async def run() -> None:
+        for _ in range(2):
+            with pytest.raises(AssertionError) as caught:
+                async with served("--set", f"store.path={path}"):
+                    pass
+            assert str(caught.value).startswith(
+                f"fiveways serve: {path} is damaged: the request k of peer ab cannot be decoded ("
+            )
+        report, _ = salvage.repair(path, decode)
+        assert report.lost == ["table log, line 1 (peer ab, key k)"]
+        async with (
+            served("--set", f"store.path={path}") as (_, port),
+            fiveways.connect(f"lrpm+ws://127.0.0.1:{port}") as peer,
+        ):
+            assert await peer.call("hub.queues") == {"jobs": {"waiting": 1, "given": 0, "dead": 0}}
+
+    asyncio.run(run())
 
 
 def test_publishing_a_cbor_value_without_a_json_form_as_retained_is_an_error_and_ends_no_session(

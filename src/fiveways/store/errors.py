@@ -7,10 +7,14 @@ from typing import Final
 from fiveways.errors import FivewaysError
 
 NO_STORE: Final = "{path} is no store of Fiveways, nor any SQLite file: name another file, or move this one away"
+WAYS_OUT: Final = (
+    "`fiveways store check {path}` lists the damage, `fiveways store repair {path}` saves the records that are readable"
+)
+_IN_USE: Final = "{path} is in use: another process has this store open; end that one first, or name another file"
 _OPENING: Final = {
-    "BUSY": "{path} is in use: another process has this store open; end that one first, or name another file",
+    "BUSY": _IN_USE,
     "NOTADB": NO_STORE,
-    "CORRUPT": "{path} is damaged ({exc}): put back a copy of it, or move it away to begin with an empty store",
+    "CORRUPT": "{path} is damaged ({exc}); " + WAYS_OUT,
     "CANTOPEN": "{path} cannot be opened ({exc}): the hub must be allowed to read and write it, and its folder",
     "READONLY": "{path} cannot be written ({exc}): the hub must be allowed to write it, and its folder",
     "PERM": "{path} cannot be opened ({exc}): the hub must be allowed to read and write it, and its folder",
@@ -31,12 +35,26 @@ class StoreError(FivewaysError):
         """The same for those whom the file does not concern."""
         self.is_its_own = is_its_own
         """It is the record that cannot be written, now or later; others can."""
+        self.damage = ""
+        """The damage, without the ways out."""
 
 
 def opening(path: Path, exc: sqlite3.Error | OSError) -> StoreError:
     """Return why a store could not be opened or read, and what to do about it."""
     usual = "{path} cannot be opened as a store: {exc}"
     return StoreError(_OPENING.get(_name(exc), usual).format(path=path, exc=exc))
+
+
+def in_use(path: Path) -> StoreError:
+    """Return an error about a store that is open."""
+    return StoreError(_IN_USE.format(path=path))
+
+
+def damaged(path: Path, text: str, other: str = "", kind: type[StoreError] = StoreError) -> StoreError:
+    """Return an error about damage, with the ways out of it; `other` is one more."""
+    error = kind(f"{text}; {WAYS_OUT.format(path=path)}{other}")
+    error.damage = text
+    return error
 
 
 def writing(path: Path, exc: Exception) -> StoreError:

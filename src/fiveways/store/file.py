@@ -4,47 +4,128 @@ import errno
 import os
 import sqlite3
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from fiveways.store import errors, schema
+from fiveways.store import damage, errors, evidence, marks, schema
 from fiveways.store.errors import StoreError
+from fiveways.store.state import InUse, Phase, State, StateFile
 from fiveways.store.statement import TEXTS
 
 _MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _LEAST: Final = 512
 """Bytes of the smallest database; SQLite takes a file with less for an empty one, and would write over it."""
+_CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _STATEMENTS: Final = 8 * TEXTS
 _WAL_SIZE: Final = 1 << 26
 """What a checkpoint leaves of a WAL that was larger. One comes after 1000 pages, as usual; more were not faster."""
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the store for this process alone; StoreError if it is none, or cannot be had.
+def connect(path: Path) -> tuple[sqlite3.Connection, StateFile]:
+    """Open the store for this process alone; StoreError if it is none, is damaged, or cannot be had.
 
-    The lock is SQLite's own: unlike a lock file, it goes with the process, however that ends.
+    The locks end with the process, however that ends.
     """
-    connection = None
+    connection = state = begun = None
     try:
+        state = StateFile.open(path)
+        evidence.check(path, None if state is None else state.state)
         _create(path)
         connection = sqlite3.connect(
             path, timeout=0.0, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
-        version = _check(path, connection)
+        version = check_version(path, connection)
+        if version == schema.VERSION:
+            _check_records(path, connection)
+        if state is None:
+            state = StateFile.make(path)
+            _sync(path.parent)
+        # A WAL that is written from now on belongs to the database.
+        state.write(replace(state.state or State(b"", 0, Phase.OPENING), phase=Phase.OPENING))
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}").fetchone()
         # Only a transaction that writes takes the lock for certain.
         connection.execute("BEGIN EXCLUSIVE")
-        _make_tables(connection, version)
+        make_tables(connection, version)
+        begun = marks.begin(connection)
         connection.execute("COMMIT")
-    except (sqlite3.Error, OSError, StoreError) as exc:
+        # The database itself says from now on that it is open, and that there is a WAL.
+        connection.execute(_CHECKPOINT).fetchone()
+        state.write(State(begun.store, begun.run, Phase.OPEN))
+    except (sqlite3.Error, OSError, StoreError, InUse) as exc:
         if connection is not None:
-            connection.close()
-        raise exc if isinstance(exc, StoreError) else errors.opening(path, exc) from exc
-    return connection
+            _abandon(connection, state, begun)
+        if state is not None:
+            state.close()
+        raise _why(path, exc, is_store=state is not None) from exc
+    return connection, state
+
+
+def close(connection: sqlite3.Connection, state: StateFile) -> None:
+    """Close the store, and write down that this was done in good order. Without room for that, the WAL stays."""
+    has_ended, has_moved = _end(connection), _move(connection)
+    if not has_ended:  # there may be room now that the WAL is empty
+        _end(connection)
+        has_moved = _move(connection)
+    if has_moved and state.state is not None:
+        with suppress(OSError):
+            state.write(State(state.state.store, state.state.run, Phase.CLOSED))
+    with suppress(sqlite3.Error):
+        connection.close()
+    state.close()
+
+
+def _end(connection: sqlite3.Connection) -> bool:
+    try:
+        marks.end(connection)
+    except sqlite3.Error:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        return False
+    return True
+
+
+def _move(connection: sqlite3.Connection) -> bool:
+    """Move the WAL into the database; return whether all of it is there."""
+    try:
+        return bool(connection.execute(_CHECKPOINT).fetchone()[0] == 0)
+    except sqlite3.Error:
+        return False
+
+
+def _abandon(connection: sqlite3.Connection, state: StateFile | None, begun: marks.Marks | None) -> None:
+    """Close what could not be opened. SQLite deletes the WAL then, and the state file has to know."""
+    with suppress(sqlite3.Error, OSError):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if state is not None and state.state is not None and _move(connection):
+            run = state.state if begun is None else begun
+            state.write(State(run.store, run.run, Phase.CLOSED))
+    with suppress(sqlite3.Error):
+        connection.close()
+
+
+def _why(path: Path, exc: sqlite3.Error | OSError | StoreError | InUse, *, is_store: bool) -> StoreError:
+    """Return why a store could not be opened."""
+    if isinstance(exc, StoreError):
+        return exc
+    if isinstance(exc, InUse):
+        return errors.in_use(path)
+    if is_store and isinstance(exc, sqlite3.Error) and exc.sqlite_errorname == "SQLITE_NOTADB":
+        return errors.damaged(path, f"the header of {path} is damaged")
+    return errors.opening(path, exc)
+
+
+def _check_records(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a store with a damaged record, or without one that it had."""
+    own = marks.read(connection)
+    expected = own.totals if own is not None and own.is_closed else None
+    for found in damage.find(connection, expected):
+        raise errors.damaged(path, f"{path} is damaged: {found}")
 
 
 def _create(path: Path) -> None:
@@ -77,13 +158,13 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _check(path: Path, connection: sqlite3.Connection) -> int:
+def check_version(path: Path, connection: sqlite3.Connection) -> int:
     """Return the version of a store, 0 of an empty file; StoreError if it is not ours to write to."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not (application or version or tables):
-        if 0 < path.stat().st_size < _LEAST:
+        if path.exists() and 0 < path.stat().st_size < _LEAST:
             raise StoreError(errors.NO_STORE.format(path=path))
         return 0
     if application != schema.APPLICATION:
@@ -96,8 +177,9 @@ def _check(path: Path, connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _make_tables(connection: sqlite3.Connection, version: int) -> None:
+def make_tables(connection: sqlite3.Connection, version: int) -> None:
     """Make the tables of an empty file, or of those in a store of an older version what they are now."""
+    connection.create_function("sum_of", -1, lambda *fields: damage.sum_of(fields), deterministic=True)
     scripts = [schema.UPGRADES[older] for older in range(version, schema.VERSION)] if version else [schema.TABLES]
     for script in scripts:
         for statement in script.split(";"):

@@ -14,6 +14,8 @@ class Loaded:
     peers: list[PutPeer] = field(default_factory=list)
     requests: list[PutRequest] = field(default_factory=list)
     """In the order in which they were last put down; so are the answers."""
+    late: list[PutRequest] = field(default_factory=list)
+    """Requests whose time was over before they were answered."""
     answers: list[PutAnswer] = field(default_factory=list)
     tombs: list[Forget] = field(default_factory=list)
     """Those that are over first come first."""
@@ -22,7 +24,7 @@ class Loaded:
     dead: list[tuple[PutItem, BuryItem]] = field(default_factory=list)
     retained: list[PutRetained] = field(default_factory=list)
     expired: int = 0
-    """Requests, answers and tombs whose time was over, and that are not kept any more."""
+    """Answers and tombs whose time was over, and that are not kept any more."""
 
 
 def load(connection: sqlite3.Connection, log: Log, now: float) -> Loaded:
@@ -34,7 +36,8 @@ def load(connection: sqlite3.Connection, log: Log, now: float) -> Loaded:
             PutPeer(*row)
             for row in connection.execute("SELECT peer, identity, seen_at, remote FROM peer ORDER BY peer")
         ],
-        requests=requests,
+        requests=[each for each in requests if each.expires_at > now],
+        late=[each for each in requests if each.expires_at <= now],
         answers=answers,
         tombs=tombs,
         items=items,

@@ -11,15 +11,17 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
+from zlib import crc32
 
 from fiveways.model.records import DropPeer, Forget, PutAnswer, PutRequest, Record
+from fiveways.store.damage import encode
 from fiveways.store.statement import Statement, Step
 
 TABLE: Final = (
     "CREATE TABLE log (line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT,"
-    " until REAL NOT NULL, word BLOB)"
+    " until REAL NOT NULL, sum INTEGER, word BLOB)"
 )
-APPEND: Final = Statement("INSERT INTO log (line, state, peer, key, until, word) VALUES ", "(?,?,?,?,?,?)")
+APPEND: Final = Statement("INSERT INTO log (line, state, peer, key, until, word, sum) VALUES ", "(?,?,?,?,?,?,?)")
 _ASKED: Final = 0
 _ANSWERED: Final = 1
 OVER: Final = 2
@@ -53,18 +55,21 @@ class Log:
     def steps(self, records: Iterable[Record]) -> Iterator[Step]:
         """Return what is to be executed for the records that are lines. When that is done, `written` is to be told."""
         values: list[Any] = []
+        fields: tuple[Any, ...]
         line = self._next
         for record in records:
             if type(record) is PutRequest:
-                values += (line, _ASKED, record.peer, record.key, record.expires_at, record.word)
+                fields = line, _ASKED, record.peer, record.key, float(record.expires_at), record.word
             elif type(record) is PutAnswer:
-                values += (line, _ANSWERED, record.peer, record.key, record.expires_at, record.word)
+                fields = line, _ANSWERED, record.peer, record.key, float(record.expires_at), record.word
             elif type(record) is Forget:
-                values += (line, OVER, record.peer, record.key, record.until, None)
+                fields = line, OVER, record.peer, record.key, float(record.until), None
             elif type(record) is DropPeer:
-                values += (line, OVER, record.peer, None, 0, None)
+                fields = line, OVER, record.peer, None, 0.0, None
             else:
                 continue
+            values += fields
+            values.append(crc32(encode(fields)))
             line += 1
         if values:
             yield from APPEND.steps(values)
@@ -123,13 +128,16 @@ class Log:
     # Reading.
 
     def load(self, now: float) -> tuple[list[PutRequest], list[PutAnswer], list[Forget], int]:
-        """Return what holds, and how much of it held until its time came; that goes, if it can be written."""
+        """Return what holds, and how much of it held until its time came; that goes, if it can be written.
+
+        Requests whose time came stay: their peers are still to be answered.
+        """
         last = self._last()
         expired = 0
         tombs: list[tuple[float, int, Forget]] = []
         for peer, keys in last.items():
             for key, (line, state, until) in keys.items():
-                if until <= now:
+                if until <= now and state != _ASKED:
                     expired += state != OVER or until > 0
                     self._useless.append(line)
                 elif state == OVER:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec.structs import astuple
 
@@ -16,29 +17,36 @@ from fiveways.model.records import (
     Record,
 )
 from fiveways.store import log
+from fiveways.store.damage import encode
 from fiveways.store.statement import Statement, Step
 
 APPLICATION: Final = 0x35776179
 """Tells a store from other SQLite files: "5way"."""
-VERSION: Final = 3
-TABLES: Final = f"""
-CREATE TABLE peer (
-    peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL, remote TEXT NOT NULL DEFAULT ''
-) WITHOUT ROWID;
-{log.TABLE};
-CREATE TABLE item (
-    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL,
-    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL, owner TEXT NOT NULL DEFAULT '',
+VERSION: Final = 4
+MARK: Final = "CREATE TABLE mark (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID"
+"""Facts about the store itself, by name."""
+LAST: Final = "last"
+"""The name of the mark that tells when a record was written last."""
+_PEER: Final = """CREATE TABLE peer (
+    peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL, remote TEXT NOT NULL, sum INTEGER
+) WITHOUT ROWID"""
+_ITEM: Final = """CREATE TABLE item (
+    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL, tries INTEGER NOT NULL, owner TEXT NOT NULL,
+    sum INTEGER, why TEXT, at REAL, why_sum INTEGER, word BLOB NOT NULL,
     UNIQUE (queue, number)
-);
-CREATE TABLE retained (
-    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL,
-    owner TEXT NOT NULL DEFAULT ''
-);
-"""
+)"""
+_RETAINED: Final = """CREATE TABLE retained (
+    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, publication INTEGER NOT NULL, owner TEXT NOT NULL,
+    sum INTEGER, word BLOB NOT NULL
+)"""
+TABLES: Final = f"{MARK};{_PEER};{log.TABLE};{_ITEM};{_RETAINED}"
+_OLD_LOG: Final = (
+    "CREATE TABLE log (line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT,"
+    " until REAL NOT NULL, word BLOB)"
+)
 UPGRADES: Final = {
     1: f"""
-{log.TABLE};
+{_OLD_LOG};
 INSERT INTO log (state, peer, key, until) SELECT {log.OVER}, peer, key, until FROM tomb ORDER BY id;
 INSERT INTO log (state, peer, key, until, word) SELECT state, peer, key, expires_at, word FROM request ORDER BY id;
 DROP TABLE tomb;
@@ -49,18 +57,44 @@ ALTER TABLE peer ADD COLUMN remote TEXT NOT NULL DEFAULT '';
 ALTER TABLE item ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE retained ADD COLUMN owner TEXT NOT NULL DEFAULT ''
 """,
+    # The checksum stands before the word, so that the sum of all of them is found without reading words.
+    3: f"""
+{MARK};
+ALTER TABLE peer RENAME TO old;
+{_PEER};
+INSERT INTO peer (peer, identity, seen_at, remote, sum)
+    SELECT peer, identity, seen_at, remote, sum_of(peer, identity, seen_at, remote) FROM old;
+DROP TABLE old;
+ALTER TABLE log RENAME TO old;
+{log.TABLE};
+INSERT INTO log (line, state, peer, key, until, sum, word)
+    SELECT line, state, peer, key, until, sum_of(line, state, peer, key, until, word), word FROM old;
+DROP TABLE old;
+ALTER TABLE item RENAME TO old;
+{_ITEM};
+INSERT INTO item (id, queue, number, tries, owner, sum, why, at, why_sum, word)
+    SELECT id, queue, number, tries, owner, sum_of(queue, number, word, tries, owner),
+        why, at, CASE WHEN why IS NULL THEN NULL ELSE sum_of(queue, number, why, at) END, word FROM old;
+DROP TABLE old;
+ALTER TABLE retained RENAME TO old;
+{_RETAINED};
+INSERT INTO retained (id, topic, publication, owner, sum, word)
+    SELECT id, topic, publication, owner, sum_of(topic, word, publication, owner), word FROM old;
+DROP TABLE old
+""",  # noqa: S608
 }
 """What makes a store of an older version one of the next."""
 STATEMENTS: Final[dict[type[Record], Statement]] = {
-    PutPeer: Statement("REPLACE INTO peer (peer, identity, seen_at, remote) VALUES ", "(?,?,?,?)"),
+    PutPeer: Statement("REPLACE INTO peer (peer, identity, seen_at, remote, sum) VALUES ", "(?,?,?,?,?)"),
     DropPeer: Statement("DELETE FROM peer WHERE peer IN (", "?", ")"),
     PutItem: Statement(
-        "INSERT INTO item (queue, number, word, tries, owner) VALUES ",
-        "(?,?,?,?,?)",
+        "INSERT INTO item (queue, number, word, tries, owner, sum) VALUES ",
+        "(?,?,?,?,?,?)",
         " ON CONFLICT (queue, number) DO UPDATE SET"
-        " word = excluded.word, tries = excluded.tries, why = NULL, at = NULL",
+        " word = excluded.word, tries = excluded.tries, owner = excluded.owner, sum = excluded.sum,"
+        " why = NULL, at = NULL, why_sum = NULL",
     ),
-    BuryItem: Statement("", "UPDATE item SET why = ?3, at = ?4 WHERE queue = ?1 AND number = ?2", most=1),
+    BuryItem: Statement("", "UPDATE item SET why = ?3, at = ?4, why_sum = ?5 WHERE queue = ?1 AND number = ?2", most=1),
     DropItem: Statement(
         "DELETE FROM item WHERE id IN (SELECT id FROM (SELECT column1 AS one, column2 AS other FROM (VALUES ",
         "(?,?)",
@@ -68,10 +102,11 @@ STATEMENTS: Final[dict[type[Record], Statement]] = {
         ")) AS gone CROSS JOIN item ON queue = gone.one AND number = gone.other)",
     ),
     PutRetained: Statement(
-        "INSERT INTO retained (topic, word, publication, owner) VALUES ",
-        "(?,?,?,?)",
+        "INSERT INTO retained (topic, word, publication, owner, sum) VALUES ",
+        "(?,?,?,?,?)",
         " ON CONFLICT (topic) DO UPDATE SET"
-        " word = excluded.word, publication = excluded.publication, owner = excluded.owner",
+        " word = excluded.word, publication = excluded.publication, owner = excluded.owner,"
+        " sum = excluded.sum",
     ),
     DropRetained: Statement("DELETE FROM retained WHERE topic IN (", "?", ")"),
 }
@@ -87,6 +122,7 @@ _PLACES: Final[dict[type[Record], tuple[int, int]]] = {
     DropRetained: (6, 1),
 }
 """Where a record usually stands among those of the same key, and how many of its fields are that key."""
+_SUMMED: Final[frozenset[type[Record]]] = frozenset({PutPeer, PutItem, BuryItem, PutRetained})
 
 
 def steps(records: Iterable[Record]) -> Iterator[Step]:
@@ -104,7 +140,7 @@ def _bundles(records: Iterable[Record]) -> Iterator[dict[type[Record], list[Any]
     bundle: dict[type[Record], list[Any]] = {}
     reached: dict[tuple[Any, ...], int] = {}
     for record in records:
-        kind, values = type(record), astuple(record)
+        kind, values = type(record), _values(record)
         place, width = _PLACES[kind]
         key = values[:width]
         if reached.get(key, 0) > place:
@@ -116,3 +152,16 @@ def _bundles(records: Iterable[Record]) -> Iterator[dict[type[Record], list[Any]
         else:
             bundle[kind] = list(values)
     yield bundle
+
+
+def _values(record: Record) -> tuple[Any, ...]:
+    """Return the fields of a record as they are stored, and their checksum if it is stored with them."""
+    if type(record) not in _SUMMED:
+        return astuple(record)
+    if isinstance(record, PutPeer):
+        fields: tuple[Any, ...] = record.peer, record.identity, float(record.seen_at), record.remote
+    elif isinstance(record, BuryItem):
+        fields = record.queue, record.number, record.why, float(record.at)
+    else:
+        fields = astuple(record)
+    return *fields, crc32(encode(fields))

@@ -1,6 +1,7 @@
 """What must outlive the hub, in one SQLite file."""
 
 import asyncio
+import atexit
 import sqlite3
 from collections import deque
 from collections.abc import Callable
@@ -8,13 +9,16 @@ from pathlib import Path
 from typing import Final, Self
 
 from fiveways.model.records import Record
-from fiveways.store import errors, file, loaded, writer
+from fiveways.store import errors, file, loaded, schema, writer
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
 from fiveways.store.log import Log
+from fiveways.store.state import StateFile
 from fiveways.store.writer import Commit, Done, Told, Writer
 
 MAX_WAITING: Final = 100_000
+MAX_WAITING_BYTES: Final = 1 << 26
+"""Bytes of bodies that may wait for the disk: a batch of them is in memory twice while it is written."""
 
 
 class Store:
@@ -23,25 +27,31 @@ class Store:
     def __init__(
         self,
         path: Path,
-        connection: sqlite3.Connection,
+        opened: tuple[sqlite3.Connection, StateFile],
         *,
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
         max_waiting: int,
+        max_waiting_bytes: int,
         commit: Commit,
+        mark: Callable[[], str] | None,
     ) -> None:
+        connection, state = opened
         self.path = path
         self.waiting = 0
         """Changes whose `done` was not called yet."""
+        self.waiting_bytes = 0
+        """The bytes of their bodies."""
         self._now = now
         self._loop = loop
-        self._max_waiting = max_waiting
+        self._max_waiting, self._max_waiting_bytes = max_waiting, max_waiting_bytes
         self._connection: sqlite3.Connection | None = connection
         """Ours until the first change; then the writer's."""
-        self._told: deque[list[Told]] = deque()
+        self._state = state
+        self._told: deque[tuple[list[Told], int]] = deque()
         self._log = Log(connection)
         self._is_read = False
-        self._writer = Writer(path, connection, self._log, self._hear, now, commit)
+        self._writer = Writer(path, connection, state, self._log, self._hear, now, commit, mark)
         self._put = self._writer.put
         self._is_closed = False
 
@@ -53,12 +63,30 @@ class Store:
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop | None = None,
         max_waiting: int = MAX_WAITING,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
         commit: Commit = writer.commit,
+        mark: Callable[[], str] | None = None,
     ) -> Self:
-        """Open the store, or make it; StoreError says why that cannot be. `loop` is the running one."""
+        """Open the store, or make it; StoreError says why that cannot be. `loop` is the running one.
+
+        `mark` tells the time for `last_mark`; it is called in the writer's thread.
+        """
         loop = loop or asyncio.get_running_loop()
         path = Path(path).absolute()
-        return cls(path, file.connect(path), now=now, loop=loop, max_waiting=max_waiting, commit=commit)
+        most = {"max_waiting": max_waiting, "max_waiting_bytes": max_waiting_bytes}
+        store = cls(path, file.connect(path), now=now, loop=loop, commit=commit, mark=mark, **most)
+        atexit.register(store._close_files)  # otherwise the interpreter closes the database, and its WAL is gone
+        return store
+
+    def last_mark(self) -> str:
+        """Return the mark of the last record of an earlier process, before the first change; empty if there is none."""
+        if self._connection is None:
+            return ""
+        try:
+            row = self._connection.execute("SELECT value FROM mark WHERE name = ?", (schema.LAST,)).fetchone()
+        except sqlite3.Error as exc:
+            raise errors.opening(self.path, exc) from exc
+        return "" if row is None else str(row[0])
 
     def load(self) -> Loaded:
         """Return what the store holds, before the first change is written."""
@@ -77,9 +105,15 @@ class Store:
         Changes are written, and `done` is called, in the order of this. Once one could not be written, none is that
         comes after it, until `resume`; but for a new request, and what never can be. StoreError if too many wait.
         """
-        if self.waiting >= self._max_waiting or self._connection is not None or self._is_closed:
+        if (
+            self.waiting >= self._max_waiting
+            or self.waiting_bytes >= self._max_waiting_bytes
+            or self._connection is not None
+            or self._is_closed
+        ):
             self._begin()
         self.waiting += 1
+        self.waiting_bytes += writer.size_of(record)
         self._put((record, done))
 
     def resume(self) -> None:
@@ -92,28 +126,35 @@ class Store:
         if self._is_closed:
             return
         self._is_closed = True
+        atexit.unregister(self._close_files)
+        self._close_files()
+        self._tell()
+
+    def _close_files(self) -> None:
+        """Have everything written that waits, and close the files in good order."""
         if self._connection is None:
             self._writer.close()
         else:
-            self._connection.close()
+            if self._is_read:
+                self._writer.write_mark()
+            file.close(self._connection, self._state)
             self._connection = None
-        self._tell()
 
     def _begin(self) -> None:
         """Do what is rare: start the writer, or refuse a change."""
         if self._is_closed:
             raise StoreError(f"it could not be kept in {self.path}: the store is closed")
-        if self.waiting >= self._max_waiting:
-            why = f"{self.waiting} changes wait to be written"
-            raise StoreError(f"{why} to {self.path}", why)
+        if self.waiting >= self._max_waiting or self.waiting_bytes >= self._max_waiting_bytes:
+            why = f"{self.waiting} changes wait to be written, {self.waiting_bytes} bytes"
+            raise StoreError(f"{self.path} is too slow: {why}", why)
         if not self._is_read:  # what is written depends on what is there
             self.load()
         self._connection = None
         self._writer.start()
 
-    def _hear(self, told: list[Told]) -> None:
+    def _hear(self, told: list[Told], size: int) -> None:
         """Pass on from the writer's thread what became of a batch."""
-        self._told.append(told)
+        self._told.append((told, size))
         try:
             self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:
@@ -122,8 +163,9 @@ class Store:
 
     def _tell(self) -> None:
         while self._told:
-            told = self._told.popleft()
+            told, size = self._told.popleft()
             self.waiting -= len(told)
+            self.waiting_bytes -= size
             for done, error in told:
                 try:
                     done(error)

@@ -1,6 +1,6 @@
 """A process that has a store open, and what befalls it.
 
-python -m tests.unit.store.child hold|heavy|slow|limit|full|denied PATH [...]
+python -m tests.unit.store.child interrupted|hold|leave|heavy|slow|limit|full|denied PATH [...]
 """
 
 import asyncio
@@ -10,14 +10,21 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import FrameType
 
-from fiveways.model.records import Forget, PutAnswer, PutRequest, Record
+from fiveways.model.records import Forget, PutAnswer, PutItem, PutRequest, Record
+from fiveways.store import file
 from fiveways.store.errors import StoreError
+from fiveways.store.state import parsed
 from fiveways.store.store import Store
-from tests.unit.store.kit import LATER, NOW, content, opened, written
+from tests.unit.store.kit import LATER, NOW, content, keep, opened, written
 
 IN_FLIGHT = 400
+HEADER, FRAME = 32, 4096 + 24
+"""Bytes in a WAL."""
+KILLED = 9
 LAG = 50
 """Requests are answered, and then forgotten, when so many others have come."""
 
@@ -64,15 +71,28 @@ async def heavy(path: Path) -> None:
 
 
 async def slow(path: Path, steps: str) -> None:
-    """Write one step after the other, say how long the WAL is after each, and end without closing anything."""
+    """Write one step after the other, say after each how long the WAL is and what the state file has, and end without
+    closing anything."""
     store = opened(path)
-    wal = path.with_name(path.name + "-wal")
-    sizes = []
+    wal, state = (path.with_name(path.name + suffix) for suffix in ("-wal", "-state"))
+    found = []
     for step in range(int(steps)):
         assert await written(store, change(step)) == [None]
-        sizes.append(wal.stat().st_size)
-    say(json.dumps(sizes))
+        size = wal.stat().st_size
+        # It is written behind the acknowledgement.
+        while (noted := parsed(state.read_bytes())) is None or noted.frames * FRAME + HEADER < size:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        found.append((size, state.read_bytes().hex()))
+    say(json.dumps(found))
     os._exit(0)
+
+
+async def leave(path: Path, writes: str) -> None:
+    """Let the process end, in good order for Python, without closing the store."""
+    store = opened(path)
+    for number in range(int(writes)):
+        assert await written(store, PutItem("q", number, b"1", 0)) == [None]
+    sys.exit("it ends")
 
 
 async def hold(path: Path) -> None:
@@ -126,6 +146,36 @@ async def denied(path: Path) -> None:
         say(str(exc))
 
 
+async def interrupted(path: Path) -> None:
+    """Start and close a store in processes that are killed at one line after the other, and say what it has then."""
+    await keep(path, PutItem("q", 1, b"1", 0))
+    for line in count(1):
+        if (process := os.fork()) == 0:
+            kill_at(line)
+            try:
+                file.close(*file.connect(path))
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(process, 0)  # noqa: ASYNC222
+        if os.waitstatus_to_exitcode(status) != KILLED:
+            break
+        say(f"{line} {len(content(path).items)}")
+
+
+def kill_at(last: int) -> None:
+    """End this process before a line of the module that opens stores, or of its state file, is run."""
+    left = count(1)
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        if not frame.f_code.co_filename.endswith(("store/file.py", "store/state.py", "store/marks.py")):
+            return None
+        if event == "line" and next(left) == last:
+            os._exit(KILLED)
+        return trace
+
+    sys.settrace(trace)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
-    mode = {each.__name__: each for each in (hold, heavy, slow, limit, full, denied)}[sys.argv[1]]
+    mode = {each.__name__: each for each in (interrupted, hold, leave, heavy, slow, limit, full, denied)}[sys.argv[1]]
     asyncio.run(mode(Path(sys.argv[2]), *sys.argv[3:]))

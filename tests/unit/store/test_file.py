@@ -14,6 +14,7 @@ from fiveways.model.records import BuryItem, Forget, PutAnswer, PutItem, PutPeer
 from fiveways.store import log, schema
 from fiveways.store.errors import StoreError
 from fiveways.store.loaded import Loaded
+from tests.unit.store import old
 from tests.unit.store.kit import LATER, child, content, in_loop, keep, opened
 
 
@@ -55,35 +56,21 @@ async def test_deletes_go_through_an_index(tmp_path: Path) -> None:
     store.close()
 
 
-TABLES = ("peer", "log", "item", "retained")
-OLD = """
-CREATE TABLE peer (peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE request (
-    id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT NOT NULL,
-    word BLOB NOT NULL, expires_at REAL NOT NULL, state INTEGER NOT NULL,
-    UNIQUE (peer, key)
-);
-CREATE TABLE tomb (id INTEGER PRIMARY KEY, peer TEXT NOT NULL, key TEXT, until REAL NOT NULL);
-CREATE TABLE item (
-    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL,
-    word BLOB NOT NULL, tries INTEGER NOT NULL, why TEXT, at REAL,
-    UNIQUE (queue, number)
-);
-CREATE TABLE retained (
-    id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, word BLOB NOT NULL, publication INTEGER NOT NULL
-);
-INSERT INTO peer VALUES ('p', 'ann', 1.5);
-INSERT INTO tomb VALUES (1, 'p', 'over', 2000), (2, 'p', 'a', 2000), (3, 'q', 'b', 2000), (4, 'q', NULL, 0);
-INSERT INTO request VALUES (7, 'p', 'a', x'00', 2000, 0), (9, 'p', 'b', x'01', 2000, 1);
-INSERT INTO item (queue, number, word, tries) VALUES ('q', 1, x'02', 3)
-"""
+TABLES = ("mark", "peer", "log", "item", "retained")
+OLD = (
+    *old.VERSION_1.split(";"),
+    "INSERT INTO peer VALUES ('p', 'ann', 1.5)",
+    "INSERT INTO tomb VALUES (1, 'p', 'over', 2000), (2, 'p', 'a', 2000), (3, 'q', 'b', 2000), (4, 'q', NULL, 0)",
+    "INSERT INTO request VALUES (7, 'p', 'a', x'00', 2000, 0), (9, 'p', 'b', x'01', 2000, 1)",
+    "INSERT INTO item (queue, number, word, tries) VALUES ('q', 1, x'02', 3)",
+)
 """A store as it was in version 1."""
 
 
 @in_loop
 async def test_an_older_store_is_read_and_made_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    sql(path, *OLD.split(";"), f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 1")
+    sql(path, *OLD, f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 1")
     expected = Loaded(
         peers=[PutPeer("p", "ann", 1.5)],
         requests=[PutRequest("p", "a", b"\0", LATER)],
@@ -122,17 +109,21 @@ INSERT INTO retained (topic, word, publication) VALUES ('["t"]', x'31', 7)
 """A store that does not know the owners of what it holds."""
 
 
-@in_loop
-async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 2")
-    expected = Loaded(
+def content_of_version_2() -> Loaded:
+    return Loaded(
         peers=[PutPeer("p", "ann", 1.5), PutPeer("q", "", 2.5)],
         requests=[PutRequest("q", "a", b"\0", LATER)],
         items=[PutItem("q", 1, b"\2", 3)],
         dead=[(PutItem("q", 2, b"\3", 5), BuryItem("q", 2, "no", 9.0))],
         retained=[PutRetained('["t"]', b"1", 7)],
     )
+
+
+@in_loop
+async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 2")
+    expected = content_of_version_2()
     assert content(path) == expected
     peer = PutPeer("q", "", 3.5, "10.0.0.1:4711")
     item = PutItem("q", 3, b"\4", 0, "identity ann")
@@ -144,6 +135,31 @@ async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
     connection.close()
+
+
+VERSION_3 = (
+    VERSION_2.replace("seen_at REAL NOT NULL", "seen_at REAL NOT NULL, remote TEXT NOT NULL DEFAULT ''")
+    .replace("at REAL,", "at REAL, owner TEXT NOT NULL DEFAULT '',")
+    .replace("publication INTEGER NOT NULL", "publication INTEGER NOT NULL, owner TEXT NOT NULL DEFAULT ''")
+    .replace("INTO peer VALUES", "INTO peer (peer, identity, seen_at) VALUES")
+)
+"""A store without marks and checksums."""
+
+
+@in_loop
+async def test_store_without_checksums_is_read_and_has_checksums_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    sql(path, *VERSION_3.split(";"), f"PRAGMA application_id = {schema.APPLICATION}", "PRAGMA user_version = 3")
+    expected = content_of_version_2()
+    assert content(path) == expected
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+    assert connection.execute("SELECT count(*) FROM mark WHERE name IN ('store', 'run', 'closed')").fetchone() == (3,)
+    connection.close()
+    assert content(path) == expected
+    sql(path, "UPDATE retained SET word = x'32'")
+    with pytest.raises(StoreError, match=r'table retained, topic \["t"\]: the record does not match its checksum'):
+        content(path)
 
 
 def newer(path: Path) -> None:
@@ -158,7 +174,7 @@ def sql(path: Path, *statements: str) -> None:
 
 
 BAD: list[tuple[str, Callable[[Path], object], str]] = [
-    ("newer", newer, "was written by a newer Fiveways (version 4 of the store, this one knows 3): run the newer one"),
+    ("newer", newer, "was written by a newer Fiveways (version 5 of the store, this one knows 4): run the newer one"),
     ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: name another file"),
     ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: name another"),
     ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is no store of Fiveways, nor any SQLite file"),

@@ -2,7 +2,9 @@
 
 import asyncio
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
+from shutil import copyfile
 from threading import Event
 
 import pytest
@@ -108,10 +110,50 @@ async def test_what_ran_out_is_dropped_and_counted(tmp_path: Path) -> None:
     await keep(tmp_path / "s", *late, Forget("p", "4", LATER), PutRequest("p", "5", b"", LATER))
     assert content(tmp_path / "s", 1.0).expired == 0
     found = content(tmp_path / "s", 1600.0)
-    assert found.expired == 3
+    assert (found.expired, found.late) == (2, late[:1])  # its peer is still to be answered
     assert ([each.key for each in found.requests], [each.key for each in found.tombs]) == (["5"], ["4"])
-    # It is not in the file any more either, whatever the time is said to be.
-    assert content(tmp_path / "s", 1.0) == Loaded(requests=found.requests, tombs=found.tombs)
+    # The others are not in the file any more either, whatever the time is said to be.
+    assert content(tmp_path / "s", 1.0) == Loaded(requests=[*found.late, *found.requests], tombs=found.tombs)
+
+
+@in_loop
+async def test_time_of_the_last_record_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> None:
+    clock = [NOW]
+
+    def begun() -> Store:
+        return Store.open(tmp_path / "s", now=lambda: clock[0], mark=lambda: f"at {clock[0]:g}")
+
+    store = begun()
+    assert store.last_mark() == ""
+    marked: list[str] = []
+    for _ in range(130):
+        clock[0] += 1.0
+        await written(store, REQUEST)
+        marked += mark_of(tmp_path / "s")
+    store.close()
+    # The clock may go on before the writer looks at it.
+    times = sorted({int(each.removeprefix("at ")) for each in marked})
+    assert len(times) == 3
+    assert all(60 <= after - before < 65 for before, after in pairwise(times))
+    assert mark_of(tmp_path / "s") == ["at 1130"]
+    clock[0] = 2_000.0
+    idle = begun()
+    assert idle.last_mark() == "at 1130"
+    idle.load()
+    idle.close()
+    assert mark_of(tmp_path / "s") == ["at 2000"]
+
+
+def mark_of(path: Path) -> list[str]:
+    """Return the mark that is on disk now, as a copy of the files has it."""
+    copy = path.with_name("copy")
+    for end in ("", "-wal"):
+        if path.with_name(path.name + end).exists():
+            copyfile(f"{path}{end}", f"{copy}{end}")
+    connection = sqlite3.connect(copy)
+    found = [str(value) for (value,) in connection.execute("SELECT value FROM mark WHERE name = 'last'")]
+    connection.close()
+    return found
 
 
 @in_loop
@@ -164,6 +206,24 @@ async def test_done_comes_after_the_commit_and_in_order(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_bodies_of_so_many_bytes_may_wait(tmp_path: Path) -> None:
+    gate = Gate()
+    store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting_bytes=1000)
+    told: list[StoreError | None] = []
+    value = PutRetained("t", bytes(400), 1)
+    for _ in range(3):
+        store.write(value, told.append)
+    with pytest.raises(StoreError, match="3 changes wait to be written, 1200 bytes"):
+        store.write(value, told.append)
+    gate.open.set()
+    while store.waiting:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert store.waiting_bytes == 0
+    assert await written(store, value) == [None]
+    store.close()
+
+
+@in_loop
 async def test_so_many_may_wait(tmp_path: Path) -> None:
     gate = Gate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting=3)
@@ -197,7 +257,7 @@ async def test_closing_writes_what_waits_and_tells(tmp_path: Path) -> None:
         store.write(ITEM, told.append)
     await asyncio.sleep(0)
     assert len(told) == 10_000
-    assert names_in(tmp_path) == ["s"]
+    assert names_in(tmp_path) == ["s", "s-state"]
     assert len(content(tmp_path / "s").items) == 10_000
 
 

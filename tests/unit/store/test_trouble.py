@@ -12,6 +12,7 @@ import pytest
 
 from fiveways.model.records import Forget, PutAnswer, PutItem, PutRequest, Record
 from fiveways.store import writer
+from fiveways.store.errors import StoreError
 from fiveways.store.statement import Step
 from fiveways.store.store import Store
 from tests.unit.store.child import change
@@ -151,30 +152,75 @@ async def test_a_killed_process_loses_nothing_it_was_told_of(tmp_path: Path, see
     assert steps_in(path) >= told
 
 
-def put(origin: Path, path: Path, wal: bytes) -> None:
+def put(origin: Path, path: Path, wal: bytes, state: bytes | None) -> None:
     shutil.copyfile(origin, path)
     path.with_name(f"{path.name}-wal").write_bytes(wal)
+    path.with_name(f"{path.name}-state").unlink(missing_ok=True)
+    if state is not None:
+        path.with_name(f"{path.name}-state").write_bytes(state)
+
+
+@pytest.fixture(scope="module")
+def slowly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int], list[bytes]]:
+    """A store that was killed after 200 steps, how long its WAL was after each, and what the state file had."""
+    origin = tmp_path_factory.mktemp("slow") / "origin"
+    with child("slow", origin, 200) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    found = json.loads(out)
+    assert found[-1][0] == origin.with_name("origin-wal").stat().st_size
+    return origin, [size for size, _ in found], [bytes.fromhex(state) for _, state in found]
+
+
+Slowly = tuple[Path, list[int], list[bytes]]
 
 
 @in_loop
-async def test_a_torn_wal_costs_only_what_is_behind_the_tear(tmp_path: Path) -> None:
-    origin, steps = tmp_path / "origin", 200
-    with child("slow", origin, steps) as process:
-        out, err = process.communicate()
-    assert process.returncode == 0, err
-    sizes: list[int] = json.loads(out)
-    wal = (tmp_path / "origin-wal").read_bytes()
-    assert sizes[-1] == len(wal)
+async def test_wal_torn_by_a_power_cut_costs_only_what_is_behind_the_tear(slowly: Slowly, tmp_path: Path) -> None:
+    origin, sizes, states = slowly
+    wal = origin.with_name("origin-wal").read_bytes()
     chance = random.Random(5)
-    edges = [size + by for size in chance.sample(sizes, 8) for by in (-1, 0, 1)]
-    places = [0, 1, 31, 32, 33, 56, *edges, *(chance.randrange(len(wal)) for _ in range(20))]
+    edges = [size + by for size in chance.sample(sizes[:-1], 2) for by in (-1, 0, 1)]
+    places = [sizes[0], *edges, *(chance.randrange(sizes[0], len(wal)) for _ in range(2))]
     path = tmp_path / "s"
     for place in places:
-        garbled = wal[:place] + chance.randbytes(100) + wal[place + 100 :]
-        for torn in (wal[:place], wal[:place] + bytes(len(wal) - place), garbled):
-            put(origin, path, torn)
-            tear = next((at for at in range(place, len(wal)) if torn[at : at + 1] != wal[at : at + 1]), len(wal))
-            assert steps_in(path) == sum(size <= tear for size in sizes), place
-            store = opened(path)
-            assert await written(store, SMALL) == [None]
-            store.close()
+        safe = sum(size <= place for size in sizes)
+        # Of the one transaction that was under way, any sector may have reached the disk; and the state file is older.
+        unsynced = bytearray(wal[: sizes[safe]])
+        for start in range(sizes[safe - 1], len(unsynced), 512):
+            if start >= place:
+                unsynced[start : start + 512] = bytes(len(unsynced[start : start + 512]))
+        for torn in (wal[:place], wal[:place] + bytes(len(wal) - place), bytes(unsynced)):
+            for state in (states[safe - 1], states[chance.randrange(safe)], None):
+                put(origin, path, torn, state)
+                tear = next((at for at in range(len(torn)) if torn[at : at + 1] != wal[at : at + 1]), len(torn))
+                assert steps_in(path) == sum(size <= tear for size in sizes), place
+                store = opened(path)
+                assert await written(store, SMALL) == [None]
+                store.close()
+
+
+@in_loop
+async def test_wal_with_less_than_was_acknowledged_is_refused_and_left_alone(slowly: Slowly, tmp_path: Path) -> None:
+    origin, sizes, states = slowly
+    wal = origin.with_name("origin-wal").read_bytes()
+    chance, path = random.Random(6), tmp_path / "s"
+    for place in (0, 1, 31, 32, 33, 56, sizes[5], *(chance.randrange(len(wal)) for _ in range(20))):
+        flipped = wal[:place] + bytes([wal[place] ^ 1]) + wal[place + 1 :]
+        for torn in (wal[:place], wal[:place] + bytes(len(wal) - place), flipped):
+            put(origin, path, torn, states[-1])
+            with pytest.raises(StoreError, match="`fiveways store repair"):
+                opened(path)
+            assert path.with_name("s-wal").read_bytes() == torn
+            assert path.read_bytes() == origin.read_bytes()
+
+
+@in_loop
+async def test_commits_behind_a_bad_frame_are_missed_without_a_state_file(slowly: Slowly, tmp_path: Path) -> None:
+    origin, sizes, _ = slowly
+    wal = bytearray(origin.with_name("origin-wal").read_bytes())
+    path = tmp_path / "s"
+    wal[sizes[100] + 1000] ^= 1
+    put(origin, path, bytes(wal), None)
+    with pytest.raises(StoreError, match=r"frame \d+ of .*/s-wal is damaged, and 9\d commits are behind it"):
+        opened(path)

@@ -1,0 +1,100 @@
+"""`fiveways store check` and `fiveways store repair`."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fiveways.cli.root import main
+from fiveways.model.records import PutItem, PutPeer, PutRetained
+from tests.unit.store.damages import sql
+from tests.unit.store.kit import keep
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "hub.db"
+    jobs = [PutItem("jobs", number, b"1", 0) for number in (1, 2)]
+    asyncio.run(keep(path, PutPeer("p", "ann", 1.0), *jobs, PutRetained('["t"]', b"1", 1)))
+    return path
+
+
+HELD = "1 peers, 0 lines about requests, 2 jobs in queues, 1 retained values"
+LEFT = "1 peers, 0 lines about requests, 1 jobs in queues, 1 retained values"
+
+
+def test_check_of_a_good_store_ends_with_0(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "check", str(store)]) == 0
+    assert capsys.readouterr().out == f"{store} is ok: {HELD}\n"
+    assert main(["store", "repair", str(store), "--yes"]) == 0
+    assert capsys.readouterr().out == f"{store} is ok, nothing is to be repaired: {HELD}\n"
+    assert sorted(path.name for path in store.parent.iterdir()) == ["hub.db", "hub.db-state"]
+
+
+def test_check_lists_the_damage_and_ends_with_1(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql("UPDATE item SET word = x'00' WHERE number = 2", "DELETE FROM retained")(store)
+    assert main(["store", "check", str(store)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{store} is damaged:",
+        f"  {store}: table item, number 2 of queue jobs: the record does not match its checksum",
+        f"  {store}: table retained: it has 0 records, and had 1 others when the hub stopped",
+        (
+            "Readable: 1 peers, 0 lines about requests, 1 jobs in queues, 0 retained values."
+            f" `fiveways store repair {store}` shows what a repair keeps."
+        ),
+    ]
+
+
+def test_repair_changes_nothing_without_yes(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql("UPDATE item SET word = x'00' WHERE number = 2")(store)
+    before = store.read_bytes()
+    assert main(["store", "repair", str(store)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        f"A repair keeps: {LEFT}",
+        "Lost, besides records that left no trace:",
+        "  table item, number 2 of queue jobs",
+        "Nothing was changed. --yes does it.",
+    ]
+    assert store.read_bytes() == before
+    assert main(["store", "repair", str(store), "--yes"]) == 0
+    assert f"Kept: {LEFT}\n" in capsys.readouterr().out
+    [damaged] = [path for path in store.parent.iterdir() if ".damaged-" in path.name and path.name[-1] == "Z"]
+    assert damaged.read_bytes() == before
+    assert main(["store", "check", str(store)]) == 0
+    assert capsys.readouterr().out == f"{store} is ok: {LEFT}\n"
+
+
+def test_store_of_the_configuration_is_checked(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = store.with_name("fiveways.toml")
+    config.write_text(f'[store]\npath = "{store}"\n', encoding="utf-8")
+    assert main(["store", "check", "--config", str(config)]) == 0
+    monkeypatch.setenv("FIVEWAYS_CONFIG", str(config))
+    assert main(["store", "check"]) == 0
+    assert capsys.readouterr().out == f"{store} is ok: {HELD}\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "sentence"),
+    [
+        (lambda _: None, 1, "is missing: name the file of a store"),
+        (lambda path: path.mkdir(), 1, "is a folder: a store is a file, name one in it"),
+        (lambda path: path.write_bytes(b"garbage " * 1000), 1, "is no store of Fiveways, nor any SQLite file"),
+        (sql("CREATE TABLE a (b)"), 1, "belongs to another program"),
+    ],
+)
+def test_file_that_is_no_store_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: object, code: int, sentence: str
+) -> None:
+    assert callable(make)
+    make(tmp_path / "s")
+    for command in ("check", "repair"):
+        assert main(["store", command, str(tmp_path / "s")]) == code
+        assert f"fiveways store: {tmp_path / 's'} {sentence}" in capsys.readouterr().err
+
+
+def test_store_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "check"]) == 2
+    assert "name the file of a store, or a configuration that sets store.path" in capsys.readouterr().err
