@@ -15,7 +15,9 @@ from fiveways.store.statement import Step
 from fiveways.store.store import Store
 from tests.runtime.nqwire import ask, posters, served
 from tests.runtime.test_nq_http import SOON, error_of, waiting
-from tests.runtime.wire import Place, hub, settings
+from tests.runtime.wire import Place, http, hub, settings
+
+BUSY = "hub.err.busy"
 
 
 class Disk:
@@ -41,6 +43,7 @@ class Disk:
         """What a hub would find that starts now, after the last one was killed."""
         for end in ("", "-wal"):
             shutil.copyfile(f"{self._path}{end}", f"{self._path}.copy{end}")
+        Path(f"{self._path}.copy-state").unlink(missing_ok=True)  # of an earlier copy
         store = Store.open(f"{self._path}.copy", now=wall_clock)
         try:
             return store.load()
@@ -105,10 +108,47 @@ async def test_an_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> No
         disk.take(place)
         peer = await place.lrpm()
         disk.is_full = True
-        for number, data in enumerate(("old", "new"), 300):
-            peer.text(f'[40,{number},"hub.publish",{{"topic":"news","data":"{data}","retain":true}},{{}}]')
+        peer.text('[40,300,"hub.publish",{"topic":"news","data":"old","retain":true},{}]')
+        assert BUSY in await peer.heard()
+        disk.is_full = False
+        number, said = 300, BUSY
+        while BUSY in said:
             await asyncio.sleep(SOON / 100)
-            disk.is_full = False
-        for _ in range(2):
-            await peer.heard()
+            number += 1
+            peer.text(f'[40,{number},"hub.publish",{{"topic":"news","data":"new","retain":true}},{{}}]')
+            said = await peer.heard()
         assert [each.word for each in disk.content().retained] == [b'"new"']
+
+
+@waiting
+async def test_push_and_retain_are_refused_while_plain_publications_are_delivered(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    async with hub(disk.settings) as place:
+        disk.take(place)
+        keeping = place.server.exchange.keeping
+        peer, worker = await place.lrpm(), await place.lrpm()
+        worker.text('[63,300,"news",{}]')
+        await worker.heard()
+        disk.is_full = True
+        for number in range(300, 320):
+            peer.text(f'[40,{number},"hub.push",{{"queue":"q","data":{number}}},{{}}]')
+            assert BUSY in await peer.heard()
+        value = "x" * 100_000
+        for number in range(320, 340):
+            peer.text(f'[40,{number},"hub.publish",{{"topic":"full","data":"{value}","retain":true}},{{}}]')
+            assert BUSY in await peer.heard()
+        peer.text('[40,340,"hub.publish",{"topic":"news","data":"read all about it"},{}]')
+        assert "hub.err" not in await peer.heard()
+        assert "read all about it" in await worker.heard()
+        assert keeping.behind <= 2  # the first job that was refused, and the first value
+        answer = await http(place.port, "/readyz")
+        assert answer.startswith("HTTP/1.1 503")
+        assert answer.endswith("the store cannot be written\n")
+        disk.is_full = False
+        while keeping.trouble is not None:  # noqa: ASYNC110
+            await asyncio.sleep(SOON / 100)
+        assert place.server.exchange.hub.stats()["queues"] == {}
+        peer.text('[40,341,"hub.push",{"queue":"q","data":1},{}]')
+        assert '"waiting":1' in await peer.heard()
+        assert not disk.content().dead
+        assert [each.word for each in disk.content().items] == [b"1"]

@@ -9,6 +9,7 @@ from fiveways.hub.histogram import BOUNDS, Histogram
 from fiveways.hub.policy import written
 from fiveways.hub.traffic import MOST_SLOW, OTHER, Bridge, Cell, Failed, Passed, Slow, Tally, Traffic
 from fiveways.hub.traits import OBSERVER
+from fiveways.model.secret_values import text_without_secrets
 
 _DIGITS: Final = 6
 """Of a time in seconds: what is less was not measured."""
@@ -134,7 +135,7 @@ def _failure(failed: Failed, epoch: float) -> dict[str, object]:
         "caller": failed.caller,
         "callee": failed.callee,
         "reason": failed.reason.value,
-        "text": failed.text,
+        "text": text_without_secrets(failed.text),
         "caller_peer": failed.caller_peer,
         "callee_peer": failed.callee_peer,
         "op": failed.op,

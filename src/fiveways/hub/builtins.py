@@ -13,10 +13,11 @@ from fiveways.hub.errands import Item
 from fiveways.hub.holdings import Chosen, Holdings
 from fiveways.hub.peers import Peers
 from fiveways.hub.queues import Queues
-from fiveways.hub.refusal import bad
+from fiveways.hub.refusal import Refusal, bad
 from fiveways.hub.session import Session, Stage
 from fiveways.hub.traffic import Traffic
 from fiveways.model.characters import direction_in
+from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
@@ -48,6 +49,7 @@ DOCS: Final = {
     "hub.stats": "Answers what there is, and what has been, in numbers.",
     "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
     "hub.rights": "Returns your identity and your permissions, as patterns: methods, topics and work queues.",
+    "hub.clock": "{confirm?}: tells whether the clock has jumped and expiry is held; confirm: the clock is right.",
     "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
 """What discovery tells about them. Some have words of their own, and never come as calls."""
@@ -68,6 +70,16 @@ class Present(NamedTuple):
     by_name: Mapping[str, Session]
     peers: Peers
     """Describes them."""
+
+
+class Clock(Protocol):
+    """Watches the wall clock."""
+
+    def state(self) -> dict[str, object]:
+        """Return whether a jump is held, and of how many seconds."""
+
+    def confirm(self) -> dict[str, object]:
+        """Trust the clock as it is now."""
 
 
 class Numbers(Protocol):
@@ -104,6 +116,8 @@ class BuiltIns:
         """What the hub holds for its peers; the hub puts it here."""
         self.results: Callable[[], object] = _no_results
         """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
+        self.clock: Clock | None = None
+        """Set by the runtime."""
         self._methods: Mapping[str, Method] = {
             "hub.ping": self._ping,
             "hub.echo": self._echo,
@@ -122,6 +136,7 @@ class BuiltIns:
             "hub.stats": self._tell_stats,
             "hub.traffic": self._tell_traffic,
             "hub.rights": self._rights,
+            "hub.clock": self._clock,
             "hub.results": self._tell_results,
         }
 
@@ -256,6 +271,15 @@ class BuiltIns:
         told = {each.name: list(getattr(rights, each.name)) for each in fields(rights)}
         return _answer(session, word, Value({"identity": session.identity, **told}))
 
+    def _clock(self, session: Session, word: Call, _now: float) -> Deliveries:
+        if self.clock is None:
+            raise Refusal(Reason.UNAVAILABLE, "the clock of this hub is not watched")
+        if not Arguments(word.body, "confirm").flag("confirm"):
+            return _answer(session, word, Value(self.clock.state()))
+        if not session.credentials.is_trusted:
+            session.access.check_named("hub.clock")
+        return _answer(session, word, Value(self.clock.confirm()))
+
     def _tell_results(self, session: Session, word: Call, _now: float) -> Deliveries:
         return _answer(session, word, Value(self.results()))
 
@@ -300,6 +324,13 @@ class Arguments:
         if not isinstance(value, int) or isinstance(value, bool):
             raise bad(f"needs {field} as a whole number")
         return value
+
+    def flag(self, field: str) -> bool:
+        """Return a field that is true or false; false if it was not given."""
+        value = self._values.get(field)
+        if value is not None and not isinstance(value, bool):
+            raise bad(f"needs {field} as true or false")
+        return bool(value)
 
     def payload(self, field: str) -> Payload:
         """Return a field that is passed on as a body: as it was written, where that was JSON."""

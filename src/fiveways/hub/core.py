@@ -29,6 +29,7 @@ from fiveways.hub.router import Router
 from fiveways.hub.session import Caller, Handler, Mark, Session, Stage
 from fiveways.hub.settings import DEFAULTS, HubSettings
 from fiveways.hub.spans import Spans
+from fiveways.hub.storage import Storage
 from fiveways.hub.timers import Alarm
 from fiveways.hub.topics import Subscriptions
 from fiveways.hub.traffic import Traffic
@@ -66,6 +67,7 @@ class Hub:
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters(Traffic(settings.max_methods, settings.max_topics))
+        self.storage = Storage(self._counters, epoch, keeps=keeps)
         self.traffic = self._counters.traffic
         """What has passed, in numbers."""
         self.alarm = Alarm()
@@ -75,9 +77,8 @@ class Hub:
         self.offers = Offers(random, limits.max_pending, self.gate.claims)
         """Methods on offer."""
         self._callbacks = Callbacks(random, limits.max_pending)
-        self._attachments = Attachments(limits)
-        self._subscriptions = Subscriptions(limits)
-        self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, keeps=keeps)
+        self._attachments, self._subscriptions = Attachments(limits, settings), Subscriptions(limits)
+        self._queues = Queues(limits, settings, self._calls, self.alarm, epoch, self.storage)
         self._variables = Variables(limits, self.gate)
         self._discovery = Discovery(limits, self.offers, self._calls, self._counters)
         self.unacknowledged = Unacknowledged(settings, self._sessions)
@@ -85,7 +86,7 @@ class Hub:
         present = Present(self._sessions, self._by_name, Peers(self._sessions, self.offers, self._subscriptions, epoch))
         self.built_ins = BuiltIns(limits, self._callbacks, self._queues, present, self, self.traffic, epoch)
         """What the hub answers itself."""
-        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, epoch, keeps=keeps)
+        self._owing = Owing(settings, self._calls, self.offers, self.built_ins, self._counters, self.storage)
         self.registering = Registering(settings, self.offers, self._discovery, self._owing)
         self._router = Router(
             limits,
@@ -105,13 +106,13 @@ class Hub:
         self.updates = Updates(limits, self._attachments)
         """What peers publish to an application."""
         self._publishing = Publishing(
-            settings, self._subscriptions, self._attachments, self._sessions, self.gate, self._counters, keeps=keeps
+            settings, self._subscriptions, self._attachments, self._sessions, self.gate, self._counters, self.storage
         )
         self._set_handlers()
 
     def _set_handlers(self) -> None:
-        cancel = self._owing.canceller(self._router.cancel)
-        self.built_ins.holdings = Holdings(self._owing, cancel, self._queues, self._publishing)
+        self.storage.queues, cancel = self._queues, self._owing.canceller(self._router.cancel)
+        self.built_ins.holdings = Holdings(self._owing, cancel, self._queues, self._publishing, self.storage)
         own: dict[type[Word], Handler] = {
             words.Register: self.registering.register,
             words.Unregister: self.registering.unregister,
@@ -199,12 +200,12 @@ class Hub:
             if type(keep.record) is PutAnswer:
                 self._owing.told(keep.then)
             return [*keep.then]
-        return [*keep.then, *self._owing.kept(keep.record.peer, keep.call, now)]
+        return self._owing.kept(keep.record, keep, now)
 
     def unkept(self, keep: Keep, why: str, now: float) -> Deliveries:
         """Know that a request could not be written down."""
-        session = self.session(getattr(keep.record, "peer", ""))
-        return [] if session is None else self._owing.unkept(session, keep.call, why, now)
+        record = keep.record
+        return self._owing.unkept(record, keep.call, why, now) if isinstance(record, PutRequest) else []
 
     def trace(self, spans: Spans) -> None:
         """Record calls as spans of traces from now on."""
@@ -248,7 +249,7 @@ class Hub:
             each.leave(session)
         owed = self._owing.leave(session) if session.traits.reliable else []
         ended = self.updates.leave(session)
-        return [*owed, *self._router.leave(session, now), *ended, *self._attachments.leave(session)]
+        return [*owed, *self._router.leave(session, now), *ended, *self._attachments.leave(session, now)]
 
     def undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
         """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""
@@ -282,8 +283,7 @@ class Hub:
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
         deliveries = [*self._router.late(now), *self.gate.late(now), *self._owing.late(now), *self._queues.late(now)]
-        following = self.deadline()
-        self.alarm.at = inf if following is None else following
+        self.alarm.at = inf if (following := self.deadline()) is None else following
         return deliveries
 
     def drain(self, now: float) -> Deliveries:
@@ -304,7 +304,8 @@ class Hub:
         self._rate = settings.rate
         self._calls.set_timeouts(settings.call_timeout, settings.max_timeout)
         self.traffic.configure(settings.max_methods, settings.max_topics)
-        for each in (self._publishing, self._queues, self._owing, self.registering, self.unacknowledged):
+        parts = (self._publishing, self._queues, self._owing, self.registering, self.unacknowledged, self._attachments)
+        for each in parts:
             each.configure(settings)
         self.gate.reload(settings)
         deliveries: Deliveries = []
@@ -357,6 +358,7 @@ class Hub:
             "queues": dict(self._queues.waiting()),
             "open_calls": self.open_calls(),
             "owed": len(self._owing),
+            "incomplete_bytes": self._attachments.held,
             "calls": self._calls.made,
             "publications": self._publishing.made,
             **self.gate.places.stats(),
@@ -395,5 +397,4 @@ class Hub:
             session.mark = session.mark or Mark("drop", refusal.text)
             self._counters.dropped += 1
             return []
-        failure = words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after)
-        return [Delivery(session.peer, failure)]
+        return [Delivery(session.peer, words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after))]

@@ -81,3 +81,5 @@ class Owed(msgspec.Struct, eq=False, gc=False):
     """Seconds before it is given to somebody again."""
     is_waiting: bool = False
     """It is counted as one that has no callee."""
+    until: float = 0.0
+    """When it expires, as its record says, in seconds since 1970."""

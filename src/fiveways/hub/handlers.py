@@ -42,6 +42,7 @@ def handlers(
         words.Discover: discovery.discover,
         words.Description: discovery.describe,
         words.Attachment: attachments.arrived,
+        words.Hurry: attachments.hurry,
         **own,
     }
     return {

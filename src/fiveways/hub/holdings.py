@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fiveways.hub.publishing import Publishing
     from fiveways.hub.queues import Queues
     from fiveways.hub.session import Handler
+    from fiveways.hub.storage import Storage
 
 KINDS: Final = ("requests", "jobs", "values")
 _MOST: Final = 1000
@@ -48,12 +49,15 @@ class _Held(NamedTuple):
 class Holdings:
     """Knows all that is held, and whose it is."""
 
-    def __init__(self, owing: "Owing", cancel: "Handler", queues: "Queues", publishing: "Publishing") -> None:
+    def __init__(
+        self, owing: "Owing", cancel: "Handler", queues: "Queues", publishing: "Publishing", storage: "Storage"
+    ) -> None:
         """Make it; `cancel` ends a durable request as its peer would."""
         self._owing = owing
         self._cancel = cancel
         self._queues = queues
         self._publishing = publishing
+        self._storage = storage
 
     def listed(self, chosen: Chosen) -> dict[str, object]:
         """Return numbers and bytes by kind, owner and name, the largest first, and how many rows were left out."""
@@ -75,6 +79,7 @@ class Holdings:
         """
         if not (chosen.kind and (chosen.owner or chosen.name)):
             raise bad("needs a kind, and an owner or a name")
+        self._storage.check()
         found = [each for each in self._chosen(chosen) if not (each.is_given and chosen.kind == "jobs")]
         purged, done = found[:_MOST_PURGED], list[Record]()
         deliveries: Deliveries = []

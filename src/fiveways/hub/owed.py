@@ -17,6 +17,7 @@ from fiveways.hub.session import Handler, Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import Owner, SizedPool
 from fiveways.hub.sizes import size_of
+from fiveways.hub.storage import Storage
 from fiveways.hub.unasked import Unasked
 from fiveways.hub.unsure import Unsure
 from fiveways.hub.waiting import Waiting
@@ -39,23 +40,19 @@ class Owing:
         offers: Offers,
         built_ins: BuiltIns,
         counters: Counters,
-        epoch: float,
-        *,
-        keeps: bool,
+        storage: Storage,
     ) -> None:
-        """Make it; with `keeps`, requests and answers are kept by a store."""
-        self._keeps = keeps
+        self._storage, self._keeps = storage, storage.keeps
         self._calls = calls
         self._offers = offers
         self._built_ins = built_ins
         self._counters = counters
         self.unasked = Unasked(offers, built_ins, counters.traffic)
         """Where calls are counted that nobody was given, owed or not."""
-        self._epoch = epoch
         self._by_key: dict[str, Owed] = {}
         self._pool = SizedPool(settings.max_owed, settings.max_owed_bytes, settings.shares)
         self._made = 0
-        self._waiting = Waiting(calls.alarm, settings)
+        self._waiting = storage.waiting = Waiting(calls.alarm, settings)
         self._unsure = Unsure(calls.alarm)
         self._is_closed = False
         self._settings = settings
@@ -108,6 +105,7 @@ class Owing:
             raise busy(f"too many requests wait for their answers: {why}")
         if not has_callee and (why := self._waiting.pool.excess(owner, size)):
             raise busy(f"nobody can take {word.method} now, and too many requests wait: {why}")
+        self._storage.check()
         owed = self._owe(key, session, word, now + self._settings.request_ttl, owner, size)
         if not has_callee:
             self._waiting.count(owed)
@@ -132,7 +130,8 @@ class Owing:
         if not self._keeps:
             return [accepted, *self._dispatch(owed, now)]
         # Nobody is given it before it is safe: who could not keep it says for certain that it was not run.
-        record = PutRequest(session.peer, word.id, write_call(word), self._epoch + owed.expires_at)
+        owed.until = self._storage.epoch + owed.expires_at
+        record = PutRequest(session.peer, word.id, write_call(word), owed.until)
         return [*self._introduce(session, now), Keep(record, [accepted], word.id)]
 
     def _has_callee(self, name: str, method: Method | None) -> bool:
@@ -144,10 +143,12 @@ class Owing:
             len(offer.session.serving) < most for offer in method.offers
         )
 
-    def kept(self, peer: str, call_id: str, now: float) -> Deliveries:
-        """Give a request to a callee that has been written down."""
-        owed = self._by_key.get(_key(peer, call_id))
-        return [] if owed is None or self._is_closed else self._dispatch(owed, now)
+    def kept(self, record: PutRequest, keep: Keep, now: float) -> Deliveries:
+        """Accept a request that has been written down, and give it to a callee."""
+        owed = self._by_key.get(_key(record.peer, keep.call))
+        if owed is None or record.expires_at != owed.until:
+            return []  # its session has ended, and the peer may have made it again
+        return [*keep.then] if self._is_closed else [*keep.then, *self._dispatch(owed, now)]
 
     def _introduce(self, session: Session, now: float) -> Deliveries:
         """Let the store know of a peer that it keeps something for, and of the owner whose share that uses."""
@@ -155,24 +156,24 @@ class Owing:
         if session.kept_as == owner:
             return []
         session.kept_as = owner
-        return [Keep(PutPeer(session.peer, session.identity, self._epoch + now, session.remote), [])]
+        return [Keep(PutPeer(session.peer, session.identity, self._storage.epoch + now, session.remote), [])]
 
-    def unkept(self, session: Session, call_id: str, why: str, now: float) -> Deliveries:
+    def unkept(self, record: PutRequest, call_id: str, why: str, now: float) -> Deliveries:
         """Refuse, for now, a request that could not be written down: nobody was told that it is accepted."""
-        owed = self._by_key.get(_key(session.peer, call_id))
-        if owed is None:
+        owed = self._by_key.get(_key(record.peer, call_id))
+        if owed is None or record.expires_at != owed.until:
             return []
         self._drop(owed)
         self._counters.failures[Reason.BUSY] += 1
         self.unasked.count(owed.session, owed.word, Reason.BUSY, why, now)
-        return [Delivery(session.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER), owed.op)]
+        return [Delivery(record.peer, Failure(call_id, Reason.BUSY, why, retry_after=RETRY_AFTER), owed.op)]
 
     def restore(self, session: Session, word: Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
-        owed = self._owe(
-            _key(session.peer, word.id), session, word, expires_at - self._epoch, session.owner, _size_of(word)
-        )
+        key, owner = _key(session.peer, word.id), session.owner
+        owed = self._owe(key, session, word, expires_at - self._storage.epoch, owner, _size_of(word))
         owed.tries = 1
+        self._storage.restored(owed)
         return self._dispatch(owed, now)
 
     def _owe(self, key: str, session: Session, word: Call, expires_at: float, owner: Owner, size: int) -> Owed:
@@ -237,7 +238,8 @@ class Owing:
         """Give those that waited for such an offer to whoever made it."""
         deliveries: Deliveries = []
         for owed in self._unsure.take(name, is_route=is_route):
-            if owed.key in self._by_key:
+            # The peer may have left or cancelled meanwhile, and made the request again under the same key.
+            if self._by_key.get(owed.key) is owed:
                 deliveries += self._accept(owed, now)
         for owed in self._waiting.take(name, is_route=is_route):
             owed.wait = 0.0
@@ -304,7 +306,7 @@ class Owing:
         self._drop(owed)
         deliveries: Deliveries = [told]
         if self._keeps:
-            expires_at = self._epoch + now + self._settings.answer_ttl
+            expires_at = self._storage.epoch + now + self._settings.answer_ttl
             deliveries = [Keep(PutAnswer(told.to, owed.word.id, written, expires_at), [told], owed.word.id)]
         if self._waiting:
             deliveries += self._go_on(owed.word.method, now)
@@ -340,7 +342,7 @@ class Owing:
         """Keep nothing more of an answer that has arrived, but that it has."""
         if not self._keeps:
             return []
-        return [Keep(Forget(session.peer, word.id, self._epoch + now + self._settings.duplicate_window), [])]
+        return [Keep(Forget(session.peer, word.id, self._storage.epoch + now + self._settings.duplicate_window), [])]
 
     def leave(self, session: Session) -> Deliveries:
         """Forget all that is owed to a peer that will not come back."""
@@ -361,7 +363,7 @@ class Owing:
         """Try again what could not be taken; give up what has waited too long."""
         deliveries: Deliveries = []
         for owed in self._unsure.late(now):
-            if owed.key not in self._by_key:
+            if self._by_key.get(owed.key) is not owed:
                 continue
             self._drop(owed)
             session, word = owed.session, owed.word
@@ -391,8 +393,7 @@ class Owing:
 
 
 def _size_of(word: Call) -> int:
-    body = word.body
-    return len(body.raw) if type(body) is Json else size_of(body)
+    return len(word.body.raw) if type(word.body) is Json else size_of(word.body)
 
 
 def _key(peer: str, call_id: str) -> str:

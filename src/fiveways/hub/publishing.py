@@ -19,6 +19,7 @@ from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import owner_named
 from fiveways.hub.sizes import is_null
+from fiveways.hub.storage import Storage
 from fiveways.hub.topics import Subscriptions
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
@@ -41,11 +42,9 @@ class Publishing:
         sessions: Mapping[str, Session],
         gate: Gate,
         counters: Counters,
-        *,
-        keeps: bool,
+        storage: Storage,
     ) -> None:
-        """Make it; with `keeps`, values are kept by a store."""
-        self._keeps = keeps
+        self._storage, self._keeps = storage, storage.keeps
         self._subscriptions = subscriptions
         self._attachments = attachments
         self._sessions = sessions
@@ -130,7 +129,7 @@ class Publishing:
         deliveries: Deliveries = []
         for chosen in rounds:
             receivers = [self._sessions[each.peer] for each in chosen]
-            names = self._attachments.relay(publisher, word.attachments, receivers, op)
+            names = self._attachments.relay(publisher, word.attachments, receivers, op, word.body)
             event = Event("", word.topic, word.body, names, number)
             deliveries.append(Fanout(event, tuple(chosen), publisher.peer, op))
         return deliveries
@@ -140,6 +139,8 @@ class Publishing:
         topic = word.topic
         if word.attachments:
             raise bad("a value with attachments cannot be retained")
+        if word.id is not None:  # its answer promises that the value is on disk
+            self._storage.check()
         self._subscriptions.check_depth(len(topic))
         if is_null(word.body):
             self._retained.remove(topic)
@@ -239,9 +240,9 @@ class Publishing:
         """End a topic for all who subscribed to it by its name, and forget its value."""
         session.access.check_publish(word.topic)
         self._check_close(session, word.topic)
-        self._retained.remove(word.topic)
-        self._replays.forget(word.topic)
-        kept: Deliveries = [Keep(DropRetained(_written(word.topic)), [])] if self._keeps else []
+        kept: Deliveries = []
+        if self._retained.get(word.topic) is not None:
+            kept = [Keep(record, []) for record in self.forget(word.topic)]
         deliveries: Deliveries = [
             *kept,
             *(Delivery(each.peer, TopicClosed(each.subscription)) for each in self._subscriptions.close(word.topic)),

@@ -16,6 +16,7 @@ from fiveways.hub.session import Session, hub_itself
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import Owner, Pool, Shares, owner_named
 from fiveways.hub.sizes import size_of
+from fiveways.hub.storage import Storage
 from fiveways.hub.timers import Alarm
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
@@ -66,13 +67,12 @@ class Queues:
     """All queues. They vanish when nothing and nobody is in them."""
 
     def __init__(
-        self, limits: Limits, settings: HubSettings, calls: Calls, alarm: Alarm, epoch: float, *, keeps: bool
+        self, limits: Limits, settings: HubSettings, calls: Calls, alarm: Alarm, epoch: float, storage: Storage
     ) -> None:
-        """Make it; with `keeps`, items are kept by a store."""
         self._alarm = alarm
         self._delayed: list[tuple[float, int, str, Item]] = []
         """A heap of the items that wait for their next try: when that is, number, queue."""
-        self._keeps = keeps
+        self._storage, self._keeps = storage, storage.keeps
         self._epoch = epoch
         self._limits = limits
         self._settings = settings
@@ -111,6 +111,7 @@ class Queues:
 
     def push(self, owner: Owner, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
         """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
+        self._storage.check()
         queue = self._queue(name, owner)
         if why := queue.pool.excess(owner):
             raise busy(f"too many items in {name}: {why}")
@@ -218,6 +219,7 @@ class Queues:
 
     def drop(self, name: str, number: int) -> Record | None:
         """Delete a dead item and return what must be safe before that is told; a Refusal if there is no such item."""
+        self._storage.check()
         item = self.dead_item(name, number)
         queue = self._queues[name]
         del queue.dead[number]

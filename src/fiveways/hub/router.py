@@ -110,7 +110,7 @@ class Router:
         pending = self._calls.open(caller, word.id, callee, label, timeout, now)
         op = caller.op = pending.op
         if attachments:
-            attachments = self._attachments.relay(caller, attachments, (callee,), op)
+            attachments = self._attachments.relay(caller, attachments, (callee,), op, word.body)
         stream = word.stream
         if stream:
             pending.stream = True
@@ -204,7 +204,7 @@ class Router:
         self._counters.results += 1
         attachments = word.attachments
         if attachments:
-            attachments = self._relay_back(pending, attachments)
+            attachments = self._relay_back(pending, word)
         answer = Result(pending.id, word.body, attachments, False, True, word.extras)
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
@@ -238,7 +238,7 @@ class Router:
         if is_last:
             self._calls.close(pending, now)
             self._counters.results += 1
-        attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
+        attachments = self._relay_back(pending, word) if word.attachments else ()
         element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
         return [Delivery(pending.caller.peer, element, operation_of(pending), pending if is_last else None)]
 
@@ -256,7 +256,7 @@ class Router:
             return []
         self._calls.close(pending, now)
         self._counters.results += 1
-        attachments = self._relay_back(pending, word.attachments) if word.attachments else ()
+        attachments = self._relay_back(pending, word) if word.attachments else ()
         answer = Result(pending.id, body, attachments, extras=word.extras)
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
@@ -306,8 +306,9 @@ class Router:
         self._counters.stray += 1
         return []
 
-    def _relay_back(self, pending: Pending, names: tuple[str, ...]) -> tuple[str, ...]:
-        return self._attachments.relay(pending.callee, names, (pending.caller,), operation_of(pending))
+    def _relay_back(self, pending: Pending, word: Result) -> tuple[str, ...]:
+        op = operation_of(pending)
+        return self._attachments.relay(pending.callee, word.attachments, (pending.caller,), op, word.body)
 
     # Ends without an answer.
 

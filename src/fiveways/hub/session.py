@@ -17,6 +17,8 @@ from fiveways.model.messages import Goodbye, Word
 from fiveways.wire.payload import Payload
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from fiveways.hub.attachments import Relay
     from fiveways.hub.calls import Pending
     from fiveways.hub.traffic import Table
@@ -49,6 +51,7 @@ class Session:
         "allowance",
         "arrived_at",
         "asked",
+        "awaited",
         "cells",
         "claimants",
         "collecting",
@@ -116,9 +119,8 @@ class Session:
         """Its durable requests. Sessions without any end by thousands, and need no look at those of others."""
         self.kept_as: Owner | None = None
         """Its owner as the store knows it, if the store knows of it."""
-        self.allowance = 0.0
+        self.allowance = self.refilled_at = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
-        self.refilled_at = 0.0
         # traffic.py
         self.cells: Table = {}
         """Where its calls are counted, the same for all of its protocol."""
@@ -132,6 +134,8 @@ class Session:
         # attachments.py
         self.sending: dict[str, list[Relay]] = {}
         """Attachments that it has announced and others wait for, by its own names."""
+        # Attachments that it was told of and that it gets in this order, if its protocol has them after their message.
+        self.awaited: deque[Relay] | None = None
         # variables.py
         self.variables: dict[str, Payload] = {}
 

@@ -102,6 +102,8 @@ class HubSettings:
     """For answers that nobody acknowledges."""
     max_unacknowledged_bytes: int = 512 << 20
     """What all peers of NQ together make the hub hold until they react."""
+    max_incomplete_bytes: int = 256 << 20
+    """The size of messages that are held until their attachments have come."""
     duplicate_window: float = 3600.0
     """How long it is remembered that a request was answered."""
     max_methods: int = 200

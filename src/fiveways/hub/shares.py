@@ -28,12 +28,16 @@ HUB: Final = Owner("", is_anonymous=False)
 """The hub and applications in its process; no share limits them."""
 
 
-@lru_cache(maxsize=4096)
 def owner_of(identity: str, remote: str) -> Owner:
     """Return the owner of a peer; `remote` is `host:port`, `[host]:port` or another name of its address."""
+    # Without the port: with it, each connection would be another entry of the cache.
+    return _owner_of(identity, remote.rpartition(":")[0].strip("[]") or remote)
+
+
+@lru_cache(maxsize=4096)
+def _owner_of(identity: str, host: str) -> Owner:
     if identity:
         return Owner(f"identity {identity}", is_anonymous=False)
-    host = remote.rpartition(":")[0].strip("[]") or remote
     try:
         address = ip_address(host)
     except ValueError:

@@ -31,6 +31,8 @@ class Traits:
     """A peer can publish to the hub under a topic id of its own."""
     is_one_peer: bool = False
     """A session is one program's own, so that this program can be called, and its session closed."""
+    attaches_later: bool = False
+    """Attachments follow their message, in the order of their announcement, in both directions."""
     lists: bool = False
     """Who offers a route can be asked at once what is below it."""
 

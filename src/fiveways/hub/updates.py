@@ -54,7 +54,7 @@ class Updates:
         attachments = word.attachments
         if attachments:
             self._attachments.check_room(session, attachments)
-            attachments = self._attachments.relay(session, attachments, (app,), "")
+            attachments = self._attachments.relay(session, attachments, (app,), "", word.body)
         return [Delivery(app.peer, Update(word.name, word.body, attachments, session.peer))]
 
     def closed(self, session: Session, word: UpdatesClosed, _now: float) -> Deliveries:

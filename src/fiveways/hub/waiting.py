@@ -105,6 +105,11 @@ class Waiting:
             return self._end
         return first
 
+    def reconsider(self) -> None:
+        """Look at the times of all requests once more: they have changed."""
+        self._end = 0.0
+        self._alarm.set(self._end)
+
     def late(self, now: float) -> list[Owed]:
         """Return those whose time is over; they wait no longer."""
         if self._end > now:

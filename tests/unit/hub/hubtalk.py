@@ -15,8 +15,8 @@ from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload, Value
 
-UMQ = Traits("umq", names.UMQ, topics.UMQ)
-UMQ36 = Traits("umq36", names.UMQ36, topics.UMQ)
+UMQ = Traits("umq", names.UMQ, topics.UMQ, attaches_later=True)
+UMQ36 = Traits("umq36", names.UMQ36, topics.UMQ, attaches_later=True)
 LRPM = Traits("lrpm-json", names.LRPM, topics.LRPM, cancels=True, challenges=True)
 NQ = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True)
 MQTT = Traits("mqtt-rpc", names.MQTT, topics.MQTT, takes_parts=True)

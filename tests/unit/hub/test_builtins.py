@@ -96,6 +96,7 @@ def test_all_have_documentation() -> None:
         "stats",
         "traffic",
         "rights",
+        "clock",
         "results",
     )
     assert {name for name in DOCS if name in opened().built_ins} == {f"hub.{name}" for name in calls}

@@ -291,6 +291,7 @@ def test_stats() -> None:
         "queues": {"q": 1},
         "open_calls": 0,
         "owed": 0,
+        "incomplete_bytes": 0,
         "calls": 1,
         "results": 1,
         "failures": {"bad arguments": 1},

@@ -3,12 +3,14 @@
 from random import Random
 
 from fiveways.errors import LocalProtocolError
+from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Keep
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Failure, Result
+from fiveways.model.messages import Call, Failure, Register, Result
+from fiveways.model.records import PutRequest
 from fiveways.wire.payload import Cbor
-from tests.unit.hub.hubtalk import offer
-from tests.unit.hub.test_owed import BODY, asked, handled, opened, request
+from tests.unit.hub.hubtalk import join, offer
+from tests.unit.hub.test_owed import BODY, RELIABLE, accepted, asked, handled, opened, passed, request
 
 
 def test_a_callee_that_cannot_be_told_is_not_told_again_at_once() -> None:
@@ -94,3 +96,65 @@ def test_a_request_that_takes_an_hour_is_not_timed_out() -> None:
     (kept,) = hub.handle("bob", Result("1", BODY), 3600.0)
     assert isinstance(kept, Keep)
     assert [each.to for each in kept.then] == ["nina"]
+
+
+# A request that is made again under the same key, while the hub waits for callees of an earlier hub.
+
+
+def made_again() -> Hub:
+    """A hub that waits for callees; its peer has asked for a method, left, and asked again."""
+    hub = opened()
+    hub.settle(5.0)
+    for _ in range(2):
+        assert asked(hub) == []
+        hub.leave("nina", 0.0)
+        join(hub, "nina", RELIABLE)
+    assert asked(hub) == []
+    return hub
+
+
+def test_request_made_again_before_its_callee_returns_is_given_once() -> None:
+    hub = made_again()
+    given = [each for each in handled(hub, "bob", Register("r", "m")) if isinstance(each, Keep | Delivery)]
+    assert [each for each in given if isinstance(each, Keep)] == [accepted()]
+    assert [each for each in given if isinstance(each, Delivery) and isinstance(each.word, Call)] == [
+        passed("bob", "1")
+    ]
+
+
+def test_request_made_again_for_an_unknown_method_fails_once_and_leaves_nothing() -> None:
+    hub = made_again()
+    assert [each.word.id for each in hub.expire(5.0) if isinstance(each, Delivery)] == ["m#1"]  # type: ignore[attr-defined]
+    hub.leave("nina", 5.0)
+    assert len(hub._owing) == 0
+    assert (hub._owing._pool.number, hub._owing._waiting.pool.number) == (0, 0)
+
+
+# A request that is made again under the same key, while its first record waits to be written.
+
+
+def two_records() -> tuple[Hub, Keep, Keep]:
+    """A hub whose peer asked, left and asked again, and the records of both requests."""
+    hub = opened()
+    offer(hub, "bob", "m")
+    records: list[Keep] = []
+    for now in (0.0, 1.0):
+        deliveries = hub.handle("nina", request(), now)
+        records += [each for each in deliveries if isinstance(each, Keep) and isinstance(each.record, PutRequest)]
+        if now == 0.0:
+            hub.leave("nina", 0.5)
+            join(hub, "nina", RELIABLE, 0.5)
+    first, second = records
+    return hub, first, second
+
+
+def test_record_of_an_ended_session_accepts_nothing_and_gives_nothing() -> None:
+    hub, first, second = two_records()
+    assert hub.kept(first, 1.0) == []
+    assert hub.kept(second, 1.0) == [*second.then, passed("bob", "1")]
+
+
+def test_record_of_an_ended_session_that_cannot_be_written_refuses_nothing() -> None:
+    hub, first, second = two_records()
+    assert hub.unkept(first, "no room", 1.0) == []
+    assert hub.kept(second, 1.0) == [*second.then, passed("bob", "1")]

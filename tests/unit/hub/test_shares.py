@@ -32,6 +32,11 @@ def test_address_named_like_identity_is_another_owner() -> None:
     assert owner_of("10.0.0.1", "") != owner_of("", "10.0.0.1:1")
 
 
+def test_connections_of_one_address_share_one_owner_object() -> None:
+    for identity, host in (("", "10.0.0.7"), ("", "[2001:db8::7]"), ("ada", "10.0.0.7")):
+        assert owner_of(identity, f"{host}:1") is owner_of(identity, f"{host}:2")
+
+
 def test_one_owner_is_stopped_at_its_share() -> None:
     pool = Pool(100, Shares(one=0.5, anonymous=0.75))
     pool.acquire(NEAR, 50)

@@ -106,6 +106,14 @@ def test_publications_are_counted_by_topic_and_by_protocol() -> None:
     assert found["others"] == {"methods": 0, "topics": 0}
 
 
+def test_text_of_failure_is_told_without_secrets() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no answer of db://u:geheim@h?api_key=geheim"), 1.0)
+    assert told(hub)["failures"][0]["text"] == "no answer of db://u:***@h?api_key=***"
+
+
 def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")

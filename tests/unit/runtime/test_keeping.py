@@ -8,8 +8,10 @@ from typing import cast
 import pytest
 
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Keep
-from fiveways.model.records import Forget, PutRequest, PutRetained, Record
+from fiveways.hub.delivery import Deliveries, Delivery, Keep
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Failure, Result
+from fiveways.model.records import Forget, PutAnswer, PutRequest, PutRetained, Record
 from fiveways.runtime import keeping
 from fiveways.runtime.keeping import Keeping
 from fiveways.store.errors import StoreError
@@ -21,7 +23,7 @@ from tests.runtime.test_nq_http import waiting
 FULL = StoreError("the disk is full", "the disk is full")
 ODD = StoreError("it is too large", "it is too large", is_its_own=True)
 REQUEST = Keep(PutRequest("p", "k", b"", 9e9), [], "c1")
-VALUES = [Keep(PutRetained(f"topic{number}", b"", number), []) for number in range(3)]
+VALUES = [Keep(PutRetained(f"topic{number}", b"", number), []) for number in range(4)]
 
 
 class FakeStore:
@@ -70,7 +72,7 @@ async def test_it_is_in_trouble_until_something_could_be_written() -> None:
     found.keep(VALUES[0], 0.0)
     store.end(FULL)
     for tries in range(1, 4):
-        found.keep(VALUES[min(tries, 2)], 0.0)
+        found.keep(VALUES[tries], 0.0)
         await store.asked()
         # It is being tried again, and nobody knows yet what will become of it.
         assert (found.trouble, found.behind, store.resumed) == (FULL, tries + 1, tries)
@@ -80,7 +82,7 @@ async def test_it_is_in_trouble_until_something_could_be_written() -> None:
     await store.asked()
     assert store.end() == VALUES[0].record
     assert (found.trouble, found.behind) == (None, 0)
-    assert [record for record, _ in store.given] == [VALUES[number].record for number in (1, 2, 2)]
+    assert [record for record, _ in store.given] == [value.record for value in VALUES[1:]]
 
 
 @waiting
@@ -88,7 +90,7 @@ async def test_what_can_never_be_written_does_not_hold_up_the_others() -> None:
     found, store = made()
     found.keep(VALUES[0], 0.0)
     store.end(FULL)
-    for value in VALUES[1:]:
+    for value in VALUES[1:3]:
         found.keep(value, 0.0)
     await store.asked()
     store.end(ODD)
@@ -139,3 +141,57 @@ async def test_a_store_that_takes_nothing_is_tried_again() -> None:
     await store.asked()
     store.end()
     assert (found.trouble, found.behind) == (None, 0)
+
+
+def promised(record: Record) -> Keep:
+    return Keep(record, [Delivery("p", Result("c1"))])
+
+
+@waiting
+async def test_promise_that_is_not_written_is_refused_and_only_the_last_value_of_a_topic_waits() -> None:
+    said: Deliveries = []
+    hub = Hub(Random(1), Limits(), keeps=True)
+    found, store = Keeping(hub, lambda deliveries, _now: said.extend(deliveries)), FakeStore()
+    found.store = cast("Store", store)
+    for number in range(3):
+        found.keep(promised(PutRetained("topic", b"%d" % number, number)), 0.0)
+    for _ in range(3):
+        store.end(FULL)
+    assert found.behind == 1
+    assert hub.storage.trouble == "it cannot be kept now: the disk is full"
+    await asyncio.sleep(0)
+    refused = Delivery("p", Failure("c1", Reason.BUSY, hub.storage.trouble, retry_after=1.0))
+    assert said == [refused] * 3
+    await store.asked()
+    assert store.end() == PutRetained("topic", b"2", 2)
+    assert (hub.storage.trouble, found.behind, len(said)) == ("", 0, 3)
+
+
+@waiting
+async def test_value_that_replaces_the_one_being_tried_is_written_after_it() -> None:
+    found, store = made()
+    found.keep(VALUES[0], 0.0)
+    store.end(FULL)
+    await store.asked()
+    newer = Keep(PutRetained("topic0", b"newer", 9), [])
+    found.keep(newer, 0.0)
+    assert found.behind == 2
+    store.end(FULL)
+    assert found.behind == 1  # the older one has nothing to say any more
+    await store.asked()
+    assert store.end() == newer.record
+    assert not store.given
+
+
+@waiting
+async def test_answer_to_an_accepted_request_waits_for_room_and_is_not_refused() -> None:
+    said: Deliveries = []
+    found, store = Keeping(Hub(Random(1), Limits(), keeps=True), lambda new, _now: said.extend(new)), FakeStore()
+    found.store = cast("Store", store)
+    answer = promised(PutAnswer("p", "k", b"", 9e9))
+    found.keep(answer, 0.0)
+    store.end(FULL)
+    await store.asked()
+    assert not said
+    store.end()
+    assert said == answer.then
