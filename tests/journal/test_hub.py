@@ -133,6 +133,21 @@ async def test_sessions_refusals_are_noted_and_tokens_are_not(tmp_path: Path) ->
 
 
 @bounded
+async def test_operator_adds_names_and_patterns_of_secrets(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    journal = JournalSettings(path=path, flush_interval=0.01, redact_also=("pin",), redact_patterns=("sk_[a-z]+",))
+    async with (
+        hub(replace(settings(), journal=journal)) as place,
+        fiveways.connect(SPEAKERS["lrpm-json"].format(port=place.port)) as peer,
+    ):
+        body = {"Pin": 1234567, "api_key": TOKEN, "note": "it is sk_geheim."}
+        assert await peer.call("hub.echo", body, timeout=PATIENCE) == body
+    said = [bytes(row["payload"]) for row in records(tmp_path) if isinstance(row["payload"], bytes)]
+    assert not [each for each in said if TOKEN.encode() in each or b"1234567" in each]
+    assert sum(b"it is ***." in each for each in said) == 2
+
+
+@bounded
 async def test_what_a_slow_reader_misses_is_noted(tmp_path: Path) -> None:
     limits = LimitSettings(max_unread_events=1 << 16)
     async with hub(journaled(tmp_path, settings(limits=limits))) as place:

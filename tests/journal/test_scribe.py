@@ -1,6 +1,7 @@
 """The process that writes a hub's journal: its end costs the hub nothing, and the hub's costs no records."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from fiveways.journal.errors import JournalError
 from fiveways.journal.feed import Feed
 from fiveways.journal.messages import ALL, Orders, Rules, pack
 from fiveways.journal.reader import segments
-from fiveways.journal.redaction import NAMES
 from fiveways.journal.tape import Tape, Track
+from fiveways.model.secret_names import NAMES
 from fiveways.wire.packet import Packet
 from tests.cli import hubs
 from tests.freezing import freeze, thaw
@@ -24,7 +25,7 @@ from tests.unit.journal.recorded import RUN, records
 
 
 def orders(directory: Path) -> Orders:
-    return Orders(str(directory), "node", RUN, NAMES, ALL, Rules(flush_interval=0.01))
+    return Orders(str(directory), "node", RUN, NAMES, (), ALL, Rules(flush_interval=0.01))
 
 
 def until(is_so: Callable[[], bool], feed: Feed | None = None) -> None:
@@ -89,6 +90,49 @@ def test_one_that_is_stuck_costs_records_and_neither_time_nor_memory(tmp_path: P
     assert sum(int(str(row["reason"]).split()[0]) for row in rows if row["kind"] == "drop") == lost
 
 
+def resident() -> int:
+    """Return how much memory this process has, in bytes."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_given_back_when_one_that_was_stuck_goes_on(tmp_path: Path) -> None:
+    tape = Tape(time.time_ns)
+    track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path))
+    feed.start()
+    before, others = resident(), list[bytes]()
+    freeze(scribe_of(feed))
+    assert feed._scribe is not None
+    while feed._scribe.waiting < 128 << 20:
+        for number in range(200):
+            track.heard(number, Packet(b'[41,1,"%s",{}]' % (b"x" * 2000)), "")
+        feed.look()
+        others.append(bytes(20_000))  # as of a session that comes meanwhile, and stays
+    stuck = resident()
+    thaw(scribe_of(feed))
+    until(lambda: not feed._scribe or not feed._scribe.waiting, feed)
+    feed.look()
+    assert resident() - before < (stuck - before) / 2
+    feed.stop()
+    assert (feed.lost, len(others) > 100) == (0, True)
+
+
+def test_removed_directory_is_told_as_records_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tape, place = Tape(time.time_ns), tmp_path / "journal"
+    track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(place))
+    feed.start()
+    track.heard(1, Packet(b"[41,1,0,{}]"), "1")
+    until(lambda: feed.written == 1, feed)
+    shutil.rmtree(place)
+    until(lambda: feed.lost == 1, feed)  # though nothing is to be written
+    track.heard(2, Packet(b"[41,2,0,{}]"), "2")
+    feed.stop()
+    rows = records(place)
+    assert [row["op"] for row in rows if row["kind"] == "text"] == ["2"]
+    assert [row["reason"] for row in rows if row["kind"] == "drop"] == ["1 records could not be written"]
+    assert (feed.lost, feed.written) == (1, 3)
+    assert caplog.text.count("was removed or moved") == len(caplog.records) == 1
+
+
 def test_it_does_not_end_with_those_who_are_told_to(tmp_path: Path) -> None:
     tape = Tape(time.time_ns)
     track, feed = Track(tape, "s", "", "lrpm-json", "ws"), Feed(tape, orders(tmp_path))
@@ -139,3 +183,9 @@ def test_it_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert b"pyarrow.parquet" in done.stderr
     assert b"pandas" not in done.stderr
     assert [row["payload"] for row in records(tmp_path)] == [None, b'[2,"***",{}]']
+
+
+def test_hub_with_a_journal_does_not_load_pyarrow() -> None:
+    code = "import sys, fiveways.runtime.journaling, fiveways.runtime.server; print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=hubs.PATIENCE)  # noqa: S603
+    assert done.stdout == b"False\n"

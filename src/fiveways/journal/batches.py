@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from fiveways.journal.columns import end_to_end, numbers, repeated, texts, with_ends
+from fiveways.journal.columns import end_to_end, numbers, repeated, texts, where, with_ends
 from fiveways.journal.messages import ALL
 from fiveways.journal.record import SCHEMA
 from fiveways.journal.redaction import ATTACHMENT, Redaction
 from fiveways.journal.tape import OP_END, Page, Way
 
-_OF_A_WAY: Final = ("session", "peer", "protocol", "transport", "direction", "kind", "channel")
+_OF_A_WAY: Final = ("session", "peer", "protocol", "transport", "direction", "kind")
 _OP_END: Final = OP_END.encode()
 
 
@@ -35,18 +35,21 @@ class Batches:
         codes = np.repeat(of_entries, lengths)
         count = len(codes)
         columns = {name: _spread([getattr(way, name) for way in known], codes) for name in _OF_A_WAY}
-        columns |= self._contents(pages, known, codes, columns["channel"])
+        columns["channel"] = _spread([self._redaction.text(way.channel) for way in known], codes)
+        columns["op"] = _ops(pages)
         is_out = np.array([way.direction == "out" for way in known])[codes]
+        unrouted = ~is_out
+        unrouted[where(compute.is_valid(columns["op"]))] = False
+        columns |= self._contents(pages, known, codes, columns["channel"], unrouted)
         columns["seq"] = numbers(np.concatenate([np.arange(page.first, page.first + len(page)) for page in pages]))
         columns["at"] = numbers(np.repeat(_joined((page.at for page in pages), np.int64), lengths))
         columns["node"] = repeated(self._node.encode() or None, count)
         columns["run"] = repeated(self._run.encode(), count)
-        columns["op"] = _ops(pages)
         columns["queued_ns"] = numbers(np.repeat(np.concatenate(list(map(_queued, pages))), lengths), is_out)
         return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def _contents(
-        self, pages: Sequence[Page], known: list[Way], codes: np.ndarray, channel: pa.Array
+        self, pages: Sequence[Page], known: list[Way], codes: np.ndarray, channel: pa.Array, unrouted: np.ndarray
     ) -> dict[str, pa.Array]:
         """Return the columns that a frame and a mark fill in different ways."""
         count = len(codes)
@@ -58,7 +61,7 @@ class Batches:
         is_frame = np.ones(count, bool)
         is_frame[list(notes)] = False
         said = end_to_end(pa.binary(), (page.payloads for page in pages), lengths, is_frame)
-        payload = self._redaction.apply(said, list(map(_speech, known)), codes)
+        payload, why = self._redaction.apply(said, list(map(_speech, known)), codes, unrouted)
         size, reason = numbers(lengths), pa.nulls(count, pa.string())
         if notes or payload is not said:
             found = list(map(notes.get, range(count)))
@@ -67,8 +70,10 @@ class Batches:
             size = compute.coalesce(
                 compute.binary_length(payload), compute.binary_length(said), numbers(sizes, sizes >= 0)
             )
-            reason = texts(pa.string(), [note.reason.encode() or None if note else None for note in found])
-            own = texts(pa.string(), [note.channel.encode() or None if note else None for note in found])
+            clean = self._redaction.text
+            reasons = [why.get(at) if note is None else clean(note.reason) for at, note in enumerate(found)]
+            reason = texts(pa.string(), [text.encode() if text else None for text in reasons])
+            own = texts(pa.string(), [clean(note.channel).encode() or None if note else None for note in found])
             channel = compute.coalesce(own, channel)
         if self._most != ALL:
             payload = compute.binary_slice(payload, 0, self._most) if self._most else pa.nulls(count, pa.binary())

@@ -9,33 +9,35 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from fiveways.journal.places import CLOSED, OPEN
+from fiveways.journal.access import PRIVATE, Access
 from fiveways.journal.reader import REPEATING, read_batches
 from fiveways.journal.record import SCHEMA
+from fiveways.journal.suffixes import CLOSED, OPEN
 
 _ROWS: Final = 1 << 18
 """Records that share a row group."""
 _DAY: Final = 86_400.0
 
 
-def close_segment(path: Path) -> Path | None:
+def close_segment(path: Path, access: Access = PRIVATE) -> Path | None:
     """Turn an open segment into a closed one, as far as it was written; return it, or None if nothing was."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _close(path)
+            return _close(path, access)
     except (BlockingIOError, FileNotFoundError):
         return None  # another hub that writes here sees to it, or has
 
 
-def _close(path: Path) -> Path | None:
+def _close(path: Path, access: Access) -> Path | None:
     closed = path.with_suffix(CLOSED)
     made = path.with_name(f".{closed.name}.new")
+    os.close(access.open(str(made), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
     rows = _convert(path, made)
     if rows:
-        _sync(made)
+        sync_names(made)
         made.rename(closed)
-        _sync(path.parent)
+        sync_names(path.parent)
     else:
         made.unlink()
     path.unlink()
@@ -59,7 +61,7 @@ def _convert(path: Path, made: Path) -> int:
     return rows + count
 
 
-def _sync(path: Path) -> None:
+def sync_names(path: Path) -> None:
     """Have a file, or the names in a directory, on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

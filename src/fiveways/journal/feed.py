@@ -19,8 +19,10 @@ from typing import IO, Final
 
 import msgspec
 
+from fiveways.journal.access import access_of
 from fiveways.journal.errors import JournalError
-from fiveways.journal.messages import Done, Orders, Told, pack, unpack
+from fiveways.journal.memory import release_memory
+from fiveways.journal.messages import Done, Orders, Retention, Told, pack, unpack
 from fiveways.journal.tape import Note, Page, Tape, Way
 
 _log = logging.getLogger("fiveways.journal")
@@ -30,6 +32,8 @@ _WORTH: Final = 1 << 19
 """Bytes that are passed on even before it is time for that."""
 _MOST: Final = 1 << 28
 """Bytes that may wait for the process; beyond that, records are lost: it is stuck, the hub must not be."""
+_BACKLOG: Final = 1 << 25
+"""Bytes that waited, of which the memory is given back when they wait no more."""
 _PLENTY: Final = 1 << 24
 """Bytes; more than pages ever take at once."""
 # The process needs the same memory again for every batch. Given back to the system each time, it would be cleared each
@@ -58,6 +62,8 @@ class Feed:
         self._before = Done(0, 0)
         """What became of the records that processes got that have ended, or that none got."""
         self._told = 0
+        self._backlog = 0
+        """The most bytes that waited since memory was given back."""
 
     @property
     def written(self) -> int:
@@ -74,11 +80,17 @@ class Feed:
         """Whether there is a process that writes, and it takes what it is given."""
         return self._scribe is not None and self._scribe.waiting <= self._most
 
+    def hold(self, *, is_held: bool) -> None:
+        """Have no segments deleted for their age, or again."""
+        self._orders = msgspec.structs.replace(self._orders, is_held=is_held)
+        if self._scribe is not None and not self._scribe.send(Retention(is_held)):
+            self._ended(self._scribe)
+
     def start(self) -> None:
         """Begin; JournalError if nothing can be written there."""
         directory = Path(self._orders.directory)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            access_of(self._orders.group).make_directory(directory)
             with tempfile.TemporaryFile(dir=directory):
                 pass
             self._scribe = _Scribe(self._orders)
@@ -105,6 +117,15 @@ class Feed:
         scribe = self._scribe
         if scribe is not None and not (scribe.flush() and scribe.hear()):
             self._ended(scribe)
+        self._release()
+
+    def _release(self) -> None:
+        """Give back the memory of a backlog that is gone."""
+        waiting = self._scribe.waiting if self._scribe is not None else 0
+        self._backlog = max(self._backlog, waiting)
+        if self._backlog > _BACKLOG and waiting < _WORTH:
+            self._backlog = waiting
+            release_memory()
 
     def stop(self) -> None:
         """Pass on the rest, and wait until it is written."""
@@ -136,10 +157,10 @@ class Feed:
         """Know that a process has ended; what it was given and has not written is lost."""
         scribe.let_go()
         self._scribe = None
-        lost = scribe.given - scribe.done.written
+        lost = scribe.given - scribe.done.written + scribe.done.removed
         self._before = Done(self._before.written + scribe.done.written, self._before.lost + lost)
-        if lost:
-            _log.error("the journal has gaps: its process ended (%s) with %d records unwritten", scribe.status, lost)
+        if missing := lost - scribe.done.lost:  # it has logged the others itself
+            _log.error("the journal has gaps: its process ended (%s) with %d records unwritten", scribe.status, missing)
 
     def _tell_of_losses(self) -> None:
         """Note down how many records are missing, unless that would be lost too."""
@@ -184,11 +205,19 @@ class _Scribe:
     def write(self, page: Page) -> bool:
         """Give it a page, as soon as there is room for it; False if it has ended."""
         self.given += len(page)
-        data = memoryview(pack(page))
-        self._unsent.append(data)
-        self.waiting += len(data)
+        self._queue(page)
         # Each time the process is woken it may take the hub's place on a core: not for every page.
         return self.waiting < _WORTH or self.flush()
+
+    def send(self, message: Retention) -> bool:
+        """Give it a word behind all pages before it; False if it has ended."""
+        self._queue(message)
+        return self.flush()
+
+    def _queue(self, message: Page | Retention) -> None:
+        data = memoryview(pack(message))
+        self._unsent.append(data)
+        self.waiting += len(data)
 
     def flush(self) -> bool:
         """Give it what the pipe has room for; False if it has ended."""

@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyarrow import ArrowException, PythonFile, compute, ipc
 
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.places import CLOSED, OPEN, Segment, segments
+from fiveways.journal.places import Segment, segments
 from fiveways.journal.reader import read_batches
 from fiveways.journal.record import SCHEMA
+from fiveways.journal.suffixes import CLOSED, OPEN
 
 _BUFFER: Final = 1 << 16
 

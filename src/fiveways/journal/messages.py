@@ -1,6 +1,7 @@
 """What passes between a hub and the process that writes its journal."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import BinaryIO, Final
 
 import msgspec
@@ -13,7 +14,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """When a segment is closed, and how long it is kept."""
+    """When records are written, when a segment is closed, how long it is kept."""
 
     flush_interval: float = 0.1
     """Seconds after which what was noted is on disk."""
@@ -31,9 +32,23 @@ class Orders(msgspec.Struct, frozen=True, tag="orders", array_like=True):
     run: str
     redact: tuple[str, ...]
     """Names under which secrets stand."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions of secrets in texts."""
     most: int = ALL
     """Bytes of each payload that are written."""
     rules: Rules = Rules()
+    group: str = ""
+    """The group that may read the files, besides their owner."""
+    clock_jump: float = inf
+    """Seconds that the clock may jump before no segment is deleted for its age any more."""
+    is_held: bool = False
+    """No segment is deleted for its age: the clock may be wrong."""
+
+
+class Retention(msgspec.Struct, frozen=True, tag="retention", array_like=True):
+    """Whether segments are deleted for their age from now on."""
+
+    is_held: bool
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
@@ -41,6 +56,8 @@ class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
 
     written: int
     lost: int
+    removed: int = 0
+    """How many of those that are lost were on disk."""
 
 
 class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
@@ -50,7 +67,7 @@ class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
     text: str
 
 
-def pack(message: Orders | Page | Done | Told) -> bytearray:
+def pack(message: Orders | Page | Retention | Done | Told) -> bytearray:
     """Return a message with its length before it."""
     buffer = bytearray(_LENGTH)
     _encoder.encode_into(message, buffer, _LENGTH)

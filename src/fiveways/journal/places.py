@@ -7,8 +7,8 @@ import msgspec
 from pyarrow import ArrowException, fs
 
 from fiveways.journal.errors import JournalError
+from fiveways.journal.suffixes import CLOSED, OPEN
 
-CLOSED, OPEN = ".parquet", ".arrow"
 _OURS = re.compile(r"(?P<run>.+)-(?P<number>\d{6,})")
 
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 from pyarrow import ArrowException, ArrowInvalid, compute, ipc, parquet
 
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.places import CLOSED, OPEN, Segment, place, segments
+from fiveways.journal.places import Segment, place, segments
 from fiveways.journal.record import OPTIONAL, SCHEMA
+from fiveways.journal.suffixes import CLOSED, OPEN
 
 __all__ = ["REPEATING", "Segment", "check", "read_batches", "segments"]
 

@@ -1,82 +1,139 @@
-"""What is secret in a payload does not reach the disk: who somebody is, and values under names that tell of secrets.
+"""Redaction: secrets of a payload do not reach the disk.
 
-Few payloads are looked at one by one: those of handshakes, known by their first bytes, and those in which one of the
-names occurs at all. What cannot be taken out with care is left out as a whole.
+Few payloads are looked at one by one: those that may be handshakes or malformed by their first and last bytes, and
+those in which a name or a mark of a secret occurs. A frame that cannot be parsed is left out; its size and a digest
+of it are recorded.
 """
 
+import os
 import re
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
+from pyarrow import ArrowInvalid, compute
 
 from fiveways.errors import FivewaysError
-from fiveways.journal.columns import flags, texts, where
+from fiveways.journal.columns import flags, numbers, texts, where
+from fiveways.journal.doors import doubtful
 from fiveways.journal.search import Search
+from fiveways.model.secret_names import NAMES, SecretNames
+from fiveways.model.secret_texts import MARKS, STARS, SecretTexts, rewritten
+from fiveways.model.secret_values import SecretValues
 from fiveways.wire import cbor, jsontext
 
-STARS: Final = "***"
 ATTACHMENT: Final = "attachment"
-"""Stands for the protocol of what is nothing but bytes to the hub, and is left as it is."""
-NAMES: Final = ("authorization", "password", "secret", "token")
-_PEER: Final = '"peer"'
-"""In NQ the hub tells a peer the name under which it may come back: `{"e": {"type": "sys", "note": "peer", ...}}`."""
+"""Stands for the protocol of an attachment, which may hold anything."""
 _HANDSHAKE: Final = frozenset({2, 3, 4})
 """HELLO, PROVE and PROOF of LRPM."""
-_UMQ: Final = re.compile(r"(?:A[^\n]*\n)?(.)([^\n]*)\n?(.*)", re.DOTALL)
-_UMQ36: Final = re.compile(r"(?:A[^:]*:)?(.)([0-9A-Z]*):?(.*)", re.DOTALL)
-_DIGITS: Final = np.zeros(256, bool)
-_DIGITS[ord("0") : ord("9") + 1] = True
-_LETTERS: Final = np.zeros(256, bool)
-_LETTERS[list(b"HWA")] = True
+_METHOD: Final = 2
+"""The place of the method in a CALL of LRPM."""
+_UMQ: Final = re.compile(r"(?:A[^\n]*\n)?([MRTCSX?UZHWE!-])([^\n]*)\n?(.*)", re.DOTALL)
+_UMQ36: Final = re.compile(r"(?:A[^:]*:)?([CRBTSHWE!?DUXF-])([0-9A-Z]*):?(.*)", re.DOTALL)
+_JSON: Final = frozenset({"lrpm-json", "nq"})
+_TEXTUAL: Final = frozenset({"umq", "umq36", "lrpm-json", "nq"})
+_SEPARATOR: Final = "[^a-z0-9]{0,4}"
+_ESCAPED: Final = {rb"\u00": r"\\u00[2-7]"}
+"""JSON may spell a letter of a name as an escape."""
+_PEER: Final = {b'"peer"': '"peer"'}
+_DIGEST: Final = 6
+
+
+class Redacted(NamedTuple):
+    """A payload without secrets; or None, and why it was left out."""
+
+    payload: bytes | None
+    reason: str = ""
 
 
 class Redaction:
-    """Takes out what stands under some names, and what is said at the door."""
+    """Takes out values under the names of secrets, credentials in texts, and the bodies of handshakes."""
 
-    def __init__(self, names: Collection[str] = NAMES) -> None:
-        self._names = frozenset(names)
-        wanted = [*sorted(self._names), _PEER]
-        self._any = "|".join(map(re.escape, wanted))
-        self._search = Search([name.encode() for name in wanted])
+    def __init__(self, names: Iterable[str] = NAMES, patterns: Sequence[str] = ()) -> None:
+        """Make it; what a pattern, a regular expression, matches in a text is taken out, too."""
+        self._names = SecretNames(names)
+        self._values = SecretValues(self._names, patterns)
+        self._texts: SecretTexts = self._values.texts
+        self._key = os.urandom(16)
+        longest = {max(parts, key=len).encode() for parts in self._names.words}
+        by_name = [_SEPARATOR.join(map(re.escape, parts)) for parts in self._names.words]
+        self._any = "(?i)" + "|".join([*by_name, *MARKS.values(), *_ESCAPED.values(), *_PEER.values()])
+        self._any += "".join(f"|(?-i:{pattern})" for pattern in patterns)
+        # The prefilter knows ASCII names, and the patterns that RE2 knows. With others, every payload is looked at.
+        self._looks_at_all = not (self._any.isascii() and _is_known(self._any))
+        words = [*longest, *(mark.encode() for mark in MARKS), *_ESCAPED, *_PEER]
+        self._search = None if patterns else Search(words)
+        """Finds the few payloads to compare with all that; patterns may be anywhere."""
         self._redact: dict[str, Callable[[bytes], bytes]] = {
             "umq": self._umq,
             "umq36": self._umq36,
             "lrpm-json": self._lrpm_json,
             "lrpm-cbor": self._lrpm_cbor,
             "nq": self._nq,
-            ATTACHMENT: bytes,
+            "mqtt-rpc": self._mqtt,
+            ATTACHMENT: self._attachment,
         }
+        self.text: Final[Callable[[str], str]] = lru_cache(1024)(self._texts.clean)
+        """Return a text without secrets, such as the path of a request."""
 
-    def apply(self, payload: pa.Array, protocols: Sequence[str], codes: np.ndarray) -> pa.Array:
-        """Return a column of payloads without secrets; `protocols[codes[n]]` is that of the n-th."""
-        doubtful = self._doubtful(payload, protocols, codes)
-        if not len(doubtful):
-            return payload
-        seen = {int(at): self.redacted(protocols[codes[at]], payload[int(at)].as_py()) for at in doubtful}
+    def apply(
+        self, payload: pa.Array, protocols: Sequence[str], codes: np.ndarray, unrouted: np.ndarray
+    ) -> tuple[pa.Array, dict[int, str]]:
+        """Return a column of payloads without secrets, and why some were left out.
+
+        The protocol of the n-th is `protocols[codes[n]]`. Those are `unrouted` that came from peers and belong to no
+        operation: among them are all malformed ones.
+        """
+        places = self._suspects(payload, protocols, codes, unrouted)
+        if not len(places):
+            return payload, {}
+        seen = {int(at): self.redacted(protocols[codes[at]], payload[int(at)].as_py()) for at in places}
         mask = np.zeros(len(payload), bool)
-        mask[doubtful] = True
-        return compute.replace_with_mask(payload, flags(mask), texts(pa.binary(), list(seen.values())))
+        mask[places] = True
+        column = texts(pa.binary(), [each.payload for each in seen.values()])
+        reasons = {at: each.reason for at, each in seen.items() if each.reason}
+        return compute.replace_with_mask(payload, flags(mask), column), reasons
 
-    def redacted(self, protocol: str, payload: bytes | None) -> bytes | None:
-        """Return a payload without what is secret in it; None if it had better not be kept at all."""
+    def redacted(self, protocol: str, payload: bytes | None) -> Redacted:
+        """Return one payload without secrets."""
         if payload is None:
-            return None
+            return Redacted(None)
         redact = self._redact.get(protocol)
         try:
-            return redact(payload) if redact is not None else None
-        except (FivewaysError, ValueError, msgspec.DecodeError, RecursionError, IndexError):
-            return None
+            return Redacted(None, "left out: unknown protocol") if redact is None else Redacted(redact(payload))
+        except _Opaque:
+            return Redacted(None, f"left out: {len(payload)} bytes with a secret that cannot be taken out")
+        except Exception:  # noqa: BLE001  one frame must not cost the batch that it is in
+            # Keyed: without the key, a short secret could be guessed from its digest.
+            digest = blake2b(payload, digest_size=_DIGEST, key=self._key).hexdigest()
+            return Redacted(None, f"malformed: {len(payload)} bytes, digest {digest}")
 
-    def _doubtful(self, payload: pa.Array, protocols: Sequence[str], codes: np.ndarray) -> np.ndarray:
+    def _suspects(
+        self, payload: pa.Array, protocols: Sequence[str], codes: np.ndarray, unrouted: np.ndarray
+    ) -> np.ndarray:
         """Return the places of payloads that may hold something secret."""
-        found = _at_the_door(payload, protocols, codes)
-        data = payload.buffers()[2]
-        if data is not None and self._search.may_find(np.frombuffer(data, np.uint8)):
-            found[where(compute.match_substring_regex(payload, self._any))] = True
+        _, offsets_at, data_at = payload.buffers()
+        if data_at is None or not len(data_at):
+            return np.zeros(0, np.int64)
+        data = np.frombuffer(data_at, np.uint8)
+        offsets = np.frombuffer(offsets_at, np.int32)[payload.offset : payload.offset + len(payload) + 1]
+        found = doubtful(data, offsets, protocols, codes)
+        if self._looks_at_all:
+            return np.flatnonzero(offsets[1:] > offsets[:-1])
+        found[_no_text(payload, np.array([each in _TEXTUAL for each in protocols])[codes])] = True
+        rows = np.flatnonzero(~found)
+        if self._search is not None:
+            places = np.searchsorted(offsets, self._search.find(data), side="right") - 1
+            rows = np.unique(places[(places >= 0) & (places < len(payload))])
+        if len(rows):
+            found[rows[where(compute.match_substring_regex(payload.take(numbers(rows)), self._any))]] = True
+        rows = np.flatnonzero(unrouted & ~found)
+        some = payload.take(numbers(rows)).to_pylist()
+        sound = [_is_well_formed(protocols[codes[at]], each) for at, each in zip(rows, some, strict=True)]
+        found[rows[~np.array(sound, bool)]] = True
         return np.flatnonzero(found)
 
     # One by one.
@@ -84,66 +141,139 @@ class Redaction:
     def _umq(self, payload: bytes) -> bytes:
         before, kind, line, body = _parts(_UMQ, payload)
         if kind == "S":
-            return (before + STARS).encode() if self._is_secret(line) else payload
+            return (before + STARS).encode() if self._names.is_secret(line) else self._said(payload, before, kind, body)
         if kind in "MC":
             head, end, body = body.partition("\n")  # the method, or the callback
             before += head + end
-        return self._said(before, kind, body)
+        return self._said(payload, before, kind, body)
 
     def _umq36(self, payload: bytes) -> bytes:
         before, kind, _, body = _parts(_UMQ36, payload)
         if kind == "S":
-            name, equals, _ = body.partition("=")
-            return (before + name + equals + STARS).encode() if self._is_secret(name) else payload
-        return self._said(before, kind, body)
+            name, equals, body = body.partition("=")
+            before += name + equals
+            return (before + STARS).encode() if self._names.is_secret(name) else self._said(payload, before, kind, body)
+        return self._said(payload, before, kind, body, is_call=kind == "C")
 
-    def _said(self, before: str, kind: str, body: str) -> bytes:
-        """Return a frame of UMQ, of which this much is known not to be secret."""
+    def _said(self, payload: bytes, before: str, kind: str, body: str, *, is_call: bool = False) -> bytes:
+        """Return a frame of UMQ; `before` is what stands before its body."""
         if kind in "HW":
             return (before + STARS if body else before).encode()
+        if self._texts.clean(before) != before:
+            raise ValueError("a secret where an id or a method should be")
+        raw = body.encode()
         try:
-            return before.encode() + self._text(body.encode())
-        except (ValueError, FivewaysError, msgspec.DecodeError):
-            return (before + STARS).encode()  # lines, or a text: nobody can say where the secret ends
-
-    def _text(self, raw: bytes) -> bytes:
-        return jsontext.write(self._walk(jsontext.parse(raw)))
+            value = jsontext.parse(raw)
+        except FivewaysError:
+            # Of lines and texts with the name of a secret, nobody can say where the secret ends.
+            cleaned = STARS if kind != "S" and self._names.occurs(body) else self._texts.clean(body)
+            return payload if cleaned == body else (before + cleaned).encode()
+        values = self._values
+        cleaned_value = values.sequence(value, method=0) if is_call and isinstance(value, list) else values.clean(value)
+        written = rewritten(raw, value, cleaned_value)
+        return payload if written is None else before.encode() + written
 
     def _lrpm_json(self, payload: bytes) -> bytes:
-        return jsontext.write(self._lrpm(jsontext.parse(payload.strip())))
+        return self._json(payload, self._lrpm)
 
     def _lrpm_cbor(self, payload: bytes) -> bytes:
-        return cbor.write(self._lrpm(cbor.parse(payload)))
+        value = cbor.parse(payload)
+        cleaned = self._lrpm(value)
+        return payload if cleaned == value else cbor.write(cleaned)
 
     def _lrpm(self, message: object) -> object:
-        if not isinstance(message, list):
+        if not isinstance(message, list) or not isinstance(message[0], int | float):
             raise ValueError("no message of LRPM")  # noqa: TRY004  the caller knows this one
         if message[0] in _HANDSHAKE:
-            return [message[0], *([STARS] if len(message) > 1 else []), *message[2:]]
-        return self._walk(message)
+            return [message[0], *([STARS] if len(message) > 1 else []), *map(self._values.clean, message[2:])]
+        return self._values.sequence(message, method=_METHOD)
 
     def _nq(self, payload: bytes) -> bytes:
-        return jsontext.write(self._walk(jsontext.parse(payload.strip())))
+        return self._json(payload, self._nq_message)
 
-    def _walk(self, value: object) -> object:
-        """Return a value in which no name of ours has anything but stars."""
-        if isinstance(value, list):
-            if value and isinstance(value[0], str) and self._is_secret(value[0]):  # positional: a name, and its value
-                return [value[0], *([STARS] * (len(value) - 1))]
-            return [self._walk(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        named = self._is_secret(value.get("name")) or value.get("note") == "peer"
-        kept = {key: STARS if self._is_secret(key) else self._walk(each) for key, each in value.items()}
-        if named and "value" in kept:
-            kept["value"] = STARS
-        if named and "args" in kept:  # an array stays one, or the frame could not be read any more
-            args = value["args"]
-            kept["args"] = [STARS] * len(args) if isinstance(args, list) else STARS
-        return kept
+    def _nq_message(self, message: object) -> object:
+        if not isinstance(message, list | dict):
+            raise ValueError("no message of NQ")  # noqa: TRY004  the caller knows this one
+        return self._values.clean(message)
 
-    def _is_secret(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._names
+    def _json(self, payload: bytes, clean: Callable[[object], object]) -> bytes:
+        raw = payload.strip()
+        value = jsontext.parse(raw)
+        written = rewritten(raw, value, clean(value))
+        return payload if written is None else written
+
+    def _mqtt(self, payload: bytes) -> bytes:
+        """Return a payload of a topic: a text, or an RPC, of which no part can be taken out."""
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            text = ""
+        if text and text.translate(_BLANKS).isprintable():
+            cleaned = self._texts.clean(text)
+            return payload if cleaned == text else cleaned.encode()
+        text = payload.decode("latin-1")
+        if self._names.occurs(text) or self._texts.clean(text) != text:
+            raise _Opaque
+        return payload
+
+    def _attachment(self, payload: bytes) -> bytes:
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            return payload
+        cleaned = self._texts.clean(text)
+        return payload if cleaned == text else cleaned.encode()
+
+
+class _Opaque(Exception):
+    """A payload that holds a secret, and is left out as a whole."""
+
+
+_BLANKS: Final = dict.fromkeys(map(ord, "\t\r\n"), " ")
+
+
+def _no_text(payload: pa.Array, is_text: np.ndarray) -> np.ndarray:
+    """Return the places of texts that are no valid UTF-8."""
+    rows = np.flatnonzero(is_text)
+    if len(rows):
+        some = payload if len(rows) == len(payload) else payload.take(numbers(rows))
+        try:
+            some.cast(pa.string())
+        except ArrowInvalid:
+            found: np.ndarray = rows[[each is not None and not _is_utf8(each) for each in some.to_pylist()]]
+            return found
+    return np.zeros(0, np.int64)
+
+
+def _is_well_formed(protocol: str, payload: bytes | None) -> bool:
+    """Say whether a payload is JSON or CBOR, where it should be."""
+    if not payload:
+        return True
+    try:
+        if protocol in _JSON:
+            jsontext.check(payload.strip())
+        elif protocol == "lrpm-cbor":
+            return cbor.skip(payload, 0) == len(payload)
+    except FivewaysError:
+        return False
+    return True
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_known(pattern: str) -> bool:
+    """Say whether RE2 knows what Python knows."""
+    try:
+        compute.match_substring_regex(texts(pa.binary(), [b""]), pattern)
+    except ArrowInvalid:
+        return False
+    return True
 
 
 def _parts(shape: re.Pattern[str], payload: bytes) -> tuple[str, str, str, str]:
@@ -153,28 +283,3 @@ def _parts(shape: re.Pattern[str], payload: bytes) -> tuple[str, str, str, str]:
     if found is None:
         raise ValueError("no frame of UMQ")
     return text[: found.start(3)], found[1], found[2], found[3]
-
-
-def _at_the_door(payload: pa.Array, protocols: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    """Return which payloads begin as those do that say who somebody is, or may: a closer look follows."""
-    _, offsets_at, data_at = payload.buffers()
-    found = np.zeros(len(payload), bool)
-    if data_at is None or not len(data_at):
-        return found
-    data = np.frombuffer(data_at, np.uint8)
-    offsets = np.frombuffer(offsets_at, np.int32)[payload.offset : payload.offset + len(payload) + 1]
-    start, last = offsets[:-1], len(data) - 1
-    for spoken, is_at_the_door in _DOORS:
-        if not spoken.isdisjoint(protocols):
-            is_spoken = np.array([each in spoken for each in protocols])[codes]
-            found |= is_spoken & is_at_the_door(lambda at: data[np.minimum(start + at, last)])
-    return found & (offsets[1:] > start)
-
-
-# Of LRPM, whatever is no kind of two digits may be one of a single digit, written in an unusual way.
-_DOORS: Final[Sequence[tuple[frozenset[str], Callable[[Callable[[int], np.ndarray]], np.ndarray]]]] = (
-    (frozenset({"umq", "umq36"}), lambda byte: _LETTERS[byte(0)]),
-    (frozenset({"lrpm-json"}), lambda byte: ~(_DIGITS[byte(1)] & _DIGITS[byte(2)])),
-    (frozenset({"lrpm-cbor"}), lambda byte: byte(1) != 0x18),
-)
-"""Protocols, and how a payload of theirs begins that has to be looked at; `byte(n)` is the n-th of each."""

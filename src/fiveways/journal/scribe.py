@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from fiveways.journal.errors import JournalError
-from fiveways.journal.messages import Done, Orders, Told, each, pack
+from fiveways.journal.messages import Done, Orders, Retention, Told, each, pack
 from fiveways.journal.tape import Page
 from fiveways.journal.writer import Journal
 
@@ -37,15 +37,18 @@ def main() -> int:
     if (first := next(messages, None)) is None:
         return 0  # the hub was gone before it could say anything
     orders = msgspec.msgpack.decode(first, type=Orders)
-    journal = Journal(orders, time.time, told=lambda: _say(Done(journal.written, journal.lost)))
     try:
+        journal = Journal(orders, time.time, told=lambda: _say(Done(journal.written, journal.lost, journal.removed)))
         journal.start()
     except JournalError as exc:
         _say(Told(logging.ERROR, str(exc)))
         return 1
-    decoder = msgspec.msgpack.Decoder(Page)
-    for message in messages:
-        journal.put(decoder.decode(message))
+    decoder = msgspec.msgpack.Decoder(Page | Retention)
+    for message in map(decoder.decode, messages):
+        if isinstance(message, Retention):
+            journal.hold(is_held=message.is_held)
+        else:
+            journal.put(message)
     journal.stop()
     return 0
 

@@ -1,40 +1,75 @@
-"""Whether one of a few words occurs in a lot of bytes: mostly it does not, and that is to be known quickly."""
+"""Finds places in a buffer where one of a few words may begin, whatever its case: mostly there is none."""
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 _TAIL: Final = 5
-"""Bytes at the end of a word. Wherever they lie, four of them begin at an even place: the first four, or the last."""
+"""Bytes at the end of a word: the first four or the last four of them begin at an even offset."""
+_EXACT, _NEXT, _PREVIOUS = 1, 2, 4
+"""Neighbours of a pair of bytes to compare: the next pair, its first byte, the last byte of the previous pair."""
+_CASE: Final = 0x20
+"""This bit is set in lower-case letters. Other characters become equal to more of their kind, which costs a look."""
 
 
 class Search:
-    """Looks for the ends of words, two bytes at a time, and at the next two where those occur."""
+    """Compares two bytes at a time with a table, and their neighbours where the table has them."""
 
     def __init__(self, words: Collection[bytes]) -> None:
-        tails = [word[-_TAIL:] for word in words]
-        self._is_any = any(len(tail) < _TAIL for tail in tails)
-        """A word is too short to be looked for like this: it may be anywhere."""
-        fours = np.frombuffer(b"".join(tail[:4] + tail[1:] for tail in tails if len(tail) == _TAIL), np.uint16)
-        self._fours = np.unique(_both(fours[::2], fours[1::2]))
+        """Prepare the tables; a word of fewer than three bytes may be anywhere."""
+        self._is_any = any(len(word) < _TAIL - 2 for word in words)
         self._begins = np.zeros(1 << 16, bool)
-        """For every two bytes, whether they begin one of these."""
-        self._begins[fours[::2]] = True
+        """For every two bytes, whether something has to be compared."""
+        wanted: dict[int, set[int]] = {_EXACT: set(), _NEXT: set(), _PREVIOUS: set()}
+        for word in words:
+            for kind, pair, other in _entries(bytes(byte | _CASE for byte in word[-_TAIL:])):
+                wanted[kind].add(pair << 16 | other)
+                self._begins[pair] = True
+        self._wanted = {kind: np.array(sorted(found), np.uint32) for kind, found in wanted.items()}
 
-    def may_find(self, data: np.ndarray) -> bool:
-        """Say whether one of the words may be there; if not, none is."""
+    def find(self, data: np.ndarray) -> np.ndarray:
+        """Return offsets at or beside which a word may be; outside of these there is none."""
         if self._is_any:
-            return True
-        pairs = data[: len(data) // 2 * 2].view(np.uint16)
+            return np.arange(0, len(data), 2)
+        pairs = _folded(data)
         at = np.flatnonzero(self._begins.take(pairs[:-1]))
         if not len(at):
-            return False
-        found = _both(pairs[at], pairs[at + 1])
-        places = np.minimum(np.searchsorted(self._fours, found), len(self._fours) - 1)
-        return bool((self._fours[places] == found).any())
+            return at
+        here, behind, before = pairs[at], pairs[at + 1], pairs[np.maximum(at - 1, 0)]
+        found = self._is_wanted(_EXACT, here, behind)
+        found |= self._is_wanted(_NEXT, here, behind & 0xFF)
+        found |= self._is_wanted(_PREVIOUS, here, before >> 8)
+        places: np.ndarray = at[found] * 2
+        return places
+
+    def _is_wanted(self, kind: int, pair: np.ndarray, other: np.ndarray) -> np.ndarray:
+        wanted = self._wanted[kind]
+        if not len(wanted):
+            return np.zeros(len(pair), bool)
+        both = pair.astype(np.uint32) << 16 | other
+        found: np.ndarray = wanted[np.minimum(np.searchsorted(wanted, both), len(wanted) - 1)] == both
+        return found
 
 
-def _both(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    both: np.ndarray = first.astype(np.uint32) << 16 | second
-    return both
+def _entries(tail: bytes) -> list[tuple[int, int, int]]:
+    """Return how the end of a word is found at an even offset and at an odd one: what to compare, a pair, the other."""
+    pairs = [low | high << 8 for low, high in pairwise(tail)]
+    match len(tail):
+        case 5:
+            return [(_EXACT, pairs[0], pairs[2]), (_EXACT, pairs[1], pairs[3])]
+        case 4:
+            return [(_EXACT, pairs[0], pairs[2]), (_NEXT, pairs[1], tail[3])]
+        case 3:
+            return [(_NEXT, pairs[0], tail[2]), (_PREVIOUS, pairs[1], tail[0])]
+        case _:
+            return []
+
+
+def _folded(data: np.ndarray) -> np.ndarray:
+    """Return the bytes without case, in pairs, with at least a pair behind the last."""
+    padded = np.full(len(data) + 4 - len(data) % 2, _CASE, np.uint8)
+    np.bitwise_or(data, _CASE, out=padded[: len(data)])
+    pairs: np.ndarray = padded.view("<u2")
+    return pairs

@@ -41,7 +41,7 @@ OP_END: Final = "\n"
 """Stands between operations, and in none of them."""
 
 
-class Page(msgspec.Struct, gc=False, array_like=True):
+class Page(msgspec.Struct, gc=False, tag="page", array_like=True):
     """Some entries, column by column, as whoever writes them wants to have them: numbers and texts in a row.
 
     Most entries are one record. Numbers are of 4 bytes, but for times, which have 8.

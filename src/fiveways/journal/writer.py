@@ -6,31 +6,40 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from pyarrow import ArrowException, PythonFile, RecordBatch, ipc
 
+from fiveways.journal.access import Access, access_of
 from fiveways.journal.batches import Batches
-from fiveways.journal.closing import abandoned, close_segment, retire
+from fiveways.journal.closing import abandoned, close_segment, retire, sync_names
 from fiveways.journal.errors import JournalError
+from fiveways.journal.memory import release_memory
 from fiveways.journal.messages import Orders
-from fiveways.journal.places import OPEN, Segment, segment_name, segments
+from fiveways.journal.places import Segment, segment_name, segments
 from fiveways.journal.record import SCHEMA
 from fiveways.journal.redaction import Redaction
+from fiveways.journal.suffixes import OPEN
 from fiveways.journal.tape import Page
+from fiveways.model.clockwatch import ClockWatch
 
 _log = logging.getLogger("fiveways.journal")
 _BATCH: Final = 1 << 14
 """Records that are worth a batch, even before it is time for one."""
 _BATCH_BYTES: Final = 1 << 28
 """Payloads that are: a column has room for eight times as much."""
-_WAITING: Final = 256
+_WAITING: Final = 64
 """Pages that may wait; whoever brings more waits, too."""
 _BUFFER: Final = 1 << 20
+_boot_clock: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Goes on while the machine sleeps, where the system has such a clock."""
 # Columns are too short for several threads to share the work: to hand it over costs more than it saves.
 _LZ4: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _TROUBLES: Final = (OSError, ArrowException)
@@ -39,14 +48,27 @@ _TROUBLES: Final = (OSError, ArrowException)
 class Journal:
     """Writes one run of a hub into a directory."""
 
-    def __init__(self, orders: Orders, clock: Callable[[], float], told: Callable[[], None] = lambda: None) -> None:
-        """Make it; `clock` tells the seconds since 1970, `told` is called when there is more on disk than before."""
+    def __init__(
+        self,
+        orders: Orders,
+        clock: Callable[[], float],
+        told: Callable[[], None] = lambda: None,
+        steady: Callable[[], float] = _boot_clock,
+    ) -> None:
+        """Make it; `clock` tells the seconds since 1970, `told` is called when there is more on disk than before.
+
+        `steady` is a clock that cannot be set: it shows whether `clock` jumps.
+        """
         self._directory = Path(orders.directory)
-        self._batches = Batches(orders.node, orders.run, orders.most, Redaction(orders.redact))
+        self._access = access_of(orders.group)
+        self._batches = Batches(orders.node, orders.run, orders.most, Redaction(orders.redact, orders.patterns))
         self._run = orders.run
         self._rules = orders.rules
         self._clock = clock
         self._tell = told
+        self._steady = steady
+        self._watch = ClockWatch(orders.clock_jump, clock(), steady())
+        self._is_held = orders.is_held
         self._pages: queue.Queue[Page | None] = queue.Queue(_WAITING)
         self._segment: _Open | None = None
         self._number = 0
@@ -56,13 +78,18 @@ class Journal:
         self.written = 0
         """Records that are on disk."""
         self.lost = 0
-        """Records that could not be written."""
+        """Records that could not be written, or were removed."""
+        self.removed = 0
+        """Records that were on disk, in an open segment that was removed."""
         self._trouble = ""
+        self._begun = self._synced = monotonic()
+        """When the last batch was begun, and when records were on disk."""
+        self._had_backlog = False
 
     def start(self) -> None:
         """Begin; JournalError if nothing can be written there."""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._access.make_directory(self._directory)
             self._number = 1 + max((each.number for each in self._ours()), default=-1)
             self._open()
         except _TROUBLES as exc:
@@ -80,6 +107,17 @@ class Journal:
         """Have a page written; wait if many do already."""
         self._pages.put(page)
 
+    def hold(self, *, is_held: bool) -> None:
+        """Delete no segments for their age, or trust the clock as it is now."""
+        if not is_held:
+            self._watch.trust(self._clock(), self._steady())
+        self._is_held = is_held
+
+    def _days(self) -> float:
+        """Return after how many days a segment is deleted."""
+        self._watch.look(self._clock(), self._steady())
+        return inf if self._is_held or self._watch.jump else self._rules.keep_days
+
     def stop(self) -> None:
         """Write the rest, and close the last segment."""
         self._pages.put(None)
@@ -93,12 +131,14 @@ class Journal:
         while not is_over:
             pages, is_over = self._some()
             self._take(pages)
+            self._release(pages)
         self._finish()
         self._to_close.put(None)
 
     def _some(self) -> tuple[list[Page], bool]:
         """Gather pages for a while: together, each record costs less. Return them, and whether they are the last."""
-        pages, records, size, until = list[Page](), 0, 0, monotonic() + self._rules.flush_interval / 2
+        # Counted from the last batch: what came while that was written has waited already.
+        pages, records, size, until = list[Page](), 0, 0, self._begun + self._rules.flush_interval / 2
         with suppress(queue.Empty):
             while records < _BATCH and size < _BATCH_BYTES:
                 page = self._pages.get(timeout=max(0.0, until - monotonic()))
@@ -107,23 +147,36 @@ class Journal:
                 pages.append(page)
                 records += len(page)
                 size += len(page.payloads)
+        self._begun = monotonic()
         return pages, False
 
+    def _release(self, pages: list[Page]) -> None:
+        """Give back the memory of a backlog that is gone."""
+        if pages:
+            self._had_backlog |= sum(map(len, pages)) >= _BATCH
+        elif self._had_backlog:
+            self._had_backlog = False
+            release_memory()
+
     def _take(self, pages: list[Page]) -> None:
-        """Write pages, and have them on disk as soon as no more wait."""
+        """Write pages, and have them on disk as soon as no more wait, or it is time for that."""
         at_hand = sum(map(len, pages))
         try:
+            if self._segment is not None and not self._segment.is_there():
+                self._removed(self._segment)
             if pages:
                 segment = self._segment or self._open()
                 segment.write(self._batches.batch(pages))
                 at_hand = 0
                 if segment.size >= self._rules.segment_bytes:
                     self._rotate(segment)
-            if self._segment is not None and self._pages.empty():
+            is_due = self._pages.empty() or monotonic() - self._synced >= self._rules.flush_interval / 2
+            if self._segment is not None and is_due:
                 self._sync(self._segment)
                 if self._clock() - self._segment.since >= self._rules.segment_age:
                     self._rotate(self._segment)
-            self._trouble = ""
+            if pages:
+                self._trouble = ""
         except Exception as exc:  # noqa: BLE001  whatever it is, what comes next is written
             self.lost += at_hand
             self._fail(exc)
@@ -133,6 +186,18 @@ class Journal:
         if synced := segment.sync():
             self.written += synced
             self._tell()
+        self._synced = monotonic()
+
+    def _removed(self, segment: "_Open") -> None:
+        """Begin another segment in place of one that was removed or moved away, with the directory or without."""
+        self._segment = None
+        gone = segment.records if segment.is_deleted() else 0
+        self.removed += gone - segment.unsynced if gone else 0
+        self.lost += gone
+        segment.close()
+        _log.error("%s was removed or moved while it was written: %d records are lost", segment.path, gone)
+        self._tell()
+        self._open()
 
     def _rotate(self, segment: "_Open") -> None:
         """Begin a new segment, unless there is nothing in this one."""
@@ -141,8 +206,10 @@ class Journal:
             self._finish()
 
     def _fail(self, error: Exception) -> None:
-        if str(error) != self._trouble:
-            self._trouble = str(error)
+        # The text of an OSError has the name of a file, which is another one at each attempt.
+        trouble = f"{type(error).__name__} {error.errno}" if isinstance(error, OSError) else str(error)
+        if trouble != self._trouble:
+            self._trouble = trouble
             known = isinstance(error, _TROUBLES)
             _log.error("the journal has gaps: %s", error, exc_info=None if known else error)
         if self._segment is not None and isinstance(error, _TROUBLES):
@@ -153,7 +220,9 @@ class Journal:
     def _open(self) -> "_Open":
         path = self._directory / (segment_name(self._run, self._number) + OPEN)
         self._number += 1
-        self._segment = _Open(path, self._clock())
+        self._access.make_directory(self._directory)
+        self._segment = _Open(path, self._clock(), self._access)
+        sync_names(self._directory)
         return self._segment
 
     def _finish(self) -> None:
@@ -167,8 +236,8 @@ class Journal:
     def _close(self) -> None:
         while (path := self._to_close.get()) is not None:
             try:
-                close_segment(path)
-                for old in retire(self._directory, self._rules.keep_bytes, self._rules.keep_days, self._clock()):
+                close_segment(path, self._access)
+                for old in retire(self._directory, self._rules.keep_bytes, self._days(), self._clock()):
                     _log.info("%s is over", old.name)
             except Exception as exc:  # noqa: BLE001  it stays as it is, and the next start tries again
                 _log.error("%s cannot be closed: %s", path.name, exc)
@@ -177,19 +246,30 @@ class Journal:
 class _Open:
     """One segment that is being written."""
 
-    def __init__(self, path: Path, now: float) -> None:
+    def __init__(self, path: Path, now: float, access: Access) -> None:
         self.path = path
         self.since = now
         self.records = 0
         self.unsynced = 0
         """Records that may not be on disk yet."""
-        self._file = io.BufferedWriter(io.FileIO(path, "xb"), _BUFFER)
+        self._file = io.BufferedWriter(io.FileIO(path, "xb", opener=access.open), _BUFFER)
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._stream = ipc.new_stream(PythonFile(self._file, "w"), SCHEMA, options=_LZ4)
 
     @property
     def size(self) -> int:
         return self._file.tell()
+
+    def is_there(self) -> bool:
+        """Say whether its path still names it."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def is_deleted(self) -> bool:
+        """Say whether no path names it any more."""
+        return os.fstat(self._file.fileno()).st_nlink == 0
 
     def write(self, batch: RecordBatch) -> None:
         self._stream.write_batch(batch)

@@ -3,11 +3,13 @@
 import asyncio
 import platform
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 from typing import Final
 
 from fiveways.journal.feed import Feed
 from fiveways.journal.messages import ALL, Orders, Rules
+from fiveways.journal.suffixes import newest
 from fiveways.journal.tape import Tape, Track
 from fiveways.runtime.clock import wall_clock, wall_clock_ns
 from fiveways.settings.operations import JournalSettings
@@ -19,7 +21,7 @@ _FRESH: Final = 60.0
 class Journaling:
     """A tape for all who take part, and who has it written down."""
 
-    def __init__(self, settings: JournalSettings, random: Random) -> None:
+    def __init__(self, settings: JournalSettings, random: Random, clock_jump: float) -> None:
         most = {"full": ALL, "cut": settings.payload_bytes, "none": 0}[settings.payload]
         run = f"{datetime.fromtimestamp(wall_clock(), UTC):%Y%m%dT%H%M%S}-{random.getrandbits(24):06x}"
         self.tape = Tape(wall_clock_ns)
@@ -31,12 +33,25 @@ class Journaling:
             settings.keep_bytes,
             settings.keep_days,
         )
-        self._feed = Feed(self.tape, Orders(settings.path, node, run, tuple(settings.redact), most, rules))
+        names = (*settings.redact, *settings.redact_also)
+        orders = Orders(
+            settings.path, node, run, names, settings.redact_patterns, most, rules, settings.group, clock_jump
+        )
+        self._feed = Feed(self.tape, orders)
+        self._directory = Path(settings.path)
         self._refused = Track(self.tape, "http", "", "none", "http")
-        self._interval = settings.flush_interval / 2  # the rest of it is for the writer
+        self._interval = settings.flush_interval / 4  # the rest of it is for the writer
         self._timer: asyncio.TimerHandle | None = None
         self._lost, self._lost_at = 0, 0.0
         """Records that are known to be lost, and since when."""
+
+    def newest(self) -> float:
+        """Return when the journal was written last, in seconds since 1970; 0 if it is empty."""
+        return newest(self._directory)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Have no segments deleted for their age while the clock may be wrong."""
+        self._feed.hold(is_held=is_held)
 
     def start(self) -> None:
         """Begin; JournalError if nothing can be written."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fiveways.journal.messages import ALL, Orders, Rules
 from fiveways.journal.reader import read_batches, segments
-from fiveways.journal.redaction import NAMES
 from fiveways.journal.tape import Tape, Track
 from fiveways.journal.writer import Journal
+from fiveways.model.secret_names import NAMES
 from fiveways.wire.packet import Packet
 
 RUN = "20260101T000000-abcdef"
@@ -15,10 +15,12 @@ RUN = "20260101T000000-abcdef"
 class Written:
     """A journal under way, and a clock that goes on by a second with each look."""
 
-    def __init__(self, directory: Path, *, most: int = ALL, rules: Rules | None = None, run: str = RUN) -> None:
+    def __init__(
+        self, directory: Path, *, most: int = ALL, rules: Rules | None = None, run: str = RUN, group: str = ""
+    ) -> None:
         self._now = 0
         self.tape = Tape(self._tick)
-        orders = Orders(str(directory), "node", run, NAMES, most, rules or Rules(flush_interval=0.01))
+        orders = Orders(str(directory), "node", run, NAMES, (), most, rules or Rules(flush_interval=0.01), group)
         self.journal = Journal(orders, lambda: self._now / 1e9)
         self.journal.start()
 

@@ -1,3 +1,7 @@
+import random
+import time
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -7,6 +11,7 @@ from fiveways.protocols.nq.errors import Err
 from fiveways.protocols.nq.messages import SystemNote
 from fiveways.wire import cbor
 from fiveways.wire.packet import Packet
+from tests.unit.journal.secret_forms import INNOCENT, SECRET, WITH_SECRET
 
 SAID = [
     # (protocol, frame, what of it is kept)
@@ -47,14 +52,101 @@ SAID = [
 ]
 
 
+REDACTION = Redaction()
+
+
+def redacted(*frames: tuple[str, bytes | None], redaction: Redaction = REDACTION) -> list[bytes | None]:
+    """Redact frames as the writer does, all in one batch."""
+    protocols = sorted({protocol for protocol, _ in frames})
+    codes = np.array([protocols.index(protocol) for protocol, _ in frames])
+    unrouted = np.ones(len(frames), bool)
+    column, _ = redaction.apply(pa.array([said for _, said in frames], pa.binary()), protocols, codes, unrouted)
+    return list(column.to_pylist())
+
+
 @pytest.mark.parametrize(("protocol", "said", "kept"), SAID)
 def test_what_is_secret_is_not_kept(protocol: str, said: bytes, kept: bytes | None) -> None:
-    assert Redaction().apply(pa.array([said]), [protocol], pa.array([0]).to_numpy()).to_pylist() == [kept]
+    assert redacted((protocol, said)) == [kept]
+
+
+@pytest.mark.parametrize(("protocol", "said"), WITH_SECRET)
+def test_no_form_of_a_secret_is_recorded(protocol: str, said: bytes) -> None:
+    (kept,) = redacted((protocol, said))
+    assert SECRET.encode() not in (kept or b"").lower()
+
+
+@pytest.mark.parametrize(("protocol", "said"), INNOCENT)
+def test_innocent_frame_is_recorded_unchanged(protocol: str, said: bytes) -> None:
+    assert redacted((protocol, said)) == [said]
+
+
+def test_frames_of_one_batch_are_redacted_as_each_alone() -> None:
+    frames = [frame for pair in zip(WITH_SECRET, INNOCENT * 99, strict=False) for frame in pair]
+    assert redacted(*frames) == [kept for frame in frames for kept in redacted(frame)]
+
+
+def test_redacted_frame_is_still_one_of_its_protocol() -> None:
+    (kept,) = redacted(("lrpm-json", b'[40,1,"a",{"x":{"api_key":1,"y":"token=geheim&z=1"}},{}]'))
+    assert kept == b'[40,1,"a",{"x":{"api_key":"***","y":"token=***&z=1"}},{}]'
+
+
+def test_malformed_frame_leaves_its_size_and_digest_only() -> None:
+    said = b'[40,1,"a",{"x":"geheim'
+    found = [Redaction().redacted("lrpm-json", said) for _ in range(2)]
+    assert [each.payload for each in found] == [None, None]
+    assert all(each.reason.startswith(f"malformed: {len(said)} bytes, digest ") for each in found)
+    assert found[0].reason != found[1].reason  # keyed: nobody can guess a short secret from it
+    assert REDACTION.redacted("lrpm-json", said) == REDACTION.redacted("lrpm-json", said)
+
+
+def test_damaged_frame_is_redacted_or_left_out() -> None:
+    chance = random.Random(5)
+    frames = WITH_SECRET + INNOCENT
+    for _ in range(3000):
+        (protocol, said), (_, other) = chance.choices(frames, k=2)
+        at, end = sorted(chance.choices(range(len(said) + 1), k=2))
+        damaged = said[:at] + other[: chance.randrange(30)] + said[end:]
+        found = REDACTION.redacted(protocol, damaged)
+        assert found.reason or isinstance(found.payload, bytes)
+    assert REDACTION.redacted("lrpm-json", b"[[2],3]").reason  # what is no number cannot be looked up as a kind
+
+
+@pytest.mark.parametrize("pattern", [r"sk_live_\w+", r"(?<=no: )sk_live_\w+"])  # RE2 does not know the second
+def test_operator_adds_patterns_of_secrets_in_texts(pattern: str) -> None:
+    frame = ("nq", b'{"t":"a","r":"1","d":["no: sk_live_geheim."]}')
+    assert redacted(frame) == [frame[1]]
+    kept = redacted(frame, redaction=Redaction(patterns=[pattern]))
+    assert kept == [b'{"t":"a","r":"1","d":["no: ***."]}']
+
+
+def test_time_of_a_closer_look_grows_with_the_text_only() -> None:
+    pieces = [
+        "a=b&",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+        "a",
+        "token=",
+        "://a:",
+        "basic ",
+        "<a ",
+        "--a ",
+        'token:"',
+        "\\",
+    ]
+
+    def spent(text: str) -> float:
+        begun = time.process_time()
+        REDACTION.redacted("umq", f"R1\n{text}".encode())
+        return time.process_time() - begun
+
+    for piece in pieces:
+        short, long = (min(spent(piece * (size // len(piece))) for _ in range(3)) for size in (10_000, 160_000))
+        assert long < 64 * short + 0.05, piece  # 16 times as long; quadratic would be 256 times
 
 
 def test_the_note_by_which_a_peer_may_come_back_can_still_be_read() -> None:
     said = b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["geheim","h-"]}}'
-    kept = Redaction().redacted("nq", said)
+    kept = REDACTION.redacted("nq", said).payload
     assert kept is not None
     (message,) = nq_rows.read(Packet(kept))
     assert message == SystemNote(Err("sys", False, note="peer", args=("***", "***")))
@@ -75,18 +167,17 @@ PLAIN = [
 
 @pytest.mark.parametrize(("protocol", "said"), PLAIN)
 def test_what_is_not_secret_is_kept_as_it_is(protocol: str, said: bytes) -> None:
-    assert Redaction().apply(pa.array([said]), [protocol], pa.array([0]).to_numpy()).to_pylist() == [said]
+    assert redacted((protocol, said)) == [said]
 
 
 def test_each_of_many_is_treated_by_its_own_protocol() -> None:
     said = [b"H1\ngeheim", b'[40,1,"a",[],{}]', None, b"H1:geheim", b"", b'[2,"geheim",{}]']
-    protocols, codes = ["umq", "lrpm-json", "umq36"], pa.array([0, 1, 0, 2, 1, 1]).to_numpy()
+    protocols = ["umq", "lrpm-json", "umq", "umq36", "lrpm-json", "lrpm-json"]
     kept = [b"H1\n***", b'[40,1,"a",[],{}]', None, b"H1:***", b"", b'[2,"***",{}]']
-    assert Redaction().apply(pa.array(said, pa.binary()), protocols, codes).to_pylist() == kept
+    assert redacted(*zip(protocols, said, strict=True)) == kept
 
 
 def test_names_can_be_chosen() -> None:
-    column, codes = pa.array([b'{"t":"a","r":"1","d":{"pin":1,"token":2}}']), pa.array([0]).to_numpy()
-    assert Redaction(["pin"]).apply(column, ["nq"], codes).to_pylist() == [
-        b'{"t":"a","r":"1","d":{"pin":"***","token":2}}'
-    ]
+    frame = ("nq", b'{"t":"a","r":"1","d":{"PIN":1,"token":2}}')
+    kept = b'{"t":"a","r":"1","d":{"PIN":"***","token":2}}'
+    assert redacted(frame, redaction=Redaction(["pin"])) == [kept]

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from fiveways.journal.search import Search
 
-WORDS = (b"authorization", b"password", b"secret", b"token", b'"peer"')
+WORDS = (b"authorization", b"password", b"secret", b"token", b'"peer"', b"cook", b"pwd")
 PIECES = st.lists(st.sampled_from([*WORDS, b"tok", b"ken", b"secre", b"x", b" ", b"\0\xff"]), max_size=8).map(b"".join)
 
 
 def may_find(words: tuple[bytes, ...], data: bytes) -> bool:
-    return Search(words).may_find(np.frombuffer(data, np.uint8))
+    return len(Search(words).find(np.frombuffer(data, np.uint8))) > 0
 
 
 @given(PIECES)
@@ -33,6 +33,14 @@ def test_mostly_there_is_nothing(data: bytes) -> None:
     assert not may_find(WORDS, data)
 
 
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("before", range(4))
+def test_word_is_found_in_any_case_and_at_its_place(word: bytes, before: int) -> None:
+    data = np.frombuffer(b"-" * before + word.upper() + b"-" * 9, np.uint8)
+    (place,) = Search(WORDS).find(data)
+    assert before <= place < before + len(word)
+
+
 def test_a_short_word_may_be_anywhere() -> None:
-    assert may_find((*WORDS, b"pin"), b"xyz")
+    assert may_find((*WORDS, b"pi"), b"xyz")
     assert not may_find((), b"xyz")

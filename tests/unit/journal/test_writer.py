@@ -1,5 +1,9 @@
+import grp
 import os
 import shutil
+import stat
+import time
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +12,12 @@ from pyarrow import parquet
 
 from fiveways.journal.closing import abandoned, close_segment, retire
 from fiveways.journal.errors import BadSegment, JournalError
-from fiveways.journal.messages import Rules
+from fiveways.journal.messages import Orders, Rules
 from fiveways.journal.reader import check, read_batches, segments
 from fiveways.journal.record import SCHEMA, split_ops
 from fiveways.journal.tape import Tape, Track
+from fiveways.journal.writer import Journal
+from fiveways.model.secret_names import NAMES
 from fiveways.wire.packet import Packet, join_ops
 from tests.unit.journal.recorded import RUN, Written, records
 
@@ -66,7 +72,7 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
 def test_segments_are_closed_when_they_are_full(tmp_path: Path) -> None:
     written = Written(tmp_path, rules=Rules(0.01, segment_bytes=1 << 16))
     for number in range(20_000):
-        written.hear(os.urandom(50), "nq", str(number), is_text=False)
+        written.hear(os.urandom(50), "mqtt-rpc", str(number), is_text=False)
     written.stop()
     found = segments(str(tmp_path))
     assert len(found) > 1
@@ -108,6 +114,27 @@ def test_what_is_old_or_too_much_is_deleted(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run-000002.parquet", "run-000003.parquet"]
 
 
+def test_clock_that_jumps_deletes_no_segment_until_it_is_trusted(tmp_path: Path) -> None:
+    day, steady, wall = 86_400.0, [0.0], [1e9]
+    old = tmp_path / "run-000000.parquet"
+    old.write_bytes(b"x")
+    os.utime(old, (1e9, 1e9))
+    orders = Orders(str(tmp_path), "node", RUN, NAMES, rules=Rules(0.01), clock_jump=day)
+    journal = Journal(orders, lambda: wall[0], steady=lambda: steady[0])
+    assert journal._days() == 30
+    steady[0], wall[0] = 10 * day, 1e9 + 10 * day
+    assert journal._days() == 30
+    wall[0] += 40 * day
+    assert journal._days() == inf
+    wall[0] -= 40 * day
+    assert journal._days() == 30
+    wall[0] += 40 * day
+    journal.hold(is_held=True)
+    assert retire(tmp_path, most=1 << 30, days=journal._days(), now=wall[0]) == []
+    journal.hold(is_held=False)
+    assert retire(tmp_path, most=1 << 30, days=journal._days(), now=wall[0]) == [old]
+
+
 def test_a_disk_that_takes_nothing_costs_records_and_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +160,105 @@ def test_a_disk_that_takes_nothing_costs_records_and_is_told(
     assert [row["payload"] for row in records(tmp_path)] == [b"[41,1,0,{}]", b"[41,2,0,{}]", b"[41,3,0,{}]"]
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_removed_directory_is_noticed_once_and_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_moved: bool
+) -> None:
+    place = tmp_path / "journal"
+    written = Written(place)
+    written.hear(b"[41,1,0,{}]")
+    written.turn()
+    while not written.journal.written:
+        pass
+    if is_moved:
+        place.rename(tmp_path / "moved")
+    else:
+        shutil.rmtree(place)
+    for number in (2, 3):
+        written.hear(b"[41,%d,0,{}]" % number)
+        written.turn()
+        while written.journal.written < number:
+            pass
+    written.stop()
+    assert [row["payload"] for row in records(place)] == [b"[41,2,0,{}]", b"[41,3,0,{}]"]
+    (told,) = [each.getMessage() for each in caplog.records]
+    assert "was removed or moved while it was written" in told
+    assert written.journal.lost == written.journal.removed == (0 if is_moved else 1)
+    if is_moved:
+        assert len(records(tmp_path / "moved")) == 1
+
+
+def test_directory_that_cannot_be_made_again_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "journal"
+    written = Written(place)
+    shutil.rmtree(place)
+    place.touch()
+    for number in range(1, 5):
+        written.hear(b"[]")
+        written.turn()
+        while written.journal.lost < number:
+            pass
+    removed, gaps = [each.getMessage() for each in caplog.records]
+    assert "was removed or moved" in removed
+    assert gaps.startswith("the journal has gaps")
+    place.unlink()
+    written.hear(b"[41,1,0,{}]")
+    written.stop()
+    assert [row["payload"] for row in records(place)] == [b"[41,1,0,{}]"]
+
+
+def test_records_reach_the_disk_while_more_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(tmp_path)
+    monkeypatch.setattr(written.journal._pages, "empty", lambda: False)  # as under load without end
+    written.hear(b"[41,1,0,{}]")
+    written.turn()
+    patience = time.monotonic() + 60
+    while not written.journal.written:
+        assert time.monotonic() < patience
+        time.sleep(0.001)
+    written.stop()
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.suffix: stat.S_IMODE(path.stat().st_mode) for path in [directory, *directory.iterdir()]}
+
+
+def test_only_the_owner_reads_a_journal(tmp_path: Path) -> None:
+    place = tmp_path / "journal"
+    written = Written(place)
+    assert modes(place) == {"": 0o700, ".arrow": 0o600}
+    written.hear(b"[41,1,0,{}]")
+    written.stop()
+    assert modes(place) == {"": 0o700, ".parquet": 0o600}
+
+
+def test_group_reads_a_journal_that_is_given_to_it(tmp_path: Path) -> None:
+    group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
+    place = tmp_path / "journal"
+    written = Written(place, group=group)
+    assert modes(place) == {"": 0o2750, ".arrow": 0o640}
+    written.hear(b"[41,1,0,{}]")
+    written.stop()
+    assert modes(place) == {"": 0o2750, ".parquet": 0o640}
+    assert {path.group() for path in [place, *place.iterdir()]} == {group}
+
+
+def test_unknown_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="there is no group 'nobody-has-this'"):
+        Written(tmp_path, group="nobody-has-this")
+
+
+def test_malformed_frame_of_a_peer_is_left_out(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    for payload, op in ((b"[40,1,geheim,{}]", ""), (b"[40,1,2,{}]", ""), (b"[41,1,0,{}]", "1")):
+        written.hear(payload, op=op)
+    written.stop()
+    malformed, *others = records(tmp_path)
+    assert (malformed["payload"], malformed["size"], malformed["kind"]) == (None, 16, "text")
+    assert str(malformed["reason"]).startswith("malformed: 16 bytes, digest ")
+    assert [(row["payload"], row["reason"]) for row in others] == [(b"[40,1,2,{}]", None), (b"[41,1,0,{}]", None)]
+
+
 def test_a_page_is_not_too_long_to_be_passed_on() -> None:
     tape = Tape(lambda: 1)
     track = Track(tape, "s", "", "nq", "ws")
@@ -147,7 +273,7 @@ def test_a_page_is_not_too_long_to_be_passed_on() -> None:
 
 def test_frames_that_go_out_together_are_as_many_records(tmp_path: Path) -> None:
     written = Written(tmp_path)
-    one, other = written.track("nq", "one"), written.track("umq", "other")
+    one, other = written.track("mqtt-rpc", "one"), written.track("umq", "other")
     one.heard(5, Packet(b"[40,1]"), "1")
     other.said_all([Packet(b"M1\na"), Packet(b"M2\nb"), Packet(b"M3\nc")], ["1", "", "p2"])
     other.heard(6, Packet(b"R1\na"), "1")
