@@ -95,7 +95,7 @@ def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
     talk, (first, second) = announced(spec)
     assert talk.deadline() == 30.0
     for now in (20.0, 40.0, 60.0):
-        talk.progress(now)
+        assert talk.progress(now, 1 << 24)
         assert talk.deadline() == now + 30.0
         assert not talk.wake(now + 29.9)
     blob = HugeBlob(7)
@@ -108,7 +108,7 @@ def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
 def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_come(spec: ProtocolSpec) -> None:
     talk, names = announced(spec)
     assert [word.name for word in talk.wake(30.0) if isinstance(word, words.Attachment)] == list(names)
-    talk.progress(31.0)
+    assert not talk.progress(31.0, 1 << 24)
     assert talk.deadline() is None
     for _ in names:
         assert not talk.receive(Packet(b"", is_text=False, blob=HugeBlob(7)), 32.0)
@@ -119,7 +119,7 @@ def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_
 def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> None:
     talk = opened(spec)
     before = talk.deadline(), talk.outgoing()
-    talk.progress(5.0)
+    talk.progress(5.0, 1 << 24)
     assert (talk.deadline(), talk.outgoing()) == before
 
 

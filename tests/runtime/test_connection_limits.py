@@ -14,6 +14,7 @@ import pytest
 from fiveways.runtime import standings
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
+from tests.memory import nothing_left
 from tests.runtime.nqwire import ask, packed, posters, served
 from tests.runtime.test_websocket_rules import frame
 from tests.runtime.wire import PATIENCE, Place, http, hub, settings
@@ -63,7 +64,7 @@ async def silent(port: int, count: int, address: str = "127.0.0.1") -> AsyncIter
 @pytest.mark.parametrize("more", [b"", b"POST", POLL], ids=["closed", "with half a request", "with another poll"])
 def test_long_polls_of_clients_that_left_are_closed_at_once(more: bytes) -> None:
     async def run() -> None:
-        async with hub() as place:
+        async with hub() as place, nothing_left(50):
             before = descriptors()
             writers = [(await asyncio.open_connection("127.0.0.1", place.port))[1] for _ in range(50)]
             for writer in writers:
@@ -195,7 +196,7 @@ def test_health_checks_are_answered_when_no_more_connections_are_admitted(limits
     status = "503" if limits.max_sessions == 5 else "429"
 
     async def run() -> None:
-        async with hub(settings(limits=limits)) as place, silent(place.port, 5):
+        async with hub(settings(limits=limits)) as place, nothing_left(200), silent(place.port, 5):
             await until_connections(place, 5)
             # More than may stay to send a request.
             async with silent(place.port, 200):
@@ -313,7 +314,7 @@ def test_body_is_small_until_its_client_shows_a_token(is_chunked: bool, caplog: 
 
 def test_unfinished_bodies_of_all_connections_are_bounded() -> None:
     async def run() -> None:
-        async with hub(settings(limits=LimitSettings(max_unfinished=8 * MIB))) as place:
+        async with hub(settings(limits=LimitSettings(max_unfinished=8 * MIB, share=1.0))) as place:
             before, answered, writers = resident(), 0, []
             for _ in range(40):
                 reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
@@ -451,10 +452,21 @@ def test_message_is_small_before_authentication_and_large_behind_it(pieces: int)
     asyncio.run(run())
 
 
+def test_fragments_are_few_before_authentication_though_the_message_has_no_end() -> None:
+    async def run() -> None:
+        piece = LimitSettings().max_unauthenticated // 2
+        async with hub(settings(auth=SLOW)) as place, wires(place, 1) as (wire,):
+            for number in range(3):
+                wire.writer.write(header(piece, 0 if number else 1, fin=False) + bytes(piece))
+            assert await wire.closed() == (1009, "a message is too large before authentication")
+
+    asyncio.run(run())
+
+
 def test_unfinished_frames_of_all_connections_are_bounded() -> None:
     async def run() -> None:
         async with (
-            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=16 * MIB))) as place,
+            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=16 * MIB, share=1.0))) as place,
             wires(place, 16) as clients,
         ):
             before = resident()
@@ -478,10 +490,33 @@ def test_unfinished_frames_of_all_connections_are_bounded() -> None:
     asyncio.run(run())
 
 
+def test_unfinished_input_of_one_address_leaves_room_for_others() -> None:
+    async def run() -> None:
+        async with hub(settings(limits=LimitSettings(max_unfinished=8 * MIB))) as place:
+            unfinished, writers = place.server._port.unfinished, []
+            for number in range(8):
+                address = "127.0.0.1" if number < 6 else "127.0.0.2"
+                reader, writer = await asyncio.open_connection("127.0.0.1", place.port, local_addr=(address, 0))
+                writers.append(writer)
+                writer.write(head_of_post(MIB) + bytes(MIB - 1))
+                if number in (4, 5):
+                    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+                    assert head.startswith(b"HTTP/1.1 503 ")
+                else:
+                    held = (number + 1 if number < 4 else number - 1) * (MIB - 1)
+                    await until(lambda held=held: unfinished.held >= held)  # type: ignore[misc]
+            for each in writers:
+                each.close()
+            await until(lambda: unfinished.held == 0)
+            assert not unfinished._by_address
+
+    asyncio.run(run())
+
+
 def test_fragments_of_all_connections_are_bounded() -> None:
     async def run() -> None:
         async with (
-            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=4 * MIB))) as place,
+            hub(settings(auth=SLOW, limits=LimitSettings(max_unfinished=4 * MIB, share=1.0))) as place,
             wires(place, 8) as clients,
         ):
             piece, refused = 40_000, 0
@@ -500,10 +535,23 @@ def test_fragments_of_all_connections_are_bounded() -> None:
     asyncio.run(run())
 
 
+def test_attachments_on_disk_count_for_the_address_of_their_connection() -> None:
+    async def run() -> None:
+        async with hub(settings(auth=SLOW)) as place, wires(place, 1) as (wire,):
+            await wire.login()
+            (pump,) = place.server.pumps
+            for spools in (pump._spools, pump.link._spools):  # type: ignore[attr-defined]
+                blob = spools.store(b"x")
+                assert dict(place.server._spools._by_address) == {"127.0.0.1": 1}
+                del blob
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
 def test_buffers_of_finished_frames_make_room_for_others_and_lose_nothing(new_loop: NewLoop) -> None:
     async def run() -> None:
-        limits = LimitSettings(max_unfinished=3 * MIB)
+        limits = LimitSettings(max_unfinished=3 * MIB, share=1.0)
         async with hub(settings(auth=SLOW, limits=limits)) as place, wires(place, 12) as clients:
             chance, most, total = Random(1), 0, 0
             unfinished = place.server._port.unfinished

@@ -1,10 +1,6 @@
 """Ended sessions are freed at once: they leave no timers and no reference cycles for the garbage collector."""
 
 import asyncio
-import gc
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,32 +10,11 @@ import uvloop
 
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
+from tests.memory import nothing_left
 from tests.runtime.test_websocket_rules import BINARY, CLOSE, frame, wired
 from tests.runtime.wire import PATIENCE, Place, hub, settings
 
 MANY: Final = 20
-KINDS: Final = frozenset(
-    {
-        "Credentials",
-        "HttpProtocol",
-        "JsonConversation",
-        "Leg",
-        "LrpmConversation",
-        "NqConversation",
-        "Outbox",
-        "Pump",
-        "Recorder",
-        "Session",
-        "Standing",
-        "TimerHandle",
-        "Track",
-        "Umq1Conversation",
-        "Umq36Conversation",
-        "WSTransport",
-        "WebSocketLink",
-    }
-)
-"""Types of the objects that a session consists of."""
 HELLOS: Final = {
     "umq": ("/umq", frame(b"H1.0.0\n")),
     "umq36": ("/umq36", frame(b"H1:")),
@@ -53,33 +28,6 @@ CALLS: Final = {
     "lrpm-json": frame(b'[40,1,"hub.ping",null,{}]'),
     "lrpm-cbor": frame(cbor2.dumps([40, 1, "hub.ping", None, {}]), BINARY),
 }
-
-
-def alive() -> Counter[str]:
-    """How many objects of a session there are."""
-    return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in KINDS)
-
-
-@asynccontextmanager
-async def nothing_left() -> AsyncIterator[None]:
-    """Wait, without the garbage collector, until there are as many objects of sessions as before."""
-    gc.collect()
-    before = alive()
-
-    def left() -> list[str]:
-        # The hub has a few timers of its own.
-        return [name for name, count in (alive() - before).items() if count >= MANY // 2]
-
-    gc.disable()
-    try:
-        yield
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE / 4):
-                while left():  # noqa: ASYNC110  nobody tells of it
-                    await asyncio.sleep(0.05)
-        assert not left()
-    finally:
-        gc.enable()
 
 
 async def talk(place: Place, path: str, *frames: bytes, closes: bool) -> None:
@@ -99,7 +47,7 @@ def in_time(given: Settings | None, path: str, *frames: bytes, closes: bool = Tr
     async def run() -> None:
         async with hub(given) as place:
             await talk(place, path, *frames, closes=closes)
-            async with nothing_left():
+            async with nothing_left(MANY, collects=False):
                 for _ in range(MANY):
                     await talk(place, path, *frames, closes=closes)
 
@@ -138,7 +86,7 @@ def test_refused_session_is_freed(protocol: str) -> None:
     async def run() -> None:
         path, hello = HELLOS[protocol]
         auth = AuthSettings(anonymous="never", identity=(IdentitySettings("ada", secret=Secret("s")),))
-        async with hub(settings(auth=auth)) as place, nothing_left():
+        async with hub(settings(auth=auth)) as place, nothing_left(MANY, collects=False):
             for _ in range(MANY):
                 async with wired(place.port, path) as wire:
                     wire.writer.write(hello)

@@ -7,6 +7,7 @@ import pytest
 
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import ServerSettings
+from tests.memory import nothing_left
 from tests.runtime.served import served
 from tests.runtime.wire import PATIENCE, connected, http, hub, settings
 
@@ -119,7 +120,7 @@ def test_a_caller_that_reads_none_of_its_answers_is_let_go_and_costs_nobody_anyt
 @pytest.mark.parametrize("path", ["/umq", "/umq36", "/lrpm"])
 def test_nothing_is_left_of_those_who_are_gone(path: str) -> None:
     async def run() -> None:
-        async with hub() as place:
+        async with hub() as place, nothing_left(50):
             for _ in range(50):
                 peer = await place.peer(path)
                 peer.text({"/umq": "H1.0.0\n", "/umq36": "H1:", "/lrpm": "[2,null,{}]"}[path])

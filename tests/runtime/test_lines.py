@@ -8,6 +8,7 @@ import pytest
 from fiveways.hub.session import public_name
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
+from tests.memory import nothing_left
 from tests.runtime.wire import http, hub, settings
 
 AUTH = AuthSettings(anonymous="never", identity=(IdentitySettings("worker", token=Secret("hunter2")),))
@@ -51,7 +52,7 @@ def test_sessions_are_told_by_their_public_names(caplog: pytest.LogCaptureFixtur
 
 def test_flood_of_wrong_tokens_is_one_line_a_minute_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        async with hub(settings(auth=AUTH)) as place:
+        async with hub(settings(auth=AUTH)) as place, nothing_left(50):
             for number in range(50):
                 peer = await place.peer("/umq")
                 peer.text(f"H1.0.0\nwrong-token-{number}")

@@ -13,6 +13,7 @@ import pytest
 
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
+from tests.memory import nothing_left
 from tests.runtime.nqwire import Message, Poster, ask, packed, posters, served
 from tests.runtime.served import served as hub_process
 from tests.runtime.wire import PATIENCE, http, hub, settings
@@ -466,7 +467,7 @@ async def test_a_flood_of_headers_is_refused_and_makes_no_peer() -> None:
 
 @waiting
 async def test_who_guesses_ids_learns_nothing() -> None:
-    async with hub() as place, posters(place.port, 2) as (peer, thief):
+    async with hub() as place, nothing_left(300), posters(place.port, 2) as (peer, thief):
         await peer.post(ask("k1", data="secret"))
         for number in range(300):
             thief.peer = f"{int(peer.peer, 16) ^ (1 << number % 128):032x}"
@@ -514,7 +515,7 @@ async def test_a_peer_that_never_acknowledges_is_refused_more_in_its_own_protoco
 
 @waiting
 async def test_two_thousand_peers_that_come_once_leave_nothing() -> None:
-    async with hub() as place:
+    async with hub() as place, nothing_left(2000 // 20):
         async with posters(place.port, 10) as connections:
             for _ in range(200):
                 for peer in connections:

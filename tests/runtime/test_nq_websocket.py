@@ -10,6 +10,7 @@ import pytest
 from picows import WSCloseCode
 
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings
+from tests.memory import nothing_left
 from tests.runtime.nqwire import Linked, Message, ask, linked, packed, posters, served, unpacked
 from tests.runtime.served import served as hub_process
 from tests.runtime.test_nq_http import QUIET, SOON, TOKENS, error_of, until, waiting
@@ -404,7 +405,7 @@ async def test_a_peer_that_reads_nothing_is_let_go_and_keeps_what_it_was_promise
 
 @waiting
 async def test_nothing_but_the_conversation_is_left_of_links_that_are_gone() -> None:
-    async with hub() as place:
+    async with hub() as place, nothing_left(50):
         peer = await linked(place)
         peer.say(ask("k1", "hub-register", "work"))
         assert (await peer.hear())["i"] == "k1"

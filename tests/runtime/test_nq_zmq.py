@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import zmq
@@ -41,15 +42,34 @@ class Plain:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[int, str]]:
-    async with served("--set", "zmq.listen=true", "--set", "zmq.port=0", "--app", "examples.app:app") as (
-        process,
-        port,
-    ):
+async def listening(*flags: str) -> AsyncIterator[tuple[int, str]]:
+    zmq_flags = ("--set", "zmq.listen=true", "--set", "zmq.port=0")
+    async with served(*zmq_flags, "--app", "examples.app:app", *flags) as (process, port):
         assert process.stdout is not None
         while b"nq+zmq://" not in (line := await asyncio.wait_for(process.stdout.readline(), PATIENCE)):
             pass
         yield port, "tcp://" + line.decode().partition("nq+zmq://")[2].strip()
+
+
+def test_dealers_of_one_address_have_its_share_of_sessions() -> None:
+    async def run() -> None:
+        async with listening("--set", "limits.max_resumable=4") as (_, url):
+            peers = [Plain(zmq.DEALER, url, name) for name in (b"", b"one", b"other")]
+            for peer in peers[:2]:
+                await peer.say({"t": "hub-ping", "r": "1"})
+                assert await peer.answer_to("1") == "pong"
+            await peers[2].say({"t": "hub-ping", "r": "1"})
+            for number in count(2):
+                await peers[0].say({"t": "hub-stats", "r": str(number)})
+                stats = await peers[0].answer_to(str(number))
+                assert isinstance(stats, dict)
+                if stats["refused_sessions"]:
+                    assert stats["resumable_sessions"] == 2
+                    break
+            for peer in peers:
+                peer.close()
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_a_dealer_asks_and_is_answered() -> None:

@@ -7,6 +7,7 @@ import pytest
 from fiveways.app import App
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import Settings, TopicSettings
+from tests.memory import nothing_left
 from tests.runtime.wire import PATIENCE, WirePeer, hub, settings
 
 SMALL = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)
@@ -70,7 +71,7 @@ async def told_of(peer: WirePeer, count: int) -> None:
 
 def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
     async def run() -> None:
-        async with hub(settings(limits=SMALL)) as place:
+        async with hub(settings(limits=SMALL)) as place, nothing_left(50):
             stuck, publisher = await place.lrpm(), await place.lrpm()
             healthy = [await place.lrpm() for _ in range(50)]
             for peer in (stuck, *healthy):
@@ -96,6 +97,9 @@ def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
                 _, _, meta = event.partition('"missed":')
                 missed += int(meta.rstrip("}]").partition(",")[0]) if meta else 0
             assert missed > 0
+            for peer in (stuck, publisher, *healthy):
+                peer.leave()
+            del stuck, publisher, healthy, peer, pump
 
     asyncio.run(run())
 

@@ -10,7 +10,7 @@ import pytest
 
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from fiveways.transports.base import Receiver
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from tests.runtime.wire import PATIENCE, hub, settings
@@ -147,7 +147,8 @@ class _Heard:
     def received(self, packet: Packet) -> None:
         self.packets.append(packet)
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None: ...
 

@@ -7,6 +7,7 @@ import pytest
 from fiveways.transports import memory
 from fiveways.transports.base import Link
 from fiveways.transports.memory import MemoryLink, pair
+from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.packet import Packet
 from tests.transports.loops import on_both_loops
@@ -22,6 +23,8 @@ class Ear:
         self.changed = asyncio.Event()
         link.attach(self)
 
+    wants_content = True
+
     def _note(self, what: object) -> None:
         self.heard.append(what)
         self.changed.set()
@@ -31,8 +34,9 @@ class Ear:
         if self._pause:
             self.link.pause_reading()
 
-    def progressed(self) -> None:
+    def progressed(self, size: int) -> bool:
         self._note("progress")
+        return self.wants_content
 
     def writable(self) -> None:
         self._note("writable")
@@ -190,6 +194,26 @@ async def test_a_message_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch)
     left.write(left.frame_piece(b"x", first=False, last=False))
     assert (await there.hears(2))[1:] == [("lost", "a message is too large")]
     assert await here.hears(1) == [("lost", "a message was too large")]
+
+
+@on_both_loops
+async def test_content_that_nobody_wants_is_not_kept() -> None:
+    spools = DiskSpools(1 << 20, 1 << 20)
+    left, right = pair(spools=spools)
+    there = Ear(right)
+    left.write(left.frame_piece(bytes(1000), first=True, last=False))
+    assert await there.hears(1) == ["progress"]
+    assert spools.used == 1000
+    right.discard_incoming()
+    assert spools.used == 0
+    left.write(left.frame_piece(bytes(1000), first=False, last=True))
+    assert (await there.hears(2))[1:] == [Packet(b"", is_text=False)]
+    there.wants_content = False
+    left.write(left.frame_piece(bytes(1000), first=True, last=False))
+    await there.hears(3)
+    assert spools.used == 0
+    say(left, b"next")
+    assert (await there.hears(4))[3:] == [Packet(b"next")]
 
 
 @on_both_loops

@@ -39,7 +39,7 @@ class Ear:
         if self.echo:
             say(self.link, packet.payload)
 
-    def progressed(self) -> None:
+    def progressed(self, size: int) -> bool:
         raise AssertionError
 
     def writable(self) -> None:

@@ -31,7 +31,8 @@ class Greeter:
 
     def received(self, packet: Packet) -> None: ...
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None: ...
 

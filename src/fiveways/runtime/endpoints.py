@@ -73,6 +73,7 @@ def traits_of(spec: ProtocolSpec) -> Traits:
         reliable=spec.name == "nq",
         variables=words.SetVariable in spec.carries,
         updates=words.StopUpdates in spec.carries,
+        attaches_later=words.Hurry in spec.carries,
         is_one_peer=spec.name != "mqtt-rpc",  # there, everybody behind the broker is one session
         lists=spec.name == "umq",  # `?` is part of it; elsewhere only a hub answers
     )

@@ -32,6 +32,7 @@ _GAUGES: Final = {
     "callbacks": "Callbacks that were not called yet.",
     "open_calls": "Calls that wait for their answer.",
     "owed": "Accepted requests of NQ that wait for their answer.",
+    "incomplete_bytes": "Bytes of messages that wait for their attachments, as `max_incomplete_bytes` counts them.",
 }
 _COUNTERS: Final = {
     "calls": "Calls that were passed on to somebody.",
@@ -59,6 +60,10 @@ PLAIN: Final = (
     Family("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
     Family("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),
     Family("fiveways_store_behind", GAUGE, "Changes that the store could not take, and that are tried again."),
+    Family(
+        "fiveways_broker_rival_topics", GAUGE, "Topics of this hub on which another hub at its MQTT broker answers."
+    ),
+    Family("fiveways_broker_false_claims_total", COUNTER, "Claims at the MQTT broker that no hub can have made."),
     Family("fiveways_spans_sent_total", COUNTER, "Spans of traces that the collector has."),
     Family("fiveways_spans_lost_total", COUNTER, "Spans that found no room, or no collector."),
     Family("fiveways_start_time_seconds", GAUGE, "When the hub began to count, in seconds since 1970."),

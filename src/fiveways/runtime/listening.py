@@ -29,4 +29,5 @@ def http_limits(limits: LimitSettings) -> HttpLimits:
         reserved_paths=frozenset(PATHS),
         max_body=limits.max_text,
         max_unfinished=limits.max_unfinished,
+        max_unfinished_per_address=int(limits.max_unfinished * limits.share),
     )

@@ -9,7 +9,7 @@ from fiveways.hub.traffic import Tally
 from fiveways.journal.tape import Track
 from fiveways.model.messages import Attachment
 from fiveways.transports.base import Link
-from fiveways.transports.spool import DiskSpools
+from fiveways.transports.spool import AnySpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet, size_of
@@ -86,7 +86,7 @@ class Outbox(Queue):
         """Whether more waits than anything may take, on disk too."""
         return self.size > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
-    def put_away(self, word: Attachment, spools: DiskSpools, awaited: str) -> Attachment:
+    def put_away(self, word: Attachment, spools: AnySpools, awaited: str) -> Attachment:
         """Let an attachment wait on disk that has to wait: for one that is awaited before it, or for a slow reader."""
         data = word.data
         if not isinstance(data, bytes) or len(data) < _LATE or (awaited == word.name and not self.is_slow):

@@ -18,7 +18,7 @@ from fiveways.runtime.recorder import Recorder, operation_of
 from fiveways.runtime.skipping import Skipper
 from fiveways.runtime.waking import Sleeper
 from fiveways.transports.base import Link
-from fiveways.transports.spool import DiskSpools
+from fiveways.transports.spool import AnySpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet, size_of
 
@@ -49,19 +49,17 @@ class Pump(Skipper, Sleeper):
         choose: Callable[[Packet], tuple[ProtocolSpec, Conversation]],
         credentials: Credentials,
         limits: Limits,
-        spools: DiskSpools,
+        spools: AnySpools,
         gone: Callable[["Pump"], None],
     ) -> None:
         """Make it; `choose` picks the protocol when the first packet is there, `gone` is told when the link is lost."""
-        self.peer = peer
-        self.link = link
+        self.peer, self.link = peer, link
         self._exchange = exchange
         self._handle, self._parties = exchange.hub.handle, exchange.parties
         self._choose = choose
         self._credentials = credentials
         self.outbox = Outbox(link, limits)
-        self._spools = spools
-        self._gone = gone
+        self._spools, self._gone = spools, gone
         self._talk: Conversation | None = None
         self._recorder: Recorder | None = None
         self._send: Callable[[Word, float], None] = nobody_listens
@@ -73,7 +71,7 @@ class Pump(Skipper, Sleeper):
         self._holds = self._unwritten = 0
         """Parties that hold it back; words that were said since something was written, or a few more."""
 
-    # What the link tells.
+    # Calls from the link.
 
     def received(self, packet: Packet) -> None:
         """Let the peer's words be heard; what it wants is done before this returns."""
@@ -133,10 +131,9 @@ class Pump(Skipper, Sleeper):
             self._recorder, self.may_skip = Recorder(self.outbox.track, session, talk), False  # drops are noted too
         return talk
 
-    def progressed(self) -> None:
+    def progressed(self, size: int) -> bool:
         """Know that an attachment is on its way."""
-        if self._talk is not None:
-            self._talk.progress(self._exchange.now())
+        return self._talk is None or self._talk.progress(self._exchange.now(), size)
 
     def writable(self) -> None:
         """Write what waited; then nobody has to wait for this peer any longer."""
@@ -303,7 +300,8 @@ class Pump(Skipper, Sleeper):
         self._holds -= 1
         if self._holds == 0 and not self._ended:
             self.link.is_alive = True
-            self.progressed()
+            if self._talk is not None:
+                self._talk.excuse(self._exchange.now())
             self.link.resume_reading()
 
     def close(self, why: str, *, denied: bool = False) -> None:
@@ -393,8 +391,10 @@ class Pump(Skipper, Sleeper):
             return
         self._apart()
         if self._holds:
-            talk.progress(now)  # it is we who do not read
+            talk.excuse(now)  # it is we who do not read
         for word in talk.wake(now):
             self._exchange.handle(self.peer, word, now)
+        if not talk.wants_attachment:
+            self.link.discard_incoming()
         if not self.marked:
             self._exchange.mark(self)

@@ -18,6 +18,7 @@ from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
 from fiveways.runtime import answers
 from fiveways.runtime.clock import steady_clock, wall_clock
+from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.lines import Sparing, known
@@ -29,6 +30,7 @@ from fiveways.runtime.pages import Pages
 from fiveways.runtime.process import Collector
 from fiveways.runtime.pump import Pump
 from fiveways.runtime.refusals import Refusals
+from fiveways.runtime.restoring import restore
 from fiveways.runtime.results import Results
 from fiveways.runtime.standing import Leg
 from fiveways.runtime.standings import HEADER, Standings
@@ -75,9 +77,8 @@ class Server:
         self._random = SystemRandom()
         self._app = app
         self._shows_errors = app is not None and app.show_errors
-        self._spools = DiskSpools(
-            self._limits.max_spool, self._limits.max_attachment, settings.server.spool_directory or None
-        )
+        most, most_each = self._limits.max_spool, self._limits.max_attachment
+        self._spools = DiskSpools(most, most_each, settings.server.spool_directory or None, self._limits.share)
         self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
         now, keeps = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
@@ -93,8 +94,10 @@ class Server:
         )
         self._journaling = _journaling(settings, self._random)
         self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
+        self._clock = ClockGuard(settings.store.clock_jump, exchange, self._journaling, wall_clock)
+        hub.built_ins.clock = self._clock
         self._watching = Watching(exchange, self._journaling, self._tracing, self._epoch + now)
-        self._watching.port, self._watching.refusals = self._port, self._refusals
+        self._watching.port, self._watching.refusals, self._watching.clock = self._port, self._refusals, self._clock
         self._foreigners = Sparing(_log)
         self._local: LocalPeer | None = None
         self.pumps: set[Pump] = set()
@@ -120,18 +123,19 @@ class Server:
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
         check_picows()
-        server = self._settings.server
-        if self._journaling is not None:
-            self._journaling.start()
-            self.exchange.tape = self._journaling.tape
-            self.exchange.hub.traffic.is_journaled = True
-        self._open_store()
+        if self._settings.store.path:
+            store = Store.open(self._settings.store.path, now=self._clock.now, mark=self._clock.mark)
+            self.exchange.keeping.store = store
         try:
-            places = await self._port.listen(server.host, server.port)
-        except OSError as exc:
+            self._recover()
+            await self._serve()
+        except BaseException:
             if self.exchange.keeping.store is not None:
                 self.exchange.keeping.store.close()
-            raise CannotListen(no_port(server.host, server.port, exc)) from exc
+            raise
+
+    async def _serve(self) -> None:
+        places = await self._listen()
         self._place = places[0]
         has_page = self._settings.dashboard.enabled
         self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
@@ -150,23 +154,30 @@ class Server:
             self.exchange.hub.trace(self._tracing.spans)
         self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
 
+    def _recover(self) -> None:
+        """Begin the journal, and take over what the store holds."""
+        store = self.exchange.keeping.store
+        self._clock.resume("" if store is None else store.last_mark())
+        if self._journaling is not None:
+            self._journaling.start()
+            self.exchange.tape = self._journaling.tape
+            self.exchange.hub.traffic.is_journaled = True
+        if store is not None:
+            restore(store, self.exchange, self.standings, self._settings.store.settle)
+            self._clock.restored()
+
+    async def _listen(self) -> list[tuple[str, int]]:
+        server = self._settings.server
+        try:
+            return await self._port.listen(server.host, server.port)
+        except OSError as exc:
+            raise CannotListen(no_port(server.host, server.port, exc)) from exc
+
     def announce(self) -> None:
         """Say in the log that it runs, and where."""
         host, port = self._place
         about = known(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
         _log.info("the hub is running", extra=about)
-
-    def _open_store(self) -> None:
-        settings, exchange = self._settings.store, self.exchange
-        if not settings.path:
-            return
-        exchange.keeping.store = Store.open(settings.path, now=wall_clock)
-        loaded = exchange.keeping.store.load()
-        exchange.hub.restore(loaded.items, loaded.dead, loaded.retained)
-        if loaded.peers:
-            exchange.hub.settle(exchange.now() + settings.settle)
-            self.standings.restore(loaded, self._epoch)
-            _log.info("%d requests and %d answers are owed", len(loaded.requests), len(loaded.answers))
 
     def _show_errors(self) -> None:
         """Let callers be told what methods raise, if the settings or the application's own code want that."""
@@ -205,8 +216,8 @@ class Server:
             await self._local.stop()
         for pump in list(self.pumps):
             pump.close("the hub is closing")
-        self.standings.stop()
-        self._results.stop()
+        for each in (self.standings, self._results, self._clock):
+            each.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
@@ -255,7 +266,7 @@ class Server:
             is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
             return self._pump(link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer))
 
-        spools = self._spools if endpoint.attachments else None
+        spools = self._spools.of(request.remote) if endpoint.attachments else None
         limits, unfinished = self._limits, self._port.unfinished
         return lambda: server_protocol(
             lambda: WebSocketLink(pump, limits, spools, unfinished=unfinished), limits, unfinished, subprotocol
@@ -267,7 +278,8 @@ class Server:
         def choose(packet: Packet) -> tuple[ProtocolSpec, Conversation]:
             return self._speakers.converse(endpoint.protocol(subprotocol, packet), peer)
 
-        pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, self._spools, self.pumps.discard)
+        spools = self._spools.of(link.remote)
+        pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, spools, self.pumps.discard)
         self.pumps.add(pump)
         pump.expect(self._settings.auth.login_timeout)
         return pump
@@ -343,7 +355,7 @@ def _journaling(settings: Settings, random: Random) -> "Journaling | None":
         return None
     from fiveways.runtime.journaling import Journaling  # noqa: PLC0415
 
-    return Journaling(settings.journal, random)
+    return Journaling(settings.journal, random, settings.store.clock_jump)
 
 
 def _allow_many_connections() -> None:

@@ -365,8 +365,9 @@ class Leg:
         if len(packet.payload) > CORK:
             standing.flush()
 
-    def progressed(self) -> None:
+    def progressed(self, _size: int) -> bool:
         """Nothing large comes by itself."""
+        return True
 
     def writable(self) -> None:
         """Write what waited."""

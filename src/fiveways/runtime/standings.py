@@ -132,7 +132,7 @@ class Standings:
                 standing.say(Delivery(answer.peer, read_answer(answer.key, answer.word)), now)
         for peer in loaded.peers:  # what they hold now was promised, whether or not there is room for it
             self._by_id[peer.peer].talk.borrow_from(exchange.hub.unacknowledged.lease(peer.peer))
-        for request in loaded.requests:
+        for request in (*loaded.late, *loaded.requests):
             if (standing := self._by_id.get(request.peer)) is not None:
                 standing.talk.take_over(request.key)
                 word = read_call(request.key, request.word)
@@ -162,9 +162,12 @@ class Standings:
         """Let a ZeroMQ peer in; who chose its routing id goes on where it stopped."""
         now = self._exchange.now()
         peer = self._ids.mint("", now) if is_generated(routing_id) else _CHOSEN + sha256(routing_id).hexdigest()
-        standing = self._by_id.get(peer) or self._admit(peer, Credentials(link.is_loopback, remote=link.remote))
-        # Without the routing id behind the address: with that, others could take the session over.
-        self._exchange.hub.resume(peer, Credentials(link.is_loopback, remote=link.remote.partition(" as ")[0]))
+        # The address alone: with the routing id behind it, each peer would have the shares of an address for itself,
+        # and others could take the session over.
+        host = link.remote.partition(" as ")[0]
+        shown = Credentials(link.is_loopback, remote=f"[{host}]:0" if ":" in host else f"{host}:0")
+        standing = self._by_id.get(peer) or self._admit(peer, shown)
+        self._exchange.hub.resume(peer, shown)
         if self._is_stopped:
             link.abort()  # its port is open a little longer, for those who are being told
             return Turns(standing, link, self._let_go)

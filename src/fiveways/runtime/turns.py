@@ -27,8 +27,9 @@ class Turns:
         if self._track is not None:
             self._track.said(self._track.clock(), due, due.op)
 
-    def progressed(self) -> None:
+    def progressed(self, _size: int) -> bool:
         """Nothing large comes by itself."""
+        return True
 
     def writable(self) -> None:
         """Nothing waits: it is the peer's turn."""

@@ -2,6 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from typing import Final
+
+_LATE: Final = 0.25
+"""Seconds after its time from which an alarm shows that the event loop was blocked."""
+_READING: Final = 0.02
+"""Seconds in which such a loop reads what came meanwhile, before anybody is taken for silent."""
 
 
 class Sleeper(ABC):
@@ -20,10 +26,19 @@ class Sleeper(ABC):
             if self._timer_at <= deadline:
                 return
             self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._ring)
+        loop = asyncio.get_running_loop()
+        self._timer_at = max(deadline, loop.time())  # a time that is over does not show that the loop was blocked
+        self._timer = loop.call_at(deadline, self._ring)
 
     def _ring(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() > self._timer_at + _LATE:
+            # uvloop runs timers before it reads sockets: a sign of life may be in one of them.
+            self._timer = loop.call_later(_READING, self._ring_at_last)
+        else:
+            self._ring_at_last()
+
+    def _ring_at_last(self) -> None:
         self._timer = None
         self._wake()
 

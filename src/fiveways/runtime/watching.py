@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from fiveways.hub.refusal import Refusal
 from fiveways.runtime import metrics, process
+from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.health import Finding, Health, listed, verdict
 from fiveways.runtime.logins import credentials_of, refused_login
@@ -42,6 +43,7 @@ class Watching:
         """The broker, if there is one."""
         self.port: Port | None = None
         self.refusals: Refusals | None = None
+        self.clock: ClockGuard | None = None
         self._pages: dict[bool, tuple[float, Response]] = {}
         """The last page with names, and the last one without, and when they were made."""
 
@@ -73,11 +75,13 @@ class Watching:
             trouble = keeping.trouble
             bad = Health.WELL if trouble is None else Health.BAD
             yield Finding("store", bad, "" if trouble is None else "the store cannot be written")
+        if self.clock is not None and self.clock.trouble():
+            yield self.clock.finding()
         if self._journaling is not None:
             why = self._journaling.trouble()
             yield Finding("journal", Health.WORSE if why else Health.WELL, why)
         if self.mqtt is not None:
-            yield _of_broker(self.mqtt)
+            yield _of_broker(self.mqtt, self._exchange.now())
 
     # In numbers.
 
@@ -104,6 +108,9 @@ class Watching:
         if self._journaling is not None:
             plain["fiveways_journaled_total"] = self._journaling.written
             plain["fiveways_journal_lost_total"] = self._journaling.lost
+        if self.mqtt is not None and (contest := self.mqtt.contest) is not None:
+            plain["fiveways_broker_rival_topics"] = len(contest.rivals)
+            plain["fiveways_broker_false_claims_total"] = contest.false_claims
         if self._tracing is not None:
             plain["fiveways_spans_sent_total"] = self._tracing.sent
             plain["fiveways_spans_lost_total"] = self._tracing.lost
@@ -112,9 +119,10 @@ class Watching:
         return metrics.Numbers(self._version, hub.stats(), hub.traffic, plain, hub.queues(), ready, refused)
 
 
-def _of_broker(mqtt: MqttSide) -> Finding:
+def _of_broker(mqtt: MqttSide, now: float) -> Finding:
     if mqtt.is_answering:
-        return Finding("broker", Health.WELL, "")
+        why = "" if mqtt.contest is None else mqtt.contest.trouble(now)
+        return Finding("broker", Health.WORSE if why else Health.WELL, why)
     health = Health.WORSE if mqtt.has_answered else Health.BAD
     if mqtt.is_linked:
         return Finding("broker", health, "the hub does not answer at the broker yet")

@@ -41,6 +41,7 @@ def hub_settings(settings: Settings) -> HubSettings:
         max_owed_bytes=limits.max_owed_bytes,
         max_given=limits.max_given,
         max_unacknowledged_bytes=limits.max_unacknowledged_bytes,
+        max_incomplete_bytes=limits.max_incomplete_bytes,
         request_ttl=settings.nq.request_ttl,
         answer_ttl=settings.nq.answer_ttl,
         duplicate_window=settings.nq.duplicate_window,

@@ -18,7 +18,9 @@ class LimitSettings(Limits):
     """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
 
     Such limits are `max_sessions`, `max_resumable`, `max_subscription_bytes`, `max_match_steps`, `max_retained`,
-    `max_queues`, `max_queue`, `max_owed`, `max_unacknowledged_bytes` and the others in bytes.
+    `max_queues`, `max_queue`, `max_owed`, `max_unacknowledged_bytes` and the others in bytes. `max_unfinished`
+    and `max_spool` count by address alone. It also divides the `max_pending` calls of all
+    devices behind an MQTT broker.
     """
     anonymous_share: Part = 0.75
     """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
@@ -77,6 +79,11 @@ class LimitSettings(Limits):
 
     These are answers without an acknowledgement, requests and events without an answer, and parts of streams that came
     too early. One peer may have 64 MiB of each; the first 16 KiB of each are not counted.
+    """
+    max_incomplete_bytes: int = 256 << 20
+    """The size of messages that wait for attachments from UMQ, with the attachments that have come for them.
+
+    These are messages to LRPM, NQ and MQTT, which carry their attachments inside; they count for their sender.
     """
     rate: float = 0.0
     """Messages a second that one peer may send, with bursts of as many; 0 is no limit."""

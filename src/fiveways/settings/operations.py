@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fiveways.settings.forms import Form, is_web_url
+from fiveways.model.secret_names import NAMES
+from fiveways.settings.forms import Form, is_pattern, is_web_url
 
 ENDPOINT = Form("a URL such as http://localhost:4318/v1/traces, or empty", lambda text: not text or is_web_url(text))
+PATTERNS = Form("a list of regular expressions, none of which matches an empty text", is_pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,16 @@ class JournalSettings:
     """What of each payload is written: `full`, `cut` (its first bytes) or `none`."""
     payload_bytes: Annotated[int, Meta(ge=1)] = 1024
     """How many bytes `cut` leaves."""
-    redact: tuple[str, ...] = ("authorization", "password", "secret", "token")
-    """Names whose values are written as `***`, be they keys or variables. What is said at the door always is."""
+    group: str = ""
+    """A group whose members may read it (files 0640, directory 2750); empty is the hub's user alone (0600, 0700)."""
+    redact: tuple[str, ...] = NAMES
+    """Names whose values are written as `***`: keys, variables, headers. Case and separators do not matter."""
+    redact_also: tuple[str, ...] = ()
+    """Further names, added to those of `redact`."""
+    redact_patterns: Annotated[tuple[str, ...], PATTERNS] = ()
+    """Regular expressions: what they match in a text is written as `***`. Each costs the journal's writer time."""
     flush_interval: Annotated[float, Meta(gt=0)] = 0.1
-    """Seconds after which a record is on disk: so much a killed hub may lose."""
+    """Seconds after which a record is on disk, beside the time that the disk takes."""
     segment_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
     """Size at which a segment is closed, and the pipeline may read it."""
     segment_age: Annotated[float, Meta(gt=0)] = 60.0

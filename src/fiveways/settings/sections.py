@@ -235,7 +235,10 @@ class MqttSettings:
     Empty starts one for this machine alone (nats-server); it ends with the hub.
     """
     user: str = ""
-    """As whom the hub comes to that broker."""
+    """As whom the hub comes to that broker.
+
+    The broker that the hub starts lets only this user publish what hubs tell each other; without it, only this hub.
+    """
     password: Secret = NO_SECRET
     """Belongs to `user`."""
     password_file: str = ""
@@ -284,6 +287,8 @@ class StoreSettings:
     """A file, made if it is not there; empty keeps everything in memory, where it ends with the hub."""
     settle: Annotated[float, Meta(ge=0)] = 10.0
     """Seconds after a restart in which those who offered methods may come back before these are unknown."""
+    clock_jump: Annotated[float, Meta(gt=0)] = 86_400.0
+    """Seconds that the clock may differ from the last record; beyond that, nothing expires until it is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ def convert(given: object, kind: object, place: Place, key: str) -> object:
     if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
         raise _wrong(given, kind, place, key)
     form = _form(kind)
-    if form is not None and not (isinstance(value, str) and form.fits(value)):
+    items = value if isinstance(value, tuple) else (value,)
+    if form is not None and not all(isinstance(item, str) and form.fits(item) for item in items):
         raise _wrong(given, kind, place, key)
     return types.MappingProxyType(value) if isinstance(value, dict) else value
 
@@ -78,6 +79,9 @@ def expected(kind: object) -> str:
     """Return what a setting of this type must be, in words."""
     bare = _bare(kind)
     arguments = get_args(bare)
+    form = _form(kind)
+    if form is not None:
+        return form.words
     match get_origin(bare):
         case origin if origin is Literal:
             return f"one of {', '.join(map(str, arguments))}"
@@ -87,9 +91,6 @@ def expected(kind: object) -> str:
             return f"a table of texts, each {expected(arguments[1])}"
         case _:
             pass
-    form = _form(kind)
-    if form is not None:
-        return form.words
     if bare in (str, Secret):
         return "a text that is not empty" if _bounds(kind).min_length else "a text"
     if bare is bool:

@@ -39,10 +39,13 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def client_address(transport: asyncio.BaseTransport) -> str:
-    """Return the address by which connections of one client are counted: IPv4, or the first 64 bits of IPv6."""
-    address = transport.get_extra_info("peername")
-    return _network(str(address[0])) if isinstance(address, tuple) else "local"
+def network_of(remote: str) -> str:
+    """Return the address by which connections of one client are counted: IPv4, or the first 64 bits of IPv6.
+
+    `remote` is where the other end of a connection is, as `describe` or a ZeroMQ link has it.
+    """
+    place = remote.partition(" as ")[0]
+    return _network(place.rpartition(":")[0].strip("[]") or place)
 
 
 @lru_cache(maxsize=4096)

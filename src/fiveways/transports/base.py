@@ -13,8 +13,8 @@ class Receiver(Protocol):
     def received(self, packet: Packet) -> None:
         """Take a whole message."""
 
-    def progressed(self) -> None:
-        """Know that more of a large message has come, which is not whole yet."""
+    def progressed(self, size: int) -> bool:
+        """Note that `size` bytes of an incomplete large message have come; return whether its content is wanted."""
 
     def writable(self) -> None:
         """Know that the link takes more again: `waiting` has fallen below its low-water mark."""
@@ -56,6 +56,9 @@ class Link(Protocol):
 
     def resume_reading(self) -> None:
         """Go on reading."""
+
+    def discard_incoming(self) -> None:
+        """Keep nothing of a binary message that has not come completely: its content is not wanted."""
 
     def ping(self) -> None:
         """Ask for a sign of life, where the transport knows how."""

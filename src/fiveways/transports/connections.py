@@ -57,7 +57,7 @@ class Connections:
         self._max_per_address = limits.max_connections_per_address
         self._now = now
         self.refused = refused
-        self.unfinished = UnfinishedInput(limits.max_unfinished, refused)
+        self.unfinished = UnfinishedInput(limits.max_unfinished, limits.max_unfinished_per_address, refused)
         self._open: dict[Connection, str] = {}
         """The address of each."""
         self._reserve: dict[Connection, None] = {}

@@ -6,7 +6,7 @@ from fiveways.transports.base import Spool, Spools
 from fiveways.wire.packet import Packet
 
 SPOOL_ABOVE: Final = 1 << 20
-_PROGRESS: Final = 1 << 14
+PROGRESS: Final = 1 << 14
 """So many bytes of a large message count as progress; less could be said one by one, for ever."""
 
 
@@ -23,13 +23,16 @@ class Fragments:
         """Bytes of it in memory."""
         self._spool: Spool | None = None
         self._told = 0
+        self._is_discarded = False
 
     def add(self, piece: bytes) -> bool:
         """Take a fragment; say whether it counts as progress."""
         if not piece:
             return False
         self.size += len(piece)
-        if self._spools is None:
+        if self._is_discarded:
+            pass
+        elif self._spools is None:
             # One byte more than is allowed is enough for the conversation to refuse it.
             if self.size - len(piece) <= self._max_size:
                 self._pieces.append(piece[: self._max_size + 1])
@@ -44,10 +47,16 @@ class Fragments:
                 self.held = 0
         else:
             self._spool.write(piece)
-        if self.size - self._told < _PROGRESS:
+        if self.size - self._told < PROGRESS:
             return False
         self._told = self.size
         return True
+
+    def discard(self) -> None:
+        """Keep nothing of a binary message, neither of what has come nor of the rest."""
+        if not self._is_text:
+            self._is_discarded, self.held = True, 0
+            self._pieces, self._spool = [], None
 
     def finish(self) -> Packet:
         """Return the whole message."""

@@ -78,6 +78,8 @@ class HttpLimits:
     max_body: int = 1 << 20
     max_unfinished: int = 256 << 20
     """Bytes of requests and frames that have not come completely, of all connections together."""
+    max_unfinished_per_address: int = 128 << 20
+    """Of these, those of one address."""
     max_pipelined: int = 64
     """Requests of one client that are answered before others have their turn."""
     head_timeout: float = 10.0

@@ -58,10 +58,8 @@ class HttpLink:
         self.is_alive = True
         self._loop = asyncio.get_running_loop()
         self._receiver: Receiver
-        self._url = url
+        self._url, self._timeout, self._idle = url, timeout, idle
         self._headers = dict(headers)
-        self._timeout = timeout
-        self._idle = idle
         self._talking = _Connection(url, limits.max_text, timeout)
         self._listening = _Connection(url, limits.max_text, timeout)
         self._queue: deque[bytes] = deque()
@@ -76,8 +74,7 @@ class HttpLink:
         self._sender: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._closing = False
-        self._gone = False
+        self._closing = self._gone = False
         self._reason = ""
 
     async def connect(self, receive: Callable[["HttpLink"], Receiver]) -> None:
@@ -123,6 +120,9 @@ class HttpLink:
 
     def resume_reading(self) -> None:
         """Nothing comes that was not asked for."""
+
+    def discard_incoming(self) -> None:
+        """Keep it: no attachment comes by itself."""
 
     def ping(self) -> None:
         """Be content: each question has a time of its own."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, TypeAlias, cast
 
-from fiveways.transports.address import client_address, describe
+from fiveways.transports.address import describe, network_of
 from fiveways.transports.alarm import Alarm
 from fiveways.transports.connections import Connections, no_room
 from fiveways.transports.handover import hand_over, handshake_refusal, websocket_request
@@ -73,7 +73,7 @@ class HttpProtocol(asyncio.Protocol):
         """Begin: the first request must come soon."""
         self._socket = cast("asyncio.Transport", transport)
         self._remote, self._is_local = describe(transport)
-        self._exceeded = self._connections.admit(self, client_address(transport))
+        self._exceeded = self._connections.admit(self, network_of(self._remote))
         if self._exceeded:
             self._connections.refused(self._exceeded, self._remote)
             self._connections.reserve(self)
@@ -227,7 +227,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _hold(self, size: int) -> bool:
         """Count what has come of a request; return False, and count nothing, if there is no room for it."""
-        if size == self._held or self._connections.unfinished.hold(size - self._held):
+        if size == self._held or self._connections.unfinished.hold(size - self._held, self._remote):
             self._held = size
             return True
         return False

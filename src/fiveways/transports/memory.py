@@ -133,6 +133,11 @@ class MemoryLink:
         self._is_paused = False
         self._schedule()
 
+    def discard_incoming(self) -> None:
+        """Keep nothing of a message in pieces that has not come completely."""
+        if self._large.size:
+            self._large.discard()
+
     def ping(self) -> None:
         """Ask for a sign of life, which comes when all that was written before is read."""
         self.write(_framed(_Kind.PING))
@@ -179,7 +184,8 @@ class MemoryLink:
         elif not self._large.add(payload):
             self._end("a message is too large", "a message was too large")
         elif kind == _Kind.PIECE:
-            receiver.progressed()
+            if not receiver.progressed(self._large.size):
+                self._large.discard()
         else:
             receiver.received(self._large.finish())
 
@@ -222,9 +228,14 @@ class _Large:
         self._spools = spools
         self._spool: Spool | None = None
         self._pieces = bytearray()
+        self.size = 0
+        self._is_discarded = False
 
     def add(self, piece: bytes) -> bool:
         """Append; say whether there was room."""
+        self.size += len(piece)
+        if self._is_discarded:
+            return True
         if self._spools is None:
             self._pieces += piece
             return len(self._pieces) <= MAX_MESSAGE
@@ -242,10 +253,16 @@ class _Large:
         self.drop()
         return packet
 
-    def drop(self) -> None:
-        """Forget it."""
+    def discard(self) -> None:
+        """Keep nothing of it, neither of what has come nor of the rest."""
+        self._is_discarded = True
         self._spool = None
         self._pieces = bytearray()
+
+    def drop(self) -> None:
+        """Forget it."""
+        self.discard()
+        self.size, self._is_discarded = 0, False
 
 
 def pair(

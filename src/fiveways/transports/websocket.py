@@ -1,25 +1,22 @@
-"""WebSocket links, as server and as client. picows shakes hands and reads frames; we write, many frames at once."""
+"""WebSocket links, at either end. picows shakes hands and reads frames; we write, many frames at once."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from picows import (
     WSCloseCode,
     WSFrame,
-    WSHandshakeError,
     WSListener,
     WSMsgType,
     WSTransport,
-    ws_connect,
 )
 
 from fiveways.transports import framing
-from fiveways.transports.address import describe, no_hub
+from fiveways.transports.address import describe
 from fiveways.transports.base import Receiver, Spools
-from fiveways.transports.fragments import Fragments
+from fiveways.transports.fragments import PROGRESS, Fragments
 from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -56,6 +53,7 @@ class WebSocketLink(WSListener):
         "_is_client",
         "_limits",
         "_linger",
+        "_read",
         "_reason",
         "_receive",
         "_received",
@@ -100,6 +98,8 @@ class WebSocketLink(WSListener):
         self._unfinished = unfinished
         self._held = 0
         """What is counted of a message in fragments."""
+        self._read = 0
+        """Bytes of an incomplete frame of which the receiver was told."""
         self.has_opened = False
         self._closing = False
         self._gone = False
@@ -182,8 +182,8 @@ class WebSocketLink(WSListener):
             spools = None if is_text or not getattr(self._receiver, "has_begun", True) else self._spools
             self._incoming = Fragments(is_text, self._limits.max_text, spools)
         incoming = self._incoming
-        if incoming.add(frame.get_payload_as_bytes()):
-            self._receiver.progressed()
+        if incoming.add(frame.get_payload_as_bytes()) and not self._receiver.progressed(incoming.size):
+            incoming.discard()
         if self._unfinished is not None and not self._has_room(incoming):
             self._incoming = None
             self._hold(0)
@@ -210,7 +210,7 @@ class WebSocketLink(WSListener):
 
     def _hold(self, size: int) -> bool:
         """Count what is held of a message in fragments; return False, and count nothing, if there is no room for it."""
-        if self._unfinished is None or size == self._held or self._unfinished.hold(size - self._held):
+        if self._unfinished is None or size == self._held or self._unfinished.hold(size - self._held, self.remote):
             self._held = size
             return True
         return False
@@ -305,6 +305,20 @@ class WebSocketLink(WSListener):
         if not self._gone:
             self._socket.resume_reading()
 
+    def discard_incoming(self) -> None:
+        """Keep nothing of a binary message in fragments that has not come completely."""
+        if self._incoming is not None:
+            self._incoming.discard()
+            self._hold(self._incoming.held)
+
+    def reading(self, size: int) -> None:
+        """Note that so many bytes of an incomplete frame are in the read buffer."""
+        if size < self._read:
+            self._read = 0
+        if size >= self._read + PROGRESS:
+            self._read = size
+            self._receiver.progressed(size if self._incoming is None else size + self._incoming.size)
+
     def ping(self) -> None:
         """Ask for a sign of life."""
         if not (self._gone or self._closing):
@@ -332,48 +346,3 @@ def _is_utf8(payload: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-async def open_websocket(
-    url: str,
-    receive: Callable[[WebSocketLink], Receiver],
-    *,
-    limits: Limits,
-    spools: Spools | None = None,
-    subprotocol: str = "",
-    headers: Mapping[str, str] | None = None,
-    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
-) -> WebSocketLink:
-    """Connect to `url`; ConnectionError or OSError, with a sentence, if that fails."""
-    extra = {**(headers or {}), **({"Sec-WebSocket-Protocol": subprotocol} if subprotocol else {})}
-    link = WebSocketLink(receive, limits, spools, is_client=True)
-    try:
-        await asyncio.wait_for(
-            ws_connect(
-                lambda *_: link,
-                url,
-                websocket_handshake_timeout=timeout,
-                logger_name=QUIET,
-                max_frame_size=limits.max_frame,
-                extra_headers=extra,
-                read_buffer_init_size=READ_BUFFER,
-                enable_auto_pong=False,
-            ),
-            timeout,
-        )
-    except TimeoutError:
-        raise ConnectionError(f"{url} did not answer within {timeout:g} seconds") from None
-    except WSHandshakeError as exc:
-        raise ConnectionRefusedError(_refusal(url, exc)) from exc
-    if not link.has_opened:
-        # picows takes an end in the middle of the handshake for a handshake.
-        raise ConnectionResetError(f"{url} closed the connection before it was open")
-    return link
-
-
-def _refusal(url: str, error: WSHandshakeError) -> str:
-    """Return why the other end did not open a WebSocket."""
-    parts = urlsplit(url)
-    # picows reads no status from an answer in HTTP/1.0, which no hub speaks.
-    status = None if error.response is None else error.response.status.value
-    return no_hub(parts.netloc, parts.path, status, error.raw_body or b"")

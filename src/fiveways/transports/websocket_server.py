@@ -76,11 +76,13 @@ class ReadGuard:
                 self._end(1009, "a frame is too large before authentication", UNAUTHENTICATED, protocol)
             elif self._size > max(_UNCOUNTED, self._held):
                 self._unfinished.buffers.discard(protocol)  # it is being read to, even if it is empty
-                if self._unfinished.hold(self._size - self._held):
+                if self._unfinished.hold(self._size - self._held, link.remote):
                     self._held = self._size
                     self._unfinished.buffers.add(protocol)
                 else:
                     self._end(1013, "too much input has not come completely; try again later", UNFINISHED, protocol)
+            if self._size > _UNCOUNTED:
+                link.reading(self._size - len(view))
         # One byte less than there is room for, so that the free part tells of each growth. To stop reading here is not
         # allowed in libuv, so the last bytes of a connection that is to be closed come one by one.
         return view[:1] if self._is_over else view[:-1]
@@ -92,8 +94,9 @@ class ReadGuard:
     def release(self, protocol: "Guarded") -> None:
         """Count nothing more of this buffer."""
         self._unfinished.buffers.discard(protocol)
-        self._unfinished.hold(-self._held)
-        self._held = 0
+        if self._held and protocol.listener is not None:
+            self._unfinished.hold(-self._held, protocol.listener.remote)
+            self._held = 0
 
     def shrink(self, protocol: "Guarded", free: int) -> None:
         """Replace the protocol by one with a small buffer, if all of its own is free."""
@@ -228,7 +231,7 @@ def check_picows() -> None:
     Without this the hub would start, and every WebSocket would fail. It needs a running event loop.
     """
     try:
-        _check_buffer(server_protocol(_no_link, Limits(), UnfinishedInput(0, lambda _limit, _remote: None)))
+        _check_buffer(server_protocol(_no_link, Limits(), UnfinishedInput(0, 0, lambda _limit, _remote: None)))
     except (AttributeError, TypeError) as exc:
         raise UnsupportedPicows(
             f"the hub cannot use picows {version('picows')} ({exc}); install a version that the package allows: "

@@ -154,6 +154,9 @@ class ZmqLink:
             if self._held:
                 self._loop.call_soon(self._hand_over)
 
+    def discard_incoming(self) -> None:
+        """Keep it: no attachment comes by itself."""
+
     def ping(self) -> None:
         """Say that the peer is alive where the owner knows better; else it must be asked in its protocol's words."""
         self.is_alive = self.is_alive or (self.is_watched and not self._is_gone)

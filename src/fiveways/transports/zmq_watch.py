@@ -51,6 +51,7 @@ class Watch:
         self._wait = _SHORTEST_WAIT
         self._may_write_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._loop.remove_reader(self._fd)  # one of a closed connection may be left, see stale_handles.py
         self._loop.add_reader(self._fd, self._wake)
         self.look()
 

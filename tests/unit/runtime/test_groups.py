@@ -1,26 +1,19 @@
 """Who gets the same frames shares them until it hears or says anything else; what arrives does not show it."""
 
 import asyncio
-import json
-from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fiveways.hub.core import Hub
-from fiveways.hub.traits import Credentials
-from fiveways.protocols import registry
-from fiveways.protocols.base import Role, Setup
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.pump import Pump
-from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
+from tests.unit.runtime.lrpm_peers import FrameLink, enter
 
 LIMITS = Limits()
-SPEC = registry.load("lrpm-json")
 TOPICS = ("a", "b")
 SUBSCRIBERS = 5
 STEPS = st.one_of(
@@ -30,35 +23,10 @@ STEPS = st.one_of(
 )
 
 
-class Frames:
-    """A link that keeps what is written to it. Fulfils `base.Link` as far as it is used here."""
-
-    transport, remote, is_loopback, is_full, is_alive = "memory", "test", True, False, True
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def frame(self, packet: Packet) -> bytes:
-        return packet.payload + b"\n"
-
-    def frames(self, packets: Sequence[Packet]) -> bytes:
-        return b"".join(map(self.frame, packets))
-
-    def write(self, data: bytes) -> None:
-        assert not self.is_full
-        self.written += data
-
-    def waiting(self) -> int:
-        return 0
-
-    def heard(self) -> list[list[Any]]:
-        return [json.loads(line) for line in self.written.splitlines()]
-
-
 class Place:
     def __init__(self) -> None:
         self.exchange = Exchange(Hub(Random(1), LIMITS))
-        self.links: list[Frames] = []
+        self.links: list[FrameLink] = []
         self.pumps: list[Pump] = []
         for _ in range(SUBSCRIBERS + 1):
             self._enter()
@@ -69,21 +37,9 @@ class Place:
         self.published: list[tuple[str, int]] = []
 
     def _enter(self) -> None:
-        link, peer = Frames(), str(len(self.pumps))
-        converse = SPEC.converse(Setup(peer, Role.SERVER, Random(2), LIMITS))
-        pump = Pump(
-            peer,
-            link,  # type: ignore[arg-type]  # as far as it is used here
-            self.exchange,
-            lambda _: (SPEC, converse),
-            Credentials(),
-            LIMITS,
-            DiskSpools(1, 1),
-            lambda _: None,
-        )
-        pump.received(Packet(b"[2,null,{}]"))
+        link = FrameLink()
+        self.pumps.append(enter(str(len(self.pumps)), link, self.exchange, LIMITS))
         self.links.append(link)
-        self.pumps.append(pump)
 
     def publish(self, topic: str) -> None:
         number = len(self.published)
@@ -98,7 +54,7 @@ class Place:
         elif isinstance(what, int):
             self._do(step, self.pumps[what], self.links[what])
 
-    def _do(self, step: str, pump: Pump, link: Frames) -> None:
+    def _do(self, step: str, pump: Pump, link: FrameLink) -> None:
         if pump._ended:
             return
         if step == "ping":

@@ -130,6 +130,7 @@ def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
         "start",
         "connections",
         "unfinished",
+        "broker",
     }
 
 

@@ -1,9 +1,8 @@
 """Subscribers that are too slow: they cost others nothing, and hear in the end how much they have missed."""
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -12,53 +11,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.hub.core import Hub
-from fiveways.hub.traits import Credentials
-from fiveways.protocols import registry
-from fiveways.protocols.base import Role, Setup
 from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.pump import Pump
-from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from tests.unit.hub.counting import instructions
+from tests.unit.runtime.lrpm_peers import FrameLink, enter
 
 LIMITS = Limits(max_unread_events=1000)
-SPEC = registry.load("lrpm-json")
 TOPICS = ("a", "b")
 
 
-class Link:
-    """A link whose reader may be stuck. Fulfils `base.Link` as far as it is used here."""
-
-    transport, remote, is_loopback, is_alive = "memory", "test", True, True
+class Link(FrameLink):
+    """A link whose reader may be stuck."""
 
     def __init__(self) -> None:
-        self.written = b""
+        super().__init__()
         self.unread = 0
         self.is_stuck = False
 
-    @property
-    def is_full(self) -> bool:
-        return self.unread > 0
-
-    def frame(self, packet: Packet) -> bytes:
-        return packet.payload + b"\n"
-
-    def frames(self, packets: Sequence[Packet]) -> bytes:
-        return b"".join(map(self.frame, packets))
-
     def write(self, data: bytes) -> None:
-        assert not self.is_full
-        self.written += data
+        super().write(data)
         self.unread = len(data) if self.is_stuck else 0
+        self.is_full = self.unread > 0
 
     def waiting(self) -> int:
         return self.unread
 
     def events(self) -> list[tuple[str, int, int]]:
         """Topic, number and events missed before, of each event."""
-        frames: list[list[Any]] = [json.loads(line) for line in self.written.splitlines()]
-        return [(each[4]["topic"], each[3][0], each[4].get("missed", 0)) for each in frames if each[0] == 60]
+        return [(each[4]["topic"], each[3][0], each[4].get("missed", 0)) for each in self.heard() if each[0] == 60]
 
 
 class Place:
@@ -75,19 +57,8 @@ class Place:
         self.exchange.flush()
 
     def _enter(self, peer: str) -> tuple[Pump, Link]:
-        link, talk = Link(), SPEC.converse(Setup(peer, Role.SERVER, Random(2), self.limits))
-        pump = Pump(
-            peer,
-            link,  # type: ignore[arg-type]  # as far as it is used here
-            self.exchange,
-            lambda _: (SPEC, talk),
-            Credentials(),
-            self.limits,
-            DiskSpools(1, 1),
-            lambda _: None,
-        )
-        pump.received(Packet(b"[2,null,{}]"))
-        return pump, link
+        link = Link()
+        return enter(peer, link, self.exchange, self.limits), link
 
     def publish(self, topic: str) -> None:
         number = len(self.published)
@@ -98,7 +69,7 @@ class Place:
 
     def free(self, number: int) -> None:
         pump, link = self.members[number]
-        link.is_stuck, link.unread = False, 0
+        link.is_stuck, link.unread, link.is_full = False, 0, False
         pump.writable()
 
 

@@ -200,6 +200,12 @@ def test_a_bad_variable_is_refused_by_its_name(env: dict[str, str], sentence: st
     assert str(caught.value) == f"{name}: {sentence}"
 
 
+@pytest.mark.parametrize("pattern", ["(", "x*", ""])
+def test_pattern_that_is_no_regular_expression_is_refused(file: Path, pattern: str) -> None:
+    error = refusal(file, f"[journal]\nredact_patterns = ['ok', {pattern!r}]\n")
+    assert "journal.redact_patterns must be a list of regular expressions" in str(error)
+
+
 @pytest.mark.parametrize(
     "endpoint",
     [

@@ -1,0 +1,62 @@
+"""Opens WebSocket links to a hub."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from picows import WSHandshakeError, ws_connect
+
+from fiveways.transports.address import no_hub
+from fiveways.transports.base import Receiver, Spools
+from fiveways.transports.stale_handles import forget_stale_handle
+from fiveways.transports.websocket import QUIET, READ_BUFFER, WebSocketLink
+from fiveways.wire.limits import Limits
+
+
+async def open_websocket(
+    url: str,
+    receive: Callable[[WebSocketLink], Receiver],
+    *,
+    limits: Limits,
+    spools: Spools | None = None,
+    subprotocol: str = "",
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+) -> WebSocketLink:
+    """Connect to `url`; ConnectionError or OSError, with a sentence, if that fails."""
+    extra = {**(headers or {}), **({"Sec-WebSocket-Protocol": subprotocol} if subprotocol else {})}
+    link = WebSocketLink(receive, limits, spools, is_client=True)
+    try:
+        await asyncio.wait_for(
+            ws_connect(
+                lambda *_: link,
+                url,
+                websocket_handshake_timeout=timeout,
+                logger_name=QUIET,
+                max_frame_size=limits.max_frame,
+                extra_headers=extra,
+                read_buffer_init_size=READ_BUFFER,
+                enable_auto_pong=False,
+            ),
+            timeout,
+        )
+    except TimeoutError:
+        raise ConnectionError(f"{url} did not answer within {timeout:g} seconds") from None
+    except WSHandshakeError as exc:
+        raise ConnectionRefusedError(_refusal(url, exc)) from exc
+    except RuntimeError as exc:
+        if not forget_stale_handle(exc):
+            raise
+        raise ConnectionAbortedError(f"{url} was not reached: {exc}") from exc
+    if not link.has_opened:
+        # picows takes an end in the middle of the handshake for a handshake.
+        raise ConnectionResetError(f"{url} closed the connection before it was open")
+    return link
+
+
+def _refusal(url: str, error: WSHandshakeError) -> str:
+    """Return why the other end did not open a WebSocket."""
+    parts = urlsplit(url)
+    # picows reads no status from an answer in HTTP/1.0, which no hub speaks.
+    status = None if error.response is None else error.response.status.value
+    return no_hub(parts.netloc, parts.path, status, error.raw_body or b"")
