@@ -1,6 +1,8 @@
 """`fiveways report`."""
 
+import grp
 import os
+import stat
 import subprocess
 import sys
 import webbrowser
@@ -43,6 +45,15 @@ def test_an_old_page_is_replaced_and_a_link_to_it_stays(tables: Path, tmp_path: 
     said("report", "--tables", str(tables), "-o", str(link))
     assert link.is_symlink()
     assert old.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_only_the_owner_reads_a_report_unless_a_group_is_named(tables: Path, tmp_path: Path, said: Said) -> None:
+    target = tmp_path / "page.html"
+    said("report", "--tables", str(tables), "-o", str(target))
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
+    said("report", "--tables", str(tables), "-o", str(target), "--group", group)
+    assert (stat.S_IMODE(target.stat().st_mode), target.group()) == (0o640, group)
 
 
 def test_a_device_keeps_its_place(tables: Path, said: Said) -> None:

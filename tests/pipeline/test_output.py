@@ -1,6 +1,8 @@
 """The directory of the tables, without any Spark."""
 
+import grp
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from fiveways.journal.access import access_of
 from fiveways.pipeline import output
 from fiveways.pipeline.errors import Busy, PipelineError
 from fiveways.pipeline.output import Output
@@ -38,6 +41,24 @@ def test_what_stays_is_linked_and_what_does_not_is_gone(tmp_path: Path) -> None:
     assert found is not None
     assert found.journal == "c"
     assert sorted(each.name for each in tmp_path.iterdir()) == [".out.lock", "out"]
+
+
+def modes(folder: Path) -> set[tuple[bool, int]]:
+    found = [folder, *folder.rglob("*")]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
+
+
+def test_only_the_owner_reads_tables_unless_a_group_is_named(tmp_path: Path) -> None:
+    private = Output(tmp_path / "out")
+    with private.locked():
+        step(private, "a")
+        assert modes(private.path) == {(True, 0o700), (False, 0o600)}
+    group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
+    shared = Output(tmp_path / "out", access_of(group))
+    with shared.locked():
+        step(shared, "b", "a.parquet")
+    assert modes(shared.path) == {(True, 0o2750), (False, 0o640)}
+    assert {path.group() for path in [shared.path, *shared.path.rglob("*")]} == {group}
 
 
 def test_a_run_that_dies_leaves_the_tables_and_its_litter_is_cleared(tmp_path: Path) -> None:

@@ -37,11 +37,17 @@ Conf: TypeAlias = Annotated[
 Verbose: TypeAlias = Annotated[
     bool, typer.Option("--verbose", help="Let Spark and Java say on stderr what they have to say.")
 ]
+Group: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--group", metavar="NAME", help="A group whose members may read the result; without it, only its owner may."
+    ),
+]
 LOCAL = "local[*]"
 
 
 @app.command(cls=Verb)
-def run(
+def run(  # noqa: PLR0913  as many as the user has
     *,
     journal: Journal,
     out: Out,
@@ -52,6 +58,7 @@ def run(
         typer.Option("--from", metavar="TIME", help="Leave out what was before, such as 2026-05-01."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Leave out what was then or later.")] = None,
+    group: Group = "",
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
@@ -68,7 +75,7 @@ def run(
     """
     from fiveways.cli import spark as verb  # noqa: PLC0415
 
-    verb.run(verb.Place(journal, out, master, tuple(conf or ()), verbose), verb.Span(from_, to), full=full)
+    verb.run(verb.Place(journal, out, master, tuple(conf or ()), verbose, group), verb.Span(from_, to), full=full)
 
 
 @app.command(cls=Verb)
@@ -89,6 +96,7 @@ def watch(  # noqa: PLR0913  as many as the user has
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the stream keeps how far it is; beside --out by default.")
     ] = None,
+    group: Group = "",
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
@@ -105,7 +113,7 @@ def watch(  # noqa: PLR0913  as many as the user has
     """
     from fiveways.cli import spark as verb  # noqa: PLC0415
 
-    place = verb.Place(journal, out, master, tuple(conf or ()), verbose)
+    place = verb.Place(journal, out, master, tuple(conf or ()), verbose, group)
     verb.watch(place, verb.Pace(delay, every, until_end, checkpoint))
 
 

@@ -2,11 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fiveways.cli.endings import printable
+from fiveways.cli.pipeline import Group
+
+if TYPE_CHECKING:
+    from fiveways.journal.access import Access
 
 
 def report(
@@ -17,6 +21,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page; an old one is replaced.")
     ] = Path("report.html"),
+    group: Group = "",
     show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Make one HTML page of the pipeline's tables: traffic, latency, failures, bridges, anomalies.
@@ -30,12 +35,13 @@ def report(
       fiveways report --tables tables -o monday.html --open
     """
     from fiveways.cli.spark import unbreakable_output  # noqa: PLC0415  help does without it
+    from fiveways.journal.access import access_of  # noqa: PLC0415
     from fiveways.pipeline.report.page import page  # noqa: PLC0415
 
     unbreakable_output()
 
     made = page(tables)
-    _write(output, made.encode())
+    _write(output, made.encode(), access_of(group))
     print(f"{printable(str(output))}: {len(made.encode()) / 1000:.0f} kB")  # noqa: T201
     if show:
         import webbrowser  # noqa: PLC0415
@@ -43,7 +49,7 @@ def report(
         webbrowser.open(output.absolute().as_uri())
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, access: "Access") -> None:
     """Put a file in its place at once, so that nobody reads half a page, and an old one stays if there is no room."""
     from fiveways.pipeline.report.reading import ReportError  # noqa: PLC0415
 
@@ -56,7 +62,8 @@ def _write(path: Path, content: bytes) -> None:
             target.write_bytes(content)  # a device or a pipe keeps its place
             return
         try:
-            beside.write_bytes(content)
+            with open(beside, "wb", opener=access.open) as file:
+                file.write(content)
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from fiveways.cli.endings import UsageError, printable, tell
+from fiveways.journal.access import access_of
 
 if TYPE_CHECKING:
     from fiveways.pipeline.progress import Teller
@@ -28,6 +29,8 @@ class Place:
     master: str
     conf: tuple[str, ...]
     verbose: bool
+    group: str = ""
+    """The group that may read the tables, besides their owner."""
 
     def settings(self) -> "Settings":
         """Return how Spark is to be started."""
@@ -96,8 +99,9 @@ def run(place: Place, span: Span, *, full: bool) -> None:
     _check()
     from fiveways.pipeline import job  # noqa: PLC0415
 
+    wish = job.Wish(place.journal, place.out, settings, full, from_at, to_at, access_of(place.group))
     with telling(place) as teller:
-        done = job.run(job.Wish(place.journal, place.out, settings, full, from_at, to_at), teller)
+        done = job.run(wish, teller)
     for note in done.notes:
         tell(f"fiveways pipeline run: {note}")
     if done.segments:
@@ -114,7 +118,10 @@ def watch(place: Place, pace: Pace) -> None:
     _check()
     from fiveways.pipeline import stream  # noqa: PLC0415
 
-    wish = stream.Wish(place.journal, place.out, settings, pace.delay, pace.every, pace.until_end, pace.checkpoint)
+    access = access_of(place.group)
+    wish = stream.Wish(
+        place.journal, place.out, settings, pace.delay, pace.every, pace.until_end, pace.checkpoint, access
+    )
     with telling(place) as teller:
 
         def told(step: stream.Stepped) -> None:

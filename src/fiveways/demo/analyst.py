@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from fiveways.errors import FivewaysError
+from fiveways.journal.access import PRIVATE
 from fiveways.pipeline import job, session
 from fiveways.pipeline.progress import Silent
 
@@ -79,7 +80,8 @@ def _make_report(tables: Path, report: Path) -> dict[str, object]:
     made = page(tables).encode()
     # Beside the tables the hub looks for it, and shows it under /report.
     for path in (report, tables / report.name):
-        path.write_bytes(made)
+        with open(path, "wb", opener=PRIVATE.open) as file:
+            file.write(made)
     return {"bytes": len(made)}
 
 

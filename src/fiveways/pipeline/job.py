@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from fiveways.journal.access import PRIVATE, Access
 from fiveways.journal.reader import Segment
 from fiveways.pipeline import bronze, session, shipping
 from fiveways.pipeline.errors import BadInput, PipelineError, SparkFailed
@@ -36,6 +37,8 @@ class Wish:
     """Leave out records before that time, in ns since 1970."""
     to_at: int | None = None
     """And those from that time on."""
+    access: Access = PRIVATE
+    """The readers of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def run(wish: Wish, teller: Teller | None = None, spark: "SparkSession | None" =
     """
     teller = teller or Silent()
     started = perf_counter()
-    output = Output(wish.out)
+    output = Output(wish.out, wish.access)
     journal = located(wish.journal)
     session.check()
     with output.locked():

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from fiveways.journal import reader
+from fiveways.journal.access import PRIVATE
 from fiveways.journal.errors import JournalError
 from fiveways.journal.places import place
 from fiveways.journal.reader import Segment
@@ -70,7 +71,7 @@ class Log:
         """Write lines behind those that are there; they are on disk when it returns."""
         if not lines:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        PRIVATE.make_directory(self._path.parent)
         with self._path.open("ab+") as file:
             # Whoever was killed while writing has left the beginning of a line, of which nobody was told.
             file.seek(0)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from fiveways.journal.access import PRIVATE, Access
 from fiveways.pipeline import state
 from fiveways.pipeline.errors import Busy, PipelineError
 from fiveways.pipeline.state import RUN_FILE, State
@@ -31,8 +32,9 @@ END: Final = ".parquet"
 class Output:
     """The tables that are there, and the next ones."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: Access = PRIVATE) -> None:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100  a link to a directory stays one
+        self._access = access
         self._beside = self.path.parent
         self.next = self._beside / f".{self.path.name}.next"
         self._old = self._beside / f".{self.path.name}.old"
@@ -43,7 +45,7 @@ class Output:
         """Keep others from making the same tables; Busy if somebody does. What a dead run left is cleared."""
         try:
             self._beside.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
             raise PipelineError(f"{self.path} cannot be written: {exc.strerror}") from exc
         try:
@@ -86,7 +88,7 @@ class Output:
     def begin(self) -> None:
         """Begin with the next tables."""
         _clear(self.next)
-        self.next.mkdir()
+        self._access.make_directory(self.next)
 
     def keep(self, table: str, names: Iterable[str]) -> None:
         """Take over files of a table as they are."""
@@ -129,6 +131,7 @@ class Output:
             out.write(state.encode(made))
             out.flush()
             os.fsync(out.fileno())
+        self._access.give(self.next)
         _sync(self.next)
         if self.path.exists():
             if not _exchange(self.next, self.path):

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from fiveways.journal.access import PRIVATE, Access
 from fiveways.journal.reader import Segment
 from fiveways.pipeline import bronze, job
 from fiveways.pipeline.advance import GROUP, Step, nothing
@@ -50,6 +51,8 @@ class Wish:
     every: float = 1.0
     until_end: bool = False
     checkpoint: Path | None = None
+    access: Access = PRIVATE
+    """The readers of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def watch(
     spark: SparkSession | None = None,
 ) -> None:
     """Follow a journal until Ctrl-C, or to its end; tell of each step."""
-    output = Output(wish.out)
+    output = Output(wish.out, wish.access)
     journal = job.located(wish.journal)
     with output.locked():
         before = _standing(output, wish, journal)
@@ -82,6 +85,7 @@ def watch(
         checkpoint = wish.checkpoint or output.path.parent / f".{output.path.name}.checkpoint"
         log = Log(checkpoint / _LOG)
         _reconcile(checkpoint, log, journal, before)
+        PRIVATE.make_directory(checkpoint)
         teller = teller or Silent()
         teller.begin("starting Spark")
         with job.having_spark(wish.settings, spark, [journal, str(output.path.parent)]) as running:
