@@ -29,6 +29,7 @@ class Terminal:
         variables: Mapping[str, str] | None = None,
         size: tuple[int, int] = (100, 30),
         term: str = _TERM,
+        has_keyboard: bool = False,
     ) -> None:
         columns, rows = size
         self._ours, theirs = pty.openpty()
@@ -41,7 +42,7 @@ class Terminal:
             [sys.executable, *program, *arguments],
             cwd=ROOT,
             env={**(environment() if variables is None else variables), "TERM": term, "COLUMNS": str(columns)},
-            stdin=subprocess.DEVNULL,
+            stdin=theirs if has_keyboard else subprocess.DEVNULL,
             stdout=where,
             stderr=theirs,
         )
@@ -56,6 +57,10 @@ class Terminal:
             self.process.kill()
             self.process.wait(PATIENCE)
         os.close(self._ours)
+
+    def type(self, text: str) -> None:
+        """Type on the keyboard."""
+        os.write(self._ours, text.encode())
 
     def until(self, part: str) -> None:
         """Look at the terminal until it shows `part`."""

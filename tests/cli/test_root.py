@@ -10,7 +10,7 @@ from fiveways.cli import main
 from tests.cli.hubs import completions
 
 VERBS = [
-    *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues"),
+    *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues", "clock"),
     *("check", "config check", "config show"),
     *("context add", "context list", "context show", "context use", "context remove"),
     "traffic",

@@ -33,7 +33,8 @@ class RawSession:
         said = json.loads(packet.payload)
         self.packets.put_nowait(said if isinstance(said, list) else [said])
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None: ...
 

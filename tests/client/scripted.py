@@ -84,7 +84,8 @@ class ScriptedSession:
                 self.heard.put_nowait(word)
         self.flush()
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None: ...
 

@@ -17,7 +17,7 @@ from fiveways.model.messages import Call, Goodbye, Result
 from fiveways.settings.sections import ServerSettings
 from fiveways.transports.base import Link, Receiver, Spools
 from fiveways.transports.http_client import HttpLink
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
 from tests.client.scripted import LASTING, URLS, ScriptedHub, until, waiting

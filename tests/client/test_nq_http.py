@@ -82,7 +82,8 @@ class Ear:
     def received(self, packet: Packet) -> None:
         self.packets.put_nowait(packet.payload)
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None:
         self.room.set()

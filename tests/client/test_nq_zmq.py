@@ -177,7 +177,8 @@ async def test_a_link_that_is_given_up_while_it_connects_is_over_at_once() -> No
     class Nobody:
         def received(self, packet: Packet) -> None: ...
 
-        def progressed(self) -> None: ...
+        def progressed(self, size: int) -> bool:
+            return True
 
         def writable(self) -> None: ...
 

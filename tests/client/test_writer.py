@@ -24,7 +24,8 @@ class Reader:
         self.packets.append(packet.payload)
         self.changed.set()
 
-    def progressed(self) -> None: ...
+    def progressed(self, size: int) -> bool:
+        return True
 
     def writable(self) -> None: ...
 

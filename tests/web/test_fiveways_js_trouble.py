@@ -1,12 +1,12 @@
 """fiveways.js, when the hub is killed, comes back, is another one, keeps people out, or talks nonsense."""
 
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from chaos.processes import lasting_port
 from tests.cli import hubs
 from tests.freezing import freeze, thaw
 from tests.web.engines import Engine, Story, run, site
@@ -22,8 +22,8 @@ class Phoenix:
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = (*arguments, "--app", "examples.app:app", "--set", "server.drain_timeout=0.1")
-        self.hub = hubs.Hub(hubs.start("serve", "--port", "0", *self._arguments))
-        self.port = re.findall(r":(\d+)/", self.hub.urls["lrpm"])[0]
+        self.port = str(lasting_port())
+        self.start()
 
     def end(self, number: signal.Signals) -> None:
         self.hub.signal(number)

@@ -141,7 +141,7 @@ def details(line: Line) -> str:
     """Return how it ended, if it did, and what it says."""
     message, record = line.message, line.record
     if message is None:
-        return short(line.fault or record.reason or "", _SHOWN)
+        return short(": ".join(filter(None, [line.fault, record.reason])), _SHOWN)
     ended = ""
     if message.status not in {None, "result"}:
         ended = " ".join(filter(None, [message.reason or message.status, message.code and f"[{message.code}]"]))
@@ -191,7 +191,7 @@ def raw_text(record: Record) -> str:
     """Return a payload as it is, but for what a terminal would take for orders."""
     payload = record.payload
     if payload is None:
-        return short(record.reason or "", _SHOWN) if record.is_mark else "(left out)"
+        return short(record.reason or "", _SHOWN) if record.is_mark else f"({record.reason or 'left out'})"
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -223,7 +223,7 @@ def row_of(line: Line, *, raw: bool = False) -> dict[str, object]:
         "method": line.method,
         "topic": message.topic,
         "status": message.status,
-        "reason": line.fault or record.reason or message.reason,
+        "reason": ": ".join(filter(None, [line.fault, record.reason])) or message.reason,
         "code": message.code,
         "size": record.size,
         "queued_ns": record.queued_ns,

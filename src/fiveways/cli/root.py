@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import context, demo, journals, options, pipeline, report, traffic, work
+from fiveways.cli import clock, context, demo, journals, options, pipeline, report, store, traffic, work
 from fiveways.cli.encoding import tolerate_any_terminal
 from fiveways.cli.endings import Code, NobodyReads, UsageError, end, end_usage
 from fiveways.cli.plain import HubCommand, Verb, Verbs
@@ -52,6 +52,7 @@ Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration
 app.add_typer(config_app, name="config")
 app.add_typer(context.app, name="context")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(store.app, name="store")
 _NEGATIVE = re.compile(r"-\d")
 
 
@@ -292,7 +293,7 @@ def discover(
     verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-for _queue_verb in (work.push, work.pull, work.queues):
+for _queue_verb in (work.push, work.pull, work.queues, work.held, clock.clock):
     app.command(cls=HubCommand)(_queue_verb)
 for _verb in (report.report, pipeline.sql, traffic.traffic, demo.demo):
     app.command(cls=Verb)(_verb)

@@ -1,4 +1,4 @@
-"""The commands for work queues: their options and help. `root` takes them up."""
+"""The commands for work queues and for what the hub holds: their options and help. `root` takes them up."""
 
 from typing import Annotated
 
@@ -124,3 +124,45 @@ def queues(  # noqa: PLR0913
 
     wish = verb.Wish(queue, dead=dead, job=job, redrive=redrive, drop=drop, timeout=timeout, raw=raw)
     verb.queues(access(url, token, token_file, identity, secret_file), wish)
+
+
+def held(  # noqa: PLR0913
+    url: options.Url,
+    *,
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="Only this kind: requests, jobs or values.")] = "",
+    owner: Annotated[
+        str, typer.Option("--owner", metavar="OWNER", help="Only this owner, as listed: 'address 10.0.0.1'.")
+    ] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="PATTERN", help="Only these methods, queues or topics: 'report.*'.")
+    ] = "",
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Cancel such requests, or delete such jobs or values; print how many.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Purge without a question.")] = False,
+    timeout: options.Timeout = 30.0,
+    raw: options.Raw = False,
+    token: options.Token = "",
+    token_file: options.TokenFile = None,
+    identity: options.Identity = "",
+    secret_file: options.SecretFile = None,
+) -> None:
+    r"""Show what the hub holds, by owner: durable requests, jobs and retained values.
+
+    An owner is an identity, or the address of anonymous peers. --purge needs a
+    permission that names hub.purge: call = \["*", "hub.purge"].
+
+    Documentation: https://github.com/fiveways/fiveways/blob/main/docs/hub.md#stored-state-by-owner
+
+    [bold]Examples[/bold]
+
+      fiveways held lrpm+ws://localhost:7500
+      fiveways held prod --kind requests --owner 'address 10.0.0.1'
+      fiveways held prod --kind requests --owner 'address 10.0.0.1' --purge
+      fiveways held prod --kind jobs --name 'thumbnails' --purge --yes
+    """
+    from fiveways.cli import held as verb  # noqa: PLC0415
+    from fiveways.cli.access import access  # noqa: PLC0415
+
+    wish = verb.Wish(kind, owner, name, purge=purge, yes=yes, timeout=timeout, raw=raw)
+    verb.held(access(url, token, token_file, identity, secret_file), wish)

@@ -15,7 +15,7 @@ from fiveways.client.peer import Peer
 from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings, check_name
 from fiveways.protocols import registry
 from fiveways.transports.http_client import open_http
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 
 

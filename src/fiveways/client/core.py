@@ -35,7 +35,7 @@ from fiveways.model.messages import (
     Unsubscribe,
     Word,
 )
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 
 _AT_ONCE: Final = 256
 """Words that restore a session and wait for their answers together."""

@@ -18,7 +18,7 @@ from fiveways.model.messages import Welcome, Word
 from fiveways.protocols import registry
 from fiveways.transports.base import Link, Receiver, Spools
 from fiveways.transports.spool import DiskSpools
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 
 _PARTING: Final = 5.0

@@ -79,15 +79,15 @@ class Line(ABC):
             self._writable.clear()
             await self._writable.wait()
 
-    # What the link tells.
+    # Calls from the link.
 
     @abstractmethod
     def received(self, packet: Packet) -> None:
         """Let what the hub says be heard."""
 
-    def progressed(self) -> None:
+    def progressed(self, size: int) -> bool:
         """Know that an attachment is on its way."""
-        self._talk.progress(self._loop.time())
+        return self._talk.progress(self._loop.time(), size)
 
     def writable(self) -> None:
         """Write what waited, then let others write."""
@@ -187,6 +187,8 @@ class Line(ABC):
         self._timer = None
         for word in self._talk.wake(self._loop.time()):
             self._hear(word)
+        if not self._talk.wants_attachment:
+            self._link.discard_incoming()
         self._flush()
 
     def _look(self) -> None:

@@ -26,7 +26,7 @@ from fiveways.client.variables import Vars
 from fiveways.errors import CallFailed, CallLost, ConnectionLost
 from fiveways.model.messages import CloseTopic, Description, Discover, Publish
 from fiveways.model.outcomes import value_of
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.payload import Value
 
 # ruff: noqa: ASYNC109  a timeout is sent to the hub, and divided between waiting for a connection and for an answer

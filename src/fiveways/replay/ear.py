@@ -113,6 +113,7 @@ class Ear:
                 name = message.topic or ("" if talk.protocol.startswith("lrpm") else message.target or "")
                 value = frame.payload if message.kind == "attachment" else value_of(each.body)
                 place = Place(talk.session, message.kind, name)
+                is_known = is_known and not (talk.has_gap and message.kind == "error")
                 if not self.is_after_end or self._happenings.expects(place, value):
                     self._happenings.add(place, value, live=live, is_known=is_known)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from fiveways.errors import FivewaysError
-from fiveways.journal.redaction import STARS
+from fiveways.model.secret_texts import STARS
+from fiveways.model.secret_values import without_secrets
 from fiveways.pipeline.decode.rows import Message
 from fiveways.replay.speech import value_of
 from fiveways.wire import jsontext
@@ -97,7 +98,8 @@ class Tally:
             if difference.session in self.sessions or len(self.sessions) < _MOST_SESSIONS:
                 self.sessions.setdefault(difference.session, Counter())[difference.verdict] += count
         if len(self.differences) < _SHOWN:
-            self.differences.append(difference)
+            recorded, live = without_secrets(difference.recorded), without_secrets(difference.live)
+            self.differences.append(msgspec.structs.replace(difference, recorded=recorded, live=live))
 
     @property
     def is_equal(self) -> bool:

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from fiveways.journal.redaction import STARS
 from fiveways.journal.rows import Record
+from fiveways.model.secret_texts import STARS
 from fiveways.pipeline.decode.rows import Message
 from fiveways.replay.ear import REQUESTS, Ear
 from fiveways.replay.judging import Difference, Exchange, Tally
@@ -150,6 +150,7 @@ class Player:
         self._ear.open(talk, record.seq, said, is_sent=why_not is None)
         if why_not is not None:
             self.voice.unsent[why_not] += 1
+            talk.has_gap |= record.payload is None
             return
         self._frames += 1
         payload = self.voice.with_tokens(record.payload or b"")

@@ -26,6 +26,8 @@ class Talk:
         self.why_not = why_not
         self.is_from_start = record.kind == "open"
         """The recording has its first word."""
+        self.has_gap = False
+        """A frame was left out of the journal, so that an error it caused may not come again."""
         self.wire: Wire | None = None
         self.peer = ""
         self.exchanges: dict[str, deque[Exchange]] = {}

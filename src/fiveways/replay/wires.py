@@ -17,7 +17,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import Role, Setup
 from fiveways.transports.base import Link
 from fiveways.transports.http_client import PEER, open_http
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -111,7 +111,7 @@ class Wire:
             self.write(self._talk.outgoing())
         return self
 
-    # What the link tells.
+    # Calls from the link.
 
     def received(self, packet: Packet) -> None:
         """Shake hands, and then let others hear."""
@@ -161,8 +161,9 @@ class Wire:
         if rest and self._opened.done() and not self._opened.exception():
             self._hear(Packet(msgspec.json.encode(rest)))
 
-    def progressed(self) -> None:
+    def progressed(self, _size: int) -> bool:
         """Be patient."""
+        return True
 
     def writable(self) -> None:
         """Go on."""

@@ -8,7 +8,19 @@ from fiveways.journal.rows import Record
 from fiveways.pipeline.decode.rows import Message
 from fiveways.replay.desk import Ask, Desk
 from fiveways.replay.happenings import Happenings, Place
-from fiveways.replay.judging import BODY, EQUAL, EXTRA, MISSING, STATUS, Answer, Exchange, Tally, digest, same
+from fiveways.replay.judging import (
+    BODY,
+    EQUAL,
+    EXTRA,
+    MISSING,
+    STATUS,
+    Answer,
+    Difference,
+    Exchange,
+    Tally,
+    digest,
+    same,
+)
 from fiveways.replay.naming import Piece
 from fiveways.replay.talks import Talk
 from fiveways.wire.packet import Packet
@@ -114,6 +126,14 @@ def test_any_will_do_for_one_that_is_not_known() -> None:
         happenings.add(HERE, value, live=True)
     happenings.close()
     assert tally.counts["event"] == {EQUAL: 2, EXTRA: 1}
+
+
+def test_difference_is_reported_without_secrets() -> None:
+    tally = Tally()
+    tally.differs(
+        Difference("call", "different body", "s", recorded={"a": "***"}, live={"a": "b", "Api-Key": "geheim"})
+    )
+    assert tally.differences[0].live == {"a": "b", "Api-Key": "***"}
 
 
 class Asked:
