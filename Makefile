@@ -4,6 +4,7 @@ PYTHON ?= python3
 WORKERS ?= auto
 SECONDS ?= 60
 INPUTS ?= 0
+MINUTES ?= 60
 PROTOCOL ?=
 FLAGS ?=
 
@@ -16,7 +17,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test programs bare style format types unit coverage fuzz chaos bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
+.PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,8 +61,20 @@ coverage: programs $(READY) ## all tests, and the lines and branches they missed
 fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
 	PYTHONPATH=src $(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) --inputs $(INPUTS) $(PROTOCOL)
 
-chaos: $(READY) ## kill the hub 100 times under load, and count what became of every request; FLAGS='--kills 5 --seed 2'
+fuzz-hub: $(READY) ## frames of several peers at one hub, its store and its restarts, for SECONDS=60 or INPUTS of them; FLAGS='--processes 2 --seed 7'
+	PYTHONPATH=src $(RUN) fuzz.fuzz_hub --seconds $(if $(filter-out 0,$(INPUTS)),0,$(SECONDS)) --inputs $(INPUTS) $(FLAGS)
+
+chaos: $(READY) ## kill the hub 100 times under load, and count every request, job and value; FLAGS='--kills 5 --without journal'
 	PYTHONPATH=src $(RUN) chaos $(FLAGS)
+
+chaos-net: $(READY) ## put a bad network between the hub and its clients; needs root; FLAGS='--scenario loss-20 --seed 2'
+	PYTHONPATH=src $(RUN) chaos.net $(FLAGS)
+
+soak: $(READY) ## mixed traffic for MINUTES=60; memory, descriptors and threads of the hub must not grow; FLAGS='--seed 2'
+	PYTHONPATH=src $(RUN) chaos.soak --minutes $(MINUTES) $(FLAGS)
+
+attacks: $(READY) ## what hostile peers cost the hub and a healthy peer; FLAGS='--only sessions --scale 0.1'
+	PYTHONPATH=src $(RUN) chaos.attacks $(FLAGS)
 
 bench-codecs: $(READY) ## what decoding, encoding and routing a call costs in each protocol, beside msgspec
 	.venv/bin/python benchmarks/bench_codecs.py

@@ -1,53 +1,89 @@
 """A hub in a process of its own that can be killed, and starts again on the same port with the same store."""
 
 import asyncio
-import os
 import signal
-import socket
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
-_ROOT: Final = Path(__file__).parents[1]
+from chaos.processes import lasting_port, serve
+
 _PATIENCE: Final = 30.0
 
 
-class DyingHub:
+@dataclass
+class Life:
+    """One process of the hub, by the monotonic clock."""
+
+    started: float
+    killed: float = inf
+
+
+class HubAddress:
+    """The address of a hub, and its processes as far as its clients know them."""
+
+    def __init__(self, host: str, port: int, zmq_port: int) -> None:
+        self.host = host
+        self.port = port
+        self.zmq_port = zmq_port
+        self.lives: list[Life] = []
+
+    def load(self, in_flight: int) -> int:
+        """Return how many requests to keep open: a tenth in every second process, which leaves time for all else."""
+        return in_flight if len(self.lives) % 2 == 0 else max(1, in_flight // 10)
+
+
+class DyingHub(HubAddress):
     """The hub under test."""
 
-    def __init__(self, store: Path, *flags: str) -> None:
-        self.port = _free_port()
-        self.zmq_port = _free_port()
+    def __init__(self, store: Path, *flags: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()) -> None:
+        """Prepare it.
+
+        Args:
+            store: The file of the store.
+            flags: Further arguments of `fiveways serve`.
+            host: The address that it listens on.
+            prefix: A command that runs it, such as `ip netns exec NAME`.
+        """
+        super().__init__(host, lasting_port(), lasting_port())
         self.kills = 0
+        self.log = store.with_name("hub.log")
+        """Errors that the hub logged."""
         self._store = store
         self._flags = flags
+        self._prefix = prefix
         self._process: Process | None = None
+        self.ready = asyncio.Event()
+        """Set while it runs and takes signals."""
 
     async def start(self) -> None:
         """Run it until it is killed."""
-        path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
-        command = (sys.executable, "-m", "fiveways", "serve", "--port", str(self.port))
         wanted = (f"store.path={self._store}", "log.level=error", "zmq.listen=true", f"zmq.port={self.zmq_port}")
-        settings = (*(part for each in wanted for part in ("--set", each)), *self._flags)
-        self._process = await asyncio.create_subprocess_exec(
-            *command, *settings, env={**os.environ, "PYTHONPATH": path}, stdin=DEVNULL, stdout=PIPE, stderr=None
-        )
-        await asyncio.wait_for(self._until_ready(self._process), _PATIENCE)
-
-    async def _until_ready(self, process: Process) -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            if b"/readyz" in line:
-                return
-        raise AssertionError("the hub did not start")
+        settings = (part for each in wanted for part in ("--set", each))
+        self.lives.append(Life(monotonic()))
+        arguments = ("--host", self.host, "--port", str(self.port), *settings, *self._flags)
+        self._process, _ = await serve(*arguments, log=self.log, prefix=self._prefix)
+        self.ready.set()
 
     async def kill(self) -> None:
         """End it as a power cut would, but for what the system has in memory."""
         assert self._process is not None
+        self.ready.clear()
+        self.lives[-1].killed = monotonic()
         self._process.kill()
         await self._process.communicate()
         self.kills += 1
+
+    def reload(self) -> bool:
+        """Have it read its configuration again; return whether it was there to be told."""
+        if self._process is None or not self.ready.is_set():
+            return False
+        self._process.send_signal(signal.SIGHUP)
+        return True
 
     def pause(self) -> None:
         """Let it stand still."""
@@ -62,12 +98,14 @@ class DyingHub:
     async def stop(self) -> int:
         """End it in good order."""
         assert self._process is not None
+        self.ready.clear()
         self._process.terminate()
         await asyncio.wait_for(self._process.communicate(), _PATIENCE)
         return self._process.returncode or 0
 
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    async def abandon(self) -> None:
+        """Kill it if it still runs, whatever became of the run."""
+        self.ready.clear()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.communicate()

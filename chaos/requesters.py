@@ -1,80 +1,76 @@
-"""Those who ask: each has a conversation of its own, and keeps so many requests open until it is told to finish."""
+"""Requesters with the hub's own NQ conversation: each keeps so many requests open until it is told to finish."""
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import Final
 
+from chaos.hubs import HubAddress
+from chaos.participants import Participant, Report
+from chaos.work import METHOD, answer_to
 from fiveways.model.messages import Call, Failure, Goodbye, Result, Word
 from fiveways.protocols.base import Role, Setup
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.transports.base import Link
-from fiveways.transports.websocket import open_websocket
+from fiveways.transports.websocket_client import open_websocket
 from fiveways.transports.zmq_client import open_zmq
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
 
 LIMITS: Final = Limits()
-METHOD: Final = "chaos.work"
 _OPTIONS: Final[dict[str, object]] = {"first_wait": 0.3, "first_poll": 0.6, "longest_wait": 3.0}
 _PAUSE: Final = 0.05
 _TICK: Final = 0.02
 
 
-class Tally:
-    """What became of all requests."""
+class Requester(Participant):
+    """One that asks."""
 
-    def __init__(self) -> None:
-        self.asked = 0
-        self.answered = 0
-        self.callbacks: Counter[str] = Counter()
-        self.wrong: list[str] = []
-        self.failures: list[str] = []
-
-    def doubled(self) -> int:
-        """Return how many callbacks were called more than once."""
-        return sum(times - 1 for times in self.callbacks.values())
-
-
-class Requester(ABC):
-    """One who asks."""
-
-    def __init__(self, name: str, ports: tuple[int, int], in_flight: int, random: Random, tally: Tally) -> None:
+    def __init__(self, hub: HubAddress, random: Random, name: str, in_flight: int) -> None:
+        super().__init__(hub, random)
         self.name = name
-        self.port, self.zmq_port = ports
-        self._in_flight = in_flight
-        self._tally = tally
         self.talk = NqConversation(Setup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
         self.open: dict[str, int] = {}
+        self._in_flight = in_flight
+        self._answered = 0
+        self._callbacks: Counter[str] = Counter()
         self._numbers = count(1)
-        self.is_finishing = False
+        self._report = Report("requesters")
         self._loop = asyncio.get_running_loop()
+        self._heard_at = self._loop.time()
+
+    def __str__(self) -> str:
+        silence = self._loop.time() - self._heard_at
+        return f"{type(self).__name__} {self.name}: {len(self.open)} open, nothing heard for {silence:.1f} s"
+
+    def report(self) -> Report:
+        """Return the result; what is open is lost."""
+        self._report.figures["answered"] = self._answered
+        self._report.lost = len(self.open)
+        self._report.doubled = sum(times - 1 for times in self._callbacks.values())
+        return self._report
 
     @property
     def is_done(self) -> bool:
         """Whether all was answered."""
         return self.is_finishing and not self.open
 
-    @abstractmethod
-    async def run(self) -> None:
-        """Ask, and hear answers, until all is done."""
-
     def ask(self) -> None:
         """Open as many requests as there should be."""
-        while not self.is_finishing and len(self.open) < self._in_flight:
+        while not self.is_finishing and len(self.open) < self.hub.load(self._in_flight):
             number = next(self._numbers)
             call_id = f"{self.name}.{number}"
             self.open[call_id] = number
-            self._tally.asked += 1
+            self._report.figures["requests"] += 1
             self.talk.send(Call(call_id, METHOD, Value([number])), self._loop.time())
 
     def hear(self, packet: Packet) -> None:
         """Take what the hub says."""
-        for word in self.talk.receive(packet, self._loop.time()):
+        self._heard_at = self._loop.time()
+        for word in self.talk.receive(packet, self._heard_at):
             self._heard(word)
 
     def wake(self) -> None:
@@ -86,22 +82,16 @@ class Requester(ABC):
 
     def _heard(self, word: Word) -> None:
         if isinstance(word, Result | Failure):
-            tally = self._tally
-            tally.callbacks[word.id] += 1
+            self._callbacks[word.id] += 1
             number = self.open.pop(word.id, None)
             if isinstance(word, Failure):
-                tally.failures.append(f"{word.id}: {word.reason.value} {word.text}")
+                self._report.failures.append(f"{word.id}: {word.reason.value} {word.text}")
             elif number is None or word.body is None or word.body.value() != answer_to(number):
-                tally.wrong.append(f"{word.id}: {word.body}")
+                self._report.wrong.append(f"{word.id}: {word.body}")
             else:
-                tally.answered += 1
+                self._answered += 1
         elif isinstance(word, Goodbye):
             self.talk.relink(self._loop.time())
-
-
-def answer_to(number: int) -> dict[str, object]:
-    """Return what the method answers."""
-    return {"n": number, "square": number * number}
 
 
 class Poller(Requester):
@@ -118,7 +108,7 @@ class Poller(Requester):
                 await asyncio.sleep(_PAUSE)
 
     async def _converse(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection(self.hub.host, self.hub.port)
         try:
             while not self.is_done:
                 self.ask()
@@ -132,7 +122,9 @@ class Poller(Requester):
                 await writer.wait_closed()
 
     async def _post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, wait: float) -> None:
-        head = f"POST /nq?wait={wait} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(body)}\r\n"
+        head = (
+            f"POST /nq?wait={wait} HTTP/1.1\r\nHost: {self.hub.host}:{self.hub.port}\r\nContent-Length: {len(body)}\r\n"
+        )
         peer = f"NQ-Peer: {self._peer}\r\n" if self._peer else ""
         writer.write(f"{head}{peer}\r\n".encode() + body)
         answer = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -151,10 +143,13 @@ class Listener(Requester):
     _link: Link
     _is_lost = True
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}, link lost: {self._is_lost}"
+
     async def connect(self) -> None:
         """Open a link, or raise OSError."""
         named = f"?peer={self.talk.named}" if self.talk.named else ""
-        url = f"ws://127.0.0.1:{self.port}/nq{named}"
+        url = f"ws://{self.hub.host}:{self.hub.port}/nq{named}"
         await open_websocket(url, self.receive, limits=LIMITS, timeout=2.0)
 
     async def run(self) -> None:
@@ -192,8 +187,9 @@ class Listener(Requester):
         self.ask()
         self._write()
 
-    def progressed(self) -> None:
+    def progressed(self, size: int) -> bool:
         """Nothing large comes."""
+        return True
 
     def writable(self) -> None:
         """What waits is written with the next tick."""
@@ -208,6 +204,6 @@ class Dealer(Listener):
 
     async def connect(self) -> None:
         """Open a link that ends with its connection."""
-        url = f"tcp://127.0.0.1:{self.zmq_port}"
+        url = f"tcp://{self.hub.host}:{self.hub.zmq_port}"
         routing_id = f"dealer {self.name}".encode()
         await open_zmq(url, self.receive, routing_id=routing_id, reconnects=False, timeout=2.0)

@@ -1,0 +1,159 @@
+"""Identities: one method is for some of them alone, and stays so over restarts, reloads and rotated tokens.
+
+Owners must succeed. Guests, anonymous peers and old tokens must be refused, always and for that reason.
+"""
+
+import asyncio
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from chaos.hubs import HubAddress
+from chaos.participants import Participant, Report
+from chaos.raw_nq import HttpError, RawConnection
+from chaos.raw_peers import KINDS, Refused
+from chaos.raw_websocket import Gone
+from chaos.work import is_answer_to
+
+VAULT_METHOD: Final = "vault.open"
+_PAUSE: Final = 0.05
+
+
+class Tokens:
+    """The tokens of the owners, valid and revoked ones."""
+
+    def __init__(self, first: str) -> None:
+        self.valid = [first]
+        """Each of them must be admitted: one, or two while tokens are rotated."""
+        self.revoked: list[str] = []
+        """The hub was seen to refuse them; it must go on to do so."""
+
+
+class Owner(Participant):
+    """Calls the method with a valid token."""
+
+    def __init__(self, hub: HubAddress, random: Random, number: int, tokens: Tokens) -> None:
+        super().__init__(hub, random)
+        self._kind = KINDS[number % len(KINDS)]
+        self._tokens = tokens
+        self._numbers = count(1)
+        self._successes = 0
+        self._report = Report("identities")
+
+    def report(self) -> Report:
+        """Return how often it succeeded. It does not complete before it did so after the last start."""
+        self._report.figures["allowed"] = self._successes
+        return self._report
+
+    async def run(self) -> None:
+        """Call until the end, and then until one call has succeeded after the last start."""
+        is_done = False
+        while not is_done:
+            token, before, is_last = self.random.choice(self._tokens.valid), self._successes, self.is_finishing
+            try:
+                async with await self._kind.connect(self.hub.host, self.hub.port, token) as peer:
+                    for _ in range(self.random.randrange(1, 20)):
+                        number = next(self._numbers)
+                        answer = await peer.call(VAULT_METHOD, [number])
+                        if not is_answer_to(number, answer):
+                            self._report.wrong.append(f"{VAULT_METHOD} of {number}: {answer}")
+                        self._successes += 1
+                        await asyncio.sleep(self.random.uniform(0.0, 0.03))
+            except Refused as exc:
+                if not exc.is_absence and token in self._tokens.valid:
+                    self._report.failures.append(f"a valid token was refused: {exc}")
+                await asyncio.sleep(_PAUSE)
+            except Gone:
+                await asyncio.sleep(_PAUSE)
+            is_done = is_last and self._successes > before
+
+
+class Outsider(Participant):
+    """Tries with too few rights to call the method and to offer it."""
+
+    def __init__(self, hub: HubAddress, random: Random, guest: str, keeper: str, tokens: Tokens) -> None:
+        super().__init__(hub, random)
+        self._guest = guest
+        self._keeper = keeper
+        self._tokens = tokens
+        self._numbers = count(1)
+        self._report = Report("identities")
+
+    def report(self) -> Report:
+        """Return how often it was refused."""
+        return self._report
+
+    async def run(self) -> None:
+        """Try until the end."""
+        while not self.is_finishing:
+            for attempt in (self._call, self._show_old_token, self._ask_by_nq, self._take_over):
+                try:
+                    await attempt()
+                except (Gone, ConnectionError):
+                    await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(self.random.uniform(0.0, 2 * _PAUSE))
+
+    async def _call(self) -> None:
+        kind, token = self.random.choice(KINDS), self.random.choice(["", self._guest])
+        who = "a guest" if token else "an anonymous peer"
+        async with await kind.connect(self.hub.host, self.hub.port, token) as peer:
+            for name, body in ((VAULT_METHOD, [1]), ("hub.register", {"name": VAULT_METHOD})):
+                try:
+                    self._report.wrong.append(f"{who} could call {name}: {await peer.call(name, body)}")
+                except Refused as exc:
+                    self._refused(exc.is_denied, f"{who} called {name}: {exc}")
+
+    async def _show_old_token(self) -> None:
+        if not self._tokens.revoked:
+            return
+        kind, token = self.random.choice(KINDS), self.random.choice(self._tokens.revoked)
+        try:
+            async with await kind.connect(self.hub.host, self.hub.port, token):
+                self._report.wrong.append("a revoked token was admitted")
+        except Refused as exc:
+            self._refused(exc.is_denied, f"a revoked token: {exc}")
+
+    async def _ask_by_nq(self) -> None:
+        """Ask in NQ, which must not accept what it may not do."""
+        connection = RawConnection(self.hub, self.random.choice(["", self._guest]))
+        try:
+            said = await self._asked(connection)
+        finally:
+            connection.close()
+        for each in said:
+            error: dict[str, Any] = each.get("e") or {}
+            self._refused(error.get("err") == "denied", f"vault-open in NQ: {each}")
+
+    async def _take_over(self) -> None:
+        """Come back as the session of another identity."""
+        owner, thief = RawConnection(self.hub, self._keeper), RawConnection(self.hub, self._guest)
+        try:
+            request = f"mine-{next(self._numbers)}"
+            await owner.post([{"t": "hub-echo", "r": request, "d": "secret"}], 1.0)
+            thief.peer = owner.peer
+            said = await thief.post([], 0.0)
+            if any(each.get("i") == request for each in said):
+                self._report.wrong.append(f"an answer went to another identity: {said}")
+            self._report.figures["kept apart"] += 1
+        except HttpError as exc:
+            self._refused(exc.status in (401, 403), f"the id of another's session: {exc}")
+        finally:
+            owner.close()
+            thief.close()
+
+    async def _asked(self, connection: RawConnection) -> list[dict[str, Any]]:
+        request = f"outside-{next(self._numbers)}"
+        messages: list[dict[str, Any]] = [{"t": "vault-open", "r": request, "d": [1]}]
+        for _ in range(3):
+            said = [each for each in await connection.post(messages, 2.0) if each.get("i") == request]
+            if said:
+                await connection.post([{"i": each["a"]} for each in said])
+                return said
+            messages = []
+        return []
+
+    def _refused(self, is_right: bool, text: str) -> None:
+        if is_right:
+            self._report.figures["refused"] += 1
+        else:
+            self._report.wrong.append(text)
