@@ -165,10 +165,12 @@ class Gate:
         session.remote, shown = credentials.remote, session.credentials
         is_same = (credentials.bearer, credentials.is_loopback) == (shown.bearer, shown.is_loopback)
         if is_same and session.shown is not _RESTORED:
+            session.update_owner()
             return
         if credentials.bearer or session.shown is _RESTORED:
             session.shown = _digest(credentials.bearer)
         session.credentials = credentials
+        session.update_owner()
         if session.stage is Stage.OPEN:
             session.access = self._access_now(session)
 
@@ -298,6 +300,7 @@ class Gate:
 
     def _open(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
         session.access, session.identity, session.shown = access, identity, _digest(shown)
+        session.update_owner()
         self.claims.arrive(session)
         self._waiting.drop(session.peer)
         self._enter(session, Stage.OPEN)

@@ -67,6 +67,7 @@ class Session:
         "name",
         "op",
         "owed",
+        "owner",
         "peer",
         "place",
         "refilled_at",
@@ -101,16 +102,16 @@ class Session:
         self.farewell: Goodbye | None = None
         """Why it was sent away, if it was."""
         # places.py
+        # The owner of its place among the sessions, and among the connected ones if it may outlive its connections.
         self.place: Owner | None = None
-        """Whose place it has among the sessions,"""
         self.connection: Owner | None = None
-        """and among the connected ones, if it may outlive its connections."""
         # core.py
         self.is_here = True
         self.arrived_at = 0.0
         """By the hub's clock."""
         self.remote = credentials.remote
         """The address of its latest connection; empty if it is not known."""
+        self.update_owner()
         self.op = ""
         """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
         self.mark: Mark | None = None
@@ -139,10 +140,12 @@ class Session:
         # variables.py
         self.variables: dict[str, Payload] = {}
 
-    @property
-    def owner(self) -> Owner:
-        """Its share of the limits for the whole hub is that of this owner."""
-        return HUB if self.credentials.is_trusted else owner_of(self.identity, self.remote)
+    def update_owner(self) -> None:
+        """Determine whose shares of the hub's limits it uses: on each change of identity, credentials or address.
+
+        Durable requests ask for the owner one by one, so it is not computed for each of them.
+        """
+        self.owner: Owner = HUB if self.credentials.is_trusted else owner_of(self.identity, self.remote)
 
 
 class Mark(NamedTuple):
