@@ -34,7 +34,7 @@ def owner_of(identity: str, remote: str) -> Owner:
     return _owner_of(identity, remote.rpartition(":")[0].strip("[]") or remote)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _owner_of(identity: str, host: str) -> Owner:
     if identity:
         return Owner(f"identity {identity}", is_anonymous=False)

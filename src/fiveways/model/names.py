@@ -56,7 +56,8 @@ NQ = NameStyle("nq", "-.:/", "-", re.compile(r"[A-Za-z0-9_-]+"))
 LOCAL = NameStyle("local", ":.", ".")
 """Of an application in the hub's own process."""
 
-_CALLBACKS = ("callback.", "callback:")
+_CALLBACK = "callback"
+_CALLBACKS = (f"{_CALLBACK}.", f"{_CALLBACK}:")
 
 
 def fold(name: str, style: NameStyle) -> str:
@@ -67,9 +68,12 @@ def fold(name: str, style: NameStyle) -> str:
     Raises:
         BadName: the text names no method.
     """
-    # Before the cache, so that no entry of it is large. What `_fold` refuses is never kept.
+    # Checked before the cache, so that no cache entry is large. The cache keeps no refused names.
     if len(name) > MAX_BYTES + _MQTT_ROOM:
         raise _too_long(len(name))
+    # The token of a callback is used once: tokens would fill the cache and displace the names of methods.
+    if name.startswith(_CALLBACK):
+        return _fold.__wrapped__(name, style)
     return _fold(name, style)
 
 

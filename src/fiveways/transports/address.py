@@ -48,7 +48,7 @@ def network_of(remote: str) -> str:
     return _network(place.rpartition(":")[0].strip("[]") or place)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _network(host: str) -> str:
     try:
         address = ip_address(host)

@@ -8,8 +8,10 @@ from fiveways.errors import Malformed, Unrepresentable
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MAX_U64 = 2**64 - 1
 
+_CACHED_LENGTH = 4
+"""Enough for 1.6 million identifiers. Callback tokens are longer and are read once: caching them only costs memory."""
 _SHORT_LENGTH = 13
-"""Enough for 64 bits, and few enough to remember thousands of."""
+"""Enough for 64 bits."""
 _PAIRS = [high + low for high in DIGITS for low in DIGITS]
 _DIGITS_ONLY = re.compile("[0-9A-Z]+")
 _UNPADDED = [pair.lstrip("0") or "0" for pair in _PAIRS]
@@ -18,7 +20,11 @@ _PAIR_BASE = len(_PAIRS)
 
 def parse(text: str, maximum: int = MAX_U64) -> int:
     """Return the number, 0 for the empty text; Malformed for any other spelling or a number beyond `maximum`."""
-    number = _parse_short(text) if len(text) <= _SHORT_LENGTH else _parse_long(text, maximum)
+    size = len(text)
+    if size <= _CACHED_LENGTH:
+        number = _parse_cached(text)
+    else:
+        number = _parse_short(text) if size <= _SHORT_LENGTH else _parse_long(text, maximum)
     if number > maximum:
         raise Malformed(f"base 36 number beyond {maximum}")
     return number
@@ -33,9 +39,10 @@ def write(number: int) -> str:
     return _write_more(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
 
 
-@lru_cache(4096)
+# Each session counts up, so that 1,296 numbers in a row have the same leading digits.
+@lru_cache(64)
 def _write_more(number: int) -> str:
-    """Return what stands before the last two digits: the same for many numbers in a row."""
+    """Return the digits before the last two."""
     pairs = []
     while number >= _PAIR_BASE:
         number, pair = divmod(number, _PAIR_BASE)
@@ -45,7 +52,6 @@ def _write_more(number: int) -> str:
     return "".join(pairs)
 
 
-@lru_cache(4096)
 def _parse_short(text: str) -> int:
     if not text:
         return 0
@@ -53,6 +59,9 @@ def _parse_short(text: str) -> int:
     if text.isascii() and text.isalnum() and (text.isupper() or text.isdigit()):
         return int(text, 36)
     raise Malformed("not a base 36 number")
+
+
+_parse_cached = lru_cache(1024)(_parse_short)
 
 
 def _parse_long(text: str, maximum: int) -> int:

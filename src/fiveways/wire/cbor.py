@@ -293,8 +293,8 @@ def uint_item(number: int) -> bytes:
 
 
 def text_item(text: str) -> bytes:
-    """Give the item of a text; short ones, the keys and names that come again and again, are remembered."""
-    return _remembered(text) if len(text) <= 32 else _text(text)
+    """Return the item of a text. Short texts are cached: keys and names are repeated in nearly all messages."""
+    return _cached_text(text) if len(text) <= 32 else _text(text)
 
 
 def _text(text: str) -> bytes:
@@ -306,4 +306,4 @@ def _text(text: str) -> bytes:
     return _head(TEXT, len(raw)) + raw
 
 
-_remembered = lru_cache(4096)(_text)
+_cached_text = lru_cache(1024)(_text)

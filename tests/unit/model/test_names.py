@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 import unicodedata
 from contextlib import suppress
 from operator import attrgetter, itemgetter
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from fiveways.errors import Unrepresentable
 from fiveways.model import names
 from fiveways.model.names import LRPM, MQTT, NQ, UMQ, UMQ36, BadName, NameStyle
+from fiveways.wire import base36
 
 STYLES = {style.label: style for style in (UMQ, UMQ36, LRPM, MQTT, NQ)}
 
@@ -201,3 +203,16 @@ def test_every_text_is_folded_or_refused(text: str, style: NameStyle) -> None:
     for act in (names.fold, names.fold_prefix, names.fold_offer):
         with suppress(BadName):
             assert act(text, style)
+
+
+def test_callback_tokens_are_not_cached() -> None:
+    tokens = [base36.write(36**11 + number).lower() for number in range(3000)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for token in tokens:
+            assert names.fold(f"callback.{token}", LRPM) == f"callback.{token}"
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000

@@ -1,5 +1,7 @@
 """Base 36 as UMQ spells it, and none of what int(text, 36) takes besides."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,3 +77,16 @@ def test_garbage_is_a_number_or_malformed(text: str) -> None:
     except Malformed:
         return
     assert base36.write(number) == text.lstrip("0") or number == 0
+
+
+def test_long_identifiers_are_not_cached() -> None:
+    numbers = range(36**11, 36**11 + 4_000_000, 1300)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in numbers:
+            assert base36.parse(base36.write(number)) == number
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 40_000

@@ -46,7 +46,7 @@ _NOT_RUN: Final = {why: uri.replace(HUB_ERRORS, CALLEE_ERRORS) for why, uri in U
 _CALLEE_REASONS: Final = {CANCELLED: Reason.CANCELLED, **{uri: reason for reason, uri in _NOT_RUN.items()}}
 
 _LONGEST_SHOWN: Final = 64
-_CACHED: Final = 4096
+_CACHED: Final = 1024
 _MILLI: Final = 1000
 _FOR_EVER: Final = 1e12
 _RETRY_AFTER: Final = 1.0

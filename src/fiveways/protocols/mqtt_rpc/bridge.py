@@ -133,7 +133,7 @@ _NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hu
 _CALLBACKS: Final = "/callback"
 _LONGEST_TYPE: Final = 512
 _NOT_IN_TOPICS: Final = re.compile(r"[+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_CACHED: Final = 4096
+_CACHED: Final = 1024
 
 
 class Method(msgspec.Struct, frozen=True, gc=False):

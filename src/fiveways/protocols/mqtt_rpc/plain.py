@@ -39,7 +39,7 @@ from fiveways.wire.packet import Packet
 
 Words = Sequence[Word]
 NOTHING: Final[tuple[Word, ...]] = ()
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 1024
 _UNARY: Final = "unary"
 _Request, _Response = rpc_pb2.Request, rpc_pb2.Response
 _parse_request, _parse_response = _Request.FromString, _Response.FromString

@@ -320,7 +320,7 @@ def _is_name(text: str) -> bool:
     return bool(text) and text.isprintable() and " " not in text
 
 
-_is_short_name: Final = lru_cache(maxsize=4096)(_is_name)
+_is_short_name: Final = lru_cache(maxsize=1024)(_is_name)
 
 
 def place(frame: Frame) -> tuple[int | None, int | None]:

@@ -38,7 +38,7 @@ from fiveways.wire.payload import Json
 _ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError)
 _BATCH: Final = ord("[")
 _RECEIVED, _ACCEPTED, _ANSWERED = Taken.RECEIVED, Taken.ACCEPTED, Taken.ANSWERED
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 1024
 _OWN: Final = ("hub.", f"{CALLBACK}.")
 _NOTHING: Final = Raw()
 

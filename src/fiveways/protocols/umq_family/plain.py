@@ -21,7 +21,7 @@ from fiveways.wire.payload import Payload, Text
 ODD: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
 """What tells that a frame needs a closer look."""
 _RESULT: Final = ord("R")
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 1024
 
 
 def ordinary_names(style: NameStyle) -> Callable[[str], str]:
