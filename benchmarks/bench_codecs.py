@@ -25,7 +25,7 @@ import msgspec
 
 from fiveways.model import messages as words
 from fiveways.protocols import registry
-from fiveways.protocols.base import Conversation, ProtocolSpec, Role, Setup
+from fiveways.protocols.base import Conversation, ConversationSetup, ProtocolSpec, Role
 from fiveways.wire import base91
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -87,10 +87,10 @@ def body(spec: ProtocolSpec) -> Payload:
 def opened(spec: ProtocolSpec, role: Role) -> Conversation:
     """A conversation behind its handshake."""
     ends = {
-        each: spec.converse(Setup("peer", each, Random(7), LIMITS, OPTIONS.get(spec.name)))
+        each: spec.create_conversation(ConversationSetup("peer", each, Random(7), LIMITS, OPTIONS.get(spec.name)))
         for each in (Role.CLIENT, Role.SERVER)
     }
-    if words.Hello in spec.carries:
+    if words.Hello in spec.sendable_messages:
         ends[Role.CLIENT].send(words.Hello(), 0.0)
         carry(ends[Role.CLIENT], ends[Role.SERVER])
         ends[Role.SERVER].send(words.Welcome(), 0.0)
@@ -100,7 +100,7 @@ def opened(spec: ProtocolSpec, role: Role) -> Conversation:
 
 def carry(source: Conversation, target: Conversation) -> None:
     """What one has to say, the other hears."""
-    for packet in source.outgoing():
+    for packet in source.take_packets():
         target.receive(packet, 0.0)
 
 
@@ -110,7 +110,7 @@ def calls(spec: ProtocolSpec, times: int) -> list[Packet]:
     packets = []
     for number in range(times):
         client.send(words.Call(f"c{number}", METHOD, body(spec)), 0.0)
-        packets += client.outgoing()
+        packets += client.take_packets()
     return packets
 
 
@@ -124,7 +124,7 @@ def routed(spec: ProtocolSpec) -> Callable[[int], int]:
         for number, packet in enumerate(packets):
             (call,) = caller.receive(packet, 0.0)
             callee.send(words.Call(f"h{number}", call.method, call.body), 0.0)  # type: ignore[attr-defined]
-            callee.outgoing()
+            callee.take_packets()
         return process_time_ns() - start
 
     return run
@@ -136,7 +136,7 @@ def rows_of(spec: ProtocolSpec) -> Iterator[Row]:
     server = opened(spec, Role.SERVER)
     (heard,) = server.receive(call, 0.0)
     server.send(words.Result(heard.id, body(spec)), 0.0)  # type: ignore[attr-defined]
-    answer = server.outgoing()[-1]
+    answer = server.take_packets()[-1]
     for kind, packet in (("call", call), ("answer", answer)):
         (message,) = spec.decode(packet, LIMITS)
         size = len(packet.payload)

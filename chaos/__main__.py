@@ -29,14 +29,14 @@ from typing import Final
 
 import uvloop
 
-from chaos.cast import JOURNAL, KINDS_OF_PARTICIPANTS, Stage, cast
 from chaos.configuration import Configuration
-from chaos.hubs import DyingHub
-from chaos.identities import Tokens
+from chaos.hubs import KillableHub
+from chaos.identities import OwnerTokens
 from chaos.journal_audit import audit
 from chaos.participants import Participant, Report, merged
 from chaos.raw_nq import RawRequester
 from chaos.raw_services import RawService
+from chaos.roster import JOURNAL, KINDS_OF_PARTICIPANTS, RunContext, cast
 from chaos.services import Service
 
 _EXAMPLES: Final = """examples:
@@ -100,13 +100,13 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     started = perf_counter()
     random = Random(plan.seed)
     configuration = Configuration(folder, Random(random.random()), journal=JOURNAL in plan.participants)
-    tokens = Tokens("0" * 8 + random.randbytes(20).hex())
+    tokens = OwnerTokens("0" * 8 + random.randbytes(20).hex())
     configuration.owners[_FIRST_OWNER] = tokens.valid[0]
     configuration.write()
-    hub = DyingHub(folder / "store.db", "--config", str(configuration.path))
+    hub = KillableHub(folder / "store.db", "--config", str(configuration.path))
     try:
         await hub.start()
-        people = cast(Stage(hub, random, configuration, tokens, plan.in_flight, plan.participants))
+        people = cast(RunContext(hub, random, configuration, tokens, plan.in_flight, plan.participants))
         unfinished = await _act(plan, hub, random, configuration, people)
         await hub.stop()
     finally:
@@ -119,7 +119,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
 
 
 async def _act(
-    plan: Plan, hub: DyingHub, random: Random, configuration: Configuration, people: list[Participant]
+    plan: Plan, hub: KillableHub, random: Random, configuration: Configuration, people: list[Participant]
 ) -> list[str]:
     """Run the participants, and kill the hub meanwhile; return which of them crashed or did not complete."""
     faults: list[str] = []
@@ -162,7 +162,7 @@ async def _run(participant: Participant, faults: list[str]) -> None:
         faults.append(f"crashed: {participant}: {exc!r}")
 
 
-def _hub_report(hub: DyingHub, unfinished: list[str]) -> Report:
+def _hub_report(hub: KillableHub, unfinished: list[str]) -> Report:
     """Return the errors that the hub logged, and the participants that waited in vain."""
     return Report("hub", wrong=unfinished, failures=hub.log.read_text().splitlines())
 

@@ -16,7 +16,7 @@ _PATIENCE: Final = 30.0
 
 
 @dataclass
-class Life:
+class HubLifetime:
     """One process of the hub, by the monotonic clock."""
 
     started: float
@@ -30,14 +30,14 @@ class HubAddress:
         self.host = host
         self.port = port
         self.zmq_port = zmq_port
-        self.lives: list[Life] = []
+        self.lives: list[HubLifetime] = []
 
     def load(self, in_flight: int) -> int:
         """Return how many requests to keep open: a tenth in every second process, which leaves time for all else."""
         return in_flight if len(self.lives) % 2 == 0 else max(1, in_flight // 10)
 
 
-class DyingHub(HubAddress):
+class KillableHub(HubAddress):
     """The hub under test."""
 
     def __init__(self, store: Path, *flags: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()) -> None:
@@ -64,7 +64,7 @@ class DyingHub(HubAddress):
         """Run it until it is killed."""
         wanted = (f"store.path={self._store}", "log.level=error", "zmq.listen=true", f"zmq.port={self.zmq_port}")
         settings = (part for each in wanted for part in ("--set", each))
-        self.lives.append(Life(monotonic()))
+        self.lives.append(HubLifetime(monotonic()))
         arguments = ("--host", self.host, "--port", str(self.port), *settings, *self._flags)
         self._process, _ = await serve(*arguments, log=self.log, prefix=self._prefix)
         self.ready.set()

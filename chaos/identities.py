@@ -9,17 +9,17 @@ from random import Random
 from typing import Any, Final
 
 from chaos.hubs import HubAddress
+from chaos.methods import is_answer_to
 from chaos.participants import Participant, Report
 from chaos.raw_nq import HttpError, RawConnection
 from chaos.raw_peers import KINDS, Refused
-from chaos.raw_websocket import Gone
-from chaos.work import is_answer_to
+from chaos.raw_websocket import ConnectionGone
 
 VAULT_METHOD: Final = "vault.open"
 _PAUSE: Final = 0.05
 
 
-class Tokens:
+class OwnerTokens:
     """The tokens of the owners, valid and revoked ones."""
 
     def __init__(self, first: str) -> None:
@@ -29,10 +29,10 @@ class Tokens:
         """The hub was seen to refuse them; it must go on to do so."""
 
 
-class Owner(Participant):
+class AuthorizedCaller(Participant):
     """Calls the method with a valid token."""
 
-    def __init__(self, hub: HubAddress, random: Random, number: int, tokens: Tokens) -> None:
+    def __init__(self, hub: HubAddress, random: Random, number: int, tokens: OwnerTokens) -> None:
         super().__init__(hub, random)
         self._kind = KINDS[number % len(KINDS)]
         self._tokens = tokens
@@ -63,15 +63,15 @@ class Owner(Participant):
                 if not exc.is_absence and token in self._tokens.valid:
                     self._report.failures.append(f"a valid token was refused: {exc}")
                 await asyncio.sleep(_PAUSE)
-            except Gone:
+            except ConnectionGone:
                 await asyncio.sleep(_PAUSE)
             is_done = is_last and self._successes > before
 
 
-class Outsider(Participant):
+class UnauthorizedPeer(Participant):
     """Tries with too few rights to call the method and to offer it."""
 
-    def __init__(self, hub: HubAddress, random: Random, guest: str, keeper: str, tokens: Tokens) -> None:
+    def __init__(self, hub: HubAddress, random: Random, guest: str, keeper: str, tokens: OwnerTokens) -> None:
         super().__init__(hub, random)
         self._guest = guest
         self._keeper = keeper
@@ -89,7 +89,7 @@ class Outsider(Participant):
             for attempt in (self._call, self._show_old_token, self._ask_by_nq, self._take_over):
                 try:
                     await attempt()
-                except (Gone, ConnectionError):
+                except (ConnectionGone, ConnectionError):
                     await asyncio.sleep(_PAUSE)
             await asyncio.sleep(self.random.uniform(0.0, 2 * _PAUSE))
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 from pyarrow import compute
 
 from chaos.configuration import FLUSH_INTERVAL
-from chaos.hubs import Life
+from chaos.hubs import HubLifetime
 from chaos.participants import Report
 from chaos.raw_nq import Acknowledgement
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.reader import read_batches, segments
+from fiveways.journal.reader import list_segments, read_batches
 
 _COLUMNS: Final = ("run", "seq", "protocol", "direction", "kind", "session", "payload")
 _SLACK: Final = 0.1
@@ -32,7 +32,7 @@ _MARK: Final = '"raw'
 """Ids of raw requesters begin so."""
 
 
-async def audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[Life]) -> Report:
+async def audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[HubLifetime]) -> Report:
     """Read all of a journal whose hub has ended, and compare it with what requesters know."""
     await asyncio.to_thread(_wait_for_writers, journal)
     return await asyncio.to_thread(_audit, journal, acknowledged, lives)
@@ -48,7 +48,7 @@ def _wait_for_writers(journal: Path) -> None:
         free |= opened
 
 
-def _audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[Life]) -> Report:
+def _audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[HubLifetime]) -> Report:
     report = Report("journal")
     heard, said = _read(journal, report)
     starts = [life.started for life in lives]
@@ -75,7 +75,7 @@ def _read(journal: Path, report: Report) -> tuple[set[str], set[str]]:
     said: set[str] = set()
     seen: Counter[str] = Counter()
     last: dict[str, int] = {}
-    for segment in segments(str(journal)):
+    for segment in list_segments(str(journal)):
         report.figures["segments"] += 1
         try:
             for batch in read_batches(segment.path, _COLUMNS):

@@ -14,8 +14,8 @@ from time import monotonic
 from typing import Any, Final
 
 from chaos.hubs import HubAddress
+from chaos.methods import is_answer_to
 from chaos.participants import Participant, Report
-from chaos.work import is_answer_to
 
 _PAUSE: Final = 0.05
 _FIRST_WAIT: Final = 0.3

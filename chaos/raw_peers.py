@@ -11,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
-from chaos.raw_websocket import Gone, RawWebSocket
+from chaos.raw_websocket import ConnectionGone, RawWebSocket
 
 Value = object
 Reply = Callable[[bool, Value], None]
@@ -66,7 +66,7 @@ class RawPeer(ABC):
                 await peer._say_hello(token)
         except TimeoutError as exc:
             peer.socket.abort()
-            raise Gone("no welcome") from exc
+            raise ConnectionGone("no welcome") from exc
         except BaseException:
             peer.socket.abort()
             raise
@@ -97,14 +97,14 @@ class RawPeer(ABC):
 
     async def _answer(self, number: str) -> Value:
         if self.is_gone:
-            raise Gone("the connection is closed")
+            raise ConnectionGone("the connection is closed")
         answer = self._open[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await answer
         except TimeoutError as exc:
             self.socket.abort()
-            raise Gone("no answer") from exc
+            raise ConnectionGone("no answer") from exc
         finally:
             self._open.pop(number, None)
 
@@ -112,11 +112,11 @@ class RawPeer(ABC):
         try:
             while True:
                 self._received(await self.socket.receive())
-        except Gone as exc:
+        except ConnectionGone as exc:
             self.is_gone = True
             for each in self._open.values():
                 if not each.done():
-                    each.set_exception(Gone(str(exc)))
+                    each.set_exception(ConnectionGone(str(exc)))
 
     def _take(self, number: str, result: Value = None, refused: Refused | None = None) -> None:
         answer = self._open.get(number)

@@ -6,10 +6,10 @@ from random import Random
 from typing import Final
 
 from chaos.hubs import HubAddress
+from chaos.methods import answer_to
 from chaos.participants import Participant, Report
 from chaos.raw_peers import RawPeer, Refused, Reply, Value
-from chaos.raw_websocket import Gone
-from chaos.work import answer_to
+from chaos.raw_websocket import ConnectionGone
 
 _RUNS: Final = count(1)
 """Numbers the runs of all methods."""
@@ -48,7 +48,7 @@ class RawService(Participant):
                 if not exc.is_absence:
                     self._report.failures.append(f"register: {exc}")
                 await asyncio.sleep(0.05)
-            except Gone:
+            except ConnectionGone:
                 await asyncio.sleep(0.05)
             if not self.is_finishing:
                 await asyncio.sleep(self.random.uniform(0.0, 0.3))

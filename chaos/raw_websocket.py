@@ -18,7 +18,7 @@ _MOST_HEAD: Final = 65_536
 _PATIENCE: Final = 5.0
 
 
-class Gone(ConnectionError):
+class ConnectionGone(ConnectionError):
     """The connection is closed, or was never opened."""
 
 
@@ -41,7 +41,7 @@ class RawWebSocket:
                     writer.close()
                     raise
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as exc:
-            raise Gone(str(exc)) from exc
+            raise ConnectionGone(str(exc)) from exc
         return cls(reader, writer)
 
     def send(self, text: str) -> None:
@@ -63,7 +63,7 @@ class RawWebSocket:
                 match first & 0x0F:
                     case 0x8:
                         self._write(_CLOSE, data[:2])
-                        raise Gone(f"closed: {int.from_bytes(data[:2])} {data[2:].decode()}")
+                        raise ConnectionGone(f"closed: {int.from_bytes(data[:2])} {data[2:].decode()}")
                     case 0x9:
                         self._write(_PONG, data)
                     case 0x0 | 0x1:
@@ -71,7 +71,7 @@ class RawWebSocket:
                         if first & _LAST:
                             return message.decode()
         except (OSError, asyncio.IncompleteReadError) as exc:
-            raise Gone(str(exc)) from exc
+            raise ConnectionGone(str(exc)) from exc
 
     def abort(self) -> None:
         """Close the connection at once, without a farewell."""
@@ -104,4 +104,4 @@ async def _upgrade(
     )
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 101 " not in head.partition(b"\r\n")[0]:
-        raise Gone(head.partition(b"\r\n")[0].decode())
+        raise ConnectionGone(head.partition(b"\r\n")[0].decode())

@@ -11,11 +11,11 @@ from random import Random
 from typing import Final
 
 from chaos.configuration import Configuration
-from chaos.hubs import DyingHub
-from chaos.identities import Tokens
+from chaos.hubs import KillableHub
+from chaos.identities import OwnerTokens
 from chaos.participants import Participant, Report
 from chaos.raw_peers import RawUmq, Refused
-from chaos.raw_websocket import Gone
+from chaos.raw_websocket import ConnectionGone
 
 _PATIENCE: Final = 60.0
 _RATES: Final = (0, 50_000, 100_000)
@@ -25,7 +25,7 @@ _RATES: Final = (0, 50_000, 100_000)
 class Reloader(Participant):
     """The operator."""
 
-    def __init__(self, hub: DyingHub, random: Random, configuration: Configuration, tokens: Tokens) -> None:
+    def __init__(self, hub: KillableHub, random: Random, configuration: Configuration, tokens: OwnerTokens) -> None:
         super().__init__(hub, random)
         self._process = hub
         self._configuration = configuration
@@ -86,5 +86,5 @@ class Reloader(Participant):
                 return True
         except Refused:
             return False
-        except Gone:
+        except ConnectionGone:
             return None

@@ -8,10 +8,10 @@ from random import Random
 from typing import Final
 
 from chaos.hubs import HubAddress
+from chaos.methods import METHOD, answer_to
 from chaos.participants import Participant, Report
-from chaos.work import METHOD, answer_to
-from fiveways.model.messages import Call, Failure, Goodbye, Result, Word
-from fiveways.protocols.base import Role, Setup
+from fiveways.model.messages import Call, Failure, Goodbye, HubMessage, Result
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.transports.base import Link
 from fiveways.transports.websocket_client import open_websocket
@@ -32,7 +32,7 @@ class Requester(Participant):
     def __init__(self, hub: HubAddress, random: Random, name: str, in_flight: int) -> None:
         super().__init__(hub, random)
         self.name = name
-        self.talk = NqConversation(Setup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
+        self.talk = NqConversation(ConversationSetup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
         self.open: dict[str, int] = {}
         self._in_flight = in_flight
         self._answered = 0
@@ -80,7 +80,7 @@ class Requester(Participant):
             for word in self.talk.wake(now):
                 self._heard(word)
 
-    def _heard(self, word: Word) -> None:
+    def _heard(self, word: HubMessage) -> None:
         if isinstance(word, Result | Failure):
             self._callbacks[word.id] += 1
             number = self.open.pop(word.id, None)
@@ -91,10 +91,10 @@ class Requester(Participant):
             else:
                 self._answered += 1
         elif isinstance(word, Goodbye):
-            self.talk.relink(self._loop.time())
+            self.talk.reconnect(self._loop.time())
 
 
-class Poller(Requester):
+class HttpRequester(Requester):
     """Asks over HTTP."""
 
     _peer = ""
@@ -113,7 +113,7 @@ class Poller(Requester):
             while not self.is_done:
                 self.ask()
                 self.wake()
-                packets = self.talk.outgoing() or [Packet(b"[]")]
+                packets = self.talk.take_packets() or [Packet(b"[]")]
                 for packet in packets:
                     await self._post(reader, writer, packet.payload, 0.1 if packet is packets[-1] else 0.0)
         finally:
@@ -137,7 +137,7 @@ class Poller(Requester):
         self.hear(Packet(said))
 
 
-class Listener(Requester):
+class WebSocketRequester(Requester):
     """Asks over a duplex link, here WebSocket. Fulfils `transports.base.Receiver`."""
 
     _link: Link
@@ -148,7 +148,7 @@ class Listener(Requester):
 
     async def connect(self) -> None:
         """Open a link, or raise OSError."""
-        named = f"?peer={self.talk.named}" if self.talk.named else ""
+        named = f"?peer={self.talk.assigned_peer_id}" if self.talk.assigned_peer_id else ""
         url = f"ws://{self.hub.host}:{self.hub.port}/nq{named}"
         await open_websocket(url, self.receive, limits=LIMITS, timeout=2.0)
 
@@ -162,7 +162,7 @@ class Listener(Requester):
                 continue
             if self._is_lost:
                 continue
-            self.talk.relink(self._loop.time())
+            self.talk.reconnect(self._loop.time())
             while not self._is_lost and not self.is_done:
                 self.ask()
                 self.wake()
@@ -171,13 +171,13 @@ class Listener(Requester):
         if not self._is_lost:
             self._link.close()
 
-    def receive(self, link: Link) -> "Listener":
+    def receive(self, link: Link) -> "WebSocketRequester":
         """Have a link."""
         self._link, self._is_lost = link, False
         return self
 
     def _write(self) -> None:
-        packets = self.talk.outgoing()
+        packets = self.talk.take_packets()
         if packets:
             self._link.write(self._link.frames(packets))
 
@@ -199,7 +199,7 @@ class Listener(Requester):
         self._is_lost = True
 
 
-class Dealer(Listener):
+class ZmqRequester(WebSocketRequester):
     """Asks over ZeroMQ, under a routing id of its own."""
 
     async def connect(self) -> None:

@@ -12,14 +12,14 @@ from typing import Final
 from chaos.hubs import HubAddress
 from chaos.participants import Participant, Report
 from chaos.raw_peers import KINDS, RawPeer, Refused
-from chaos.raw_websocket import Gone
+from chaos.raw_websocket import ConnectionGone
 
 TOPICS: Final = 3
 _PAUSE: Final = 0.05
 _PATIENCE: Final = 3.0
 
 
-class Writer(Participant):
+class RetainedWriter(Participant):
     """Publishes on one topic, which is its own."""
 
     def __init__(self, hub: HubAddress, random: Random, number: int) -> None:
@@ -54,7 +54,7 @@ class Writer(Participant):
             except Refused as exc:
                 self._report.failures.append(f"retain: {exc}")
                 await asyncio.sleep(_PAUSE)
-            except Gone:
+            except ConnectionGone:
                 await asyncio.sleep(_PAUSE)
 
     async def _until_read(self) -> None:
@@ -64,10 +64,10 @@ class Writer(Participant):
                 await asyncio.wait_for(self.was_read.wait(), _PATIENCE)
 
 
-class Reader(Participant):
+class RetainedReader(Participant):
     """Subscribes over a new connection each time."""
 
-    def __init__(self, hub: HubAddress, random: Random, writers: list[Writer]) -> None:
+    def __init__(self, hub: HubAddress, random: Random, writers: list[RetainedWriter]) -> None:
         super().__init__(hub, random)
         self._writers = writers
         self._lives: set[int] = set()
@@ -93,13 +93,13 @@ class Reader(Participant):
                 async with await kind.connect(self.hub.host, self.hub.port) as peer:
                     for writer in self._writers:
                         await self._check(peer, writer)
-            except Gone:
+            except ConnectionGone:
                 await asyncio.sleep(_PAUSE)
                 if is_last:
                     continue
             return
 
-    async def _check(self, peer: RawPeer, writer: Writer) -> None:
+    async def _check(self, peer: RawPeer, writer: RetainedWriter) -> None:
         """Compare the first value of a new subscription with what its writer knows."""
         life, oldest = len(self.hub.lives), writer.acknowledged
         if not oldest:

@@ -6,8 +6,8 @@ from typing import Final
 
 import fiveways
 from chaos.hubs import HubAddress
+from chaos.methods import METHOD, answer_to
 from chaos.participants import Participant, Report
-from chaos.work import METHOD, answer_to
 from fiveways.errors import FivewaysError
 
 _PROTOCOLS: Final = ("lrpm", "umq", "umq36")

@@ -31,7 +31,7 @@ _PAUSE: Final = 0.05
 
 
 @dataclass
-class Ledger:
+class JobStates:
     """The state of each job, by its number."""
 
     numbers: "count[int]" = field(default_factory=lambda: count(1))
@@ -47,7 +47,7 @@ class Ledger:
 class Producer(Participant):
     """Pushes jobs; a subclass says how."""
 
-    def __init__(self, hub: HubAddress, random: Random, ledger: Ledger) -> None:
+    def __init__(self, hub: HubAddress, random: Random, ledger: JobStates) -> None:
         super().__init__(hub, random)
         self.ledger = ledger
         self._report = Report("queues")
@@ -138,7 +138,7 @@ class Worker(Participant):
 
     is_background = True
 
-    def __init__(self, hub: HubAddress, random: Random, kind: type[RawPeer], ledger: Ledger) -> None:
+    def __init__(self, hub: HubAddress, random: Random, kind: type[RawPeer], ledger: JobStates) -> None:
         super().__init__(hub, random)
         self._kind = kind
         self._ledger = ledger
@@ -204,10 +204,10 @@ class Worker(Participant):
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
-class Foreman(Participant):
+class QueueDrainer(Participant):
     """Waits in the end until the queue is empty, and lets dead jobs be tried once more."""
 
-    def __init__(self, hub: HubAddress, random: Random, ledger: Ledger) -> None:
+    def __init__(self, hub: HubAddress, random: Random, ledger: JobStates) -> None:
         super().__init__(hub, random)
         self._ledger = ledger
         self._report = Report("queues")

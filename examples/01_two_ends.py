@@ -7,16 +7,16 @@ python examples/01_two_ends.py lrpm-json  in one
 import sys
 from random import Random
 
-from fiveways.model.messages import Accepted, Call, Hello, Result, Welcome, Word
+from fiveways.model.messages import Accepted, Call, Hello, HubMessage, Result, Welcome
 from fiveways.protocols import registry
-from fiveways.protocols.base import Conversation, Role, Setup
+from fiveways.protocols.base import Conversation, ConversationSetup, Role
 from fiveways.wire.payload import Value
 
 
-def carry(source: Conversation, target: Conversation, arrow: str) -> list[Word]:
+def carry(source: Conversation, target: Conversation, arrow: str) -> list[HubMessage]:
     """Show what one end has to say, and give what the other hears."""
-    heard: list[Word] = []
-    for packet in source.outgoing():
+    heard: list[HubMessage] = []
+    for packet in source.take_packets():
         shown = repr(packet.payload.decode()) if packet.is_text else packet.payload.hex(" ")
         print(f"  {arrow} {packet.channel} {shown}")
         heard += target.receive(packet, 0.0)
@@ -27,8 +27,10 @@ def converse(name: str) -> None:
     """Open a conversation, call `math.add`, answer it."""
     print(name)
     spec = registry.load(name)
-    client, server = (spec.converse(Setup("peer", role, Random())) for role in (Role.CLIENT, Role.SERVER))
-    if Hello in spec.carries:
+    client, server = (
+        spec.create_conversation(ConversationSetup("peer", role, Random())) for role in (Role.CLIENT, Role.SERVER)
+    )
+    if Hello in spec.sendable_messages:
         client.send(Hello(), 0.0)
         carry(client, server, "►")
         server.send(Welcome(), 0.0)

@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from fuzz.fuzz_protocol import FINDS
-from fuzz.hub_story import Player, Story
+from fuzz.hub_scenario import HubScenario, HubScenarioRunner
 
 _CHUNK: Final = 10
 """Stories that a process plays before it reports."""
@@ -38,11 +38,11 @@ _PROGRESS: Final = 10.0
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  a folder that needs no disk, if there is one
 
 
-class Find(msgspec.Struct, frozen=True):
+class FuzzFinding(msgspec.Struct, frozen=True):
     """A story that ended badly."""
 
     error: str
-    story: Story
+    story: HubScenario
 
 
 class Report(msgspec.Struct):
@@ -50,7 +50,7 @@ class Report(msgspec.Struct):
 
     stories: int = 0
     inputs: int = 0
-    finds: list[Find] = msgspec.field(default_factory=list)
+    finds: list[FuzzFinding] = msgspec.field(default_factory=list)
     done: Counter[str] = msgspec.field(default_factory=Counter)
     """How often each kind of step was done."""
 
@@ -125,18 +125,18 @@ def play_some(seeds: list[int]) -> Report:
     report = Report()
     with TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         for seed in seeds:
-            story = Story.made(seed)
-            player = Player(story, Path(folder))
+            story = HubScenario.made(seed)
+            player = HubScenarioRunner(story, Path(folder))
             error = outcome(player)
             report.stories += 1
             report.inputs += player.inputs
             report.done += player.done
             if error:
-                report.finds.append(shortened(Find(error, story), Path(folder)))
+                report.finds.append(shortened(FuzzFinding(error, story), Path(folder)))
     return report
 
 
-def outcome(player: Player) -> str:
+def outcome(player: HubScenarioRunner) -> str:
     """Play a story; return what went wrong, and where."""
     try:
         player.play()
@@ -146,16 +146,16 @@ def outcome(player: Player) -> str:
     return ""
 
 
-def shortened(find: Find, folder: Path) -> Find:
+def shortened(find: FuzzFinding, folder: Path) -> FuzzFinding:
     """Return the same find with fewer steps."""
     tries = _MOST_TRIES
     size = len(find.story.steps) // 2
     while size and tries > 0:
         for story in _without(find.story, size):
             tries -= 1
-            error = outcome(Player(story, folder))
+            error = outcome(HubScenarioRunner(story, folder))
             if _kind(error) == _kind(find.error):
-                find = Find(error, story)
+                find = FuzzFinding(error, story)
                 break
             if not tries:
                 break
@@ -164,7 +164,7 @@ def shortened(find: Find, folder: Path) -> Find:
     return find
 
 
-def _without(story: Story, size: int) -> Iterator[Story]:
+def _without(story: HubScenario, size: int) -> Iterator[HubScenario]:
     """Yield the story without so many steps, here or there."""
     for start in reversed(range(0, len(story.steps), size)):
         yield msgspec.structs.replace(story, steps=story.steps[:start] + story.steps[start + size :])
@@ -175,7 +175,7 @@ def _kind(error: str) -> str:
     return re.sub(r"[0-9a-f]{6,}|\d+|'[^']*'", "", error)[:60]
 
 
-def keep(find: Find) -> Path:
+def keep(find: FuzzFinding) -> Path:
     """Write a find."""
     FINDS.mkdir(exist_ok=True)
     path = FINDS / f"hub-{find.story.seed:x}.json"
@@ -185,10 +185,10 @@ def keep(find: Find) -> Path:
 
 def replay(path: Path) -> int:
     """Play the story of a find, and show its traceback; 1 if it still goes wrong."""
-    find = msgspec.json.decode(path.read_bytes(), type=Find)
+    find = msgspec.json.decode(path.read_bytes(), type=FuzzFinding)
     with TemporaryDirectory() as folder:
         try:
-            Player(find.story, Path(folder)).play()
+            HubScenarioRunner(find.story, Path(folder)).play()
         except Exception:  # noqa: BLE001  any exception is a find
             traceback.print_exc()
             return 1

@@ -19,8 +19,8 @@ from random import Random
 
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec
-from fuzz.mutate import LONGEST, mutated
-from fuzz.target import Engine, seeds, try_input
+from fuzz.fuzz_target import Engine, seeds, try_input
+from fuzz.mutation import LONGEST, mutated
 
 FINDS = Path(__file__).parent / "finds"
 
@@ -85,7 +85,15 @@ def guided(name: str, inputs: int, seconds: int) -> bool:
         for number, seed in enumerate(seeds(registry.load(name))):
             (Path(corpus) / f"{number:05}").write_bytes(seed)
         flags = [f"-max_total_time={seconds}", f"-runs={inputs or -1}", f"-max_len={LONGEST}", "-print_final_stats=1"]
-        command = [sys.executable, "-m", "fuzz.guided", name, corpus, *flags, f"-artifact_prefix={FINDS}/{name}-"]
+        command = [
+            sys.executable,
+            "-m",
+            "fuzz.atheris_fuzzer",
+            name,
+            corpus,
+            *flags,
+            f"-artifact_prefix={FINDS}/{name}-",
+        ]
         done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603  our own program
     lines = done.stderr.splitlines() + done.stdout.splitlines()
     tried = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), "no")

@@ -9,18 +9,18 @@ from typing import Final
 from fiveways.errors import FivewaysError, LocalProtocolError
 from fiveways.model import messages as words
 from fiveways.protocols import registry
-from fiveways.protocols.base import Conversation, Role, Setup
+from fiveways.protocols.base import Conversation, ConversationSetup, Role
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.transports.http import Response
 from fiveways.transports.memory import MemoryLink
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Text, Value
-from fuzz import hub_words
-from fuzz.hub_life import SECRET, TOKENS, Life
-from fuzz.mutate import mutated
-from fuzz.target import BINARY, SPLIT, seeds
-from fuzz.virtual import now
+from fuzz import hub_grammar
+from fuzz.fuzz_target import BINARY, SPLIT, seeds
+from fuzz.hub_simulation import SECRET, TOKENS, SimulatedHub
+from fuzz.mutation import mutated
+from fuzz.virtual_time import now
 
 PATHS: Final = {"umq": "/umq", "umq36": "/umq36", "lrpm-json": "/lrpm", "lrpm-cbor": "/lrpm", "nq": "/nq"}
 KINDS: Final = (*PATHS, "mqtt-rpc")
@@ -48,14 +48,14 @@ class Client:
         self._answered: set[str] = set()
         self._cancelled: set[str] = set()
         self._tokens, self._peers = tokens, peers
-        self._work: list[words.Word] = []
+        self._work: list[words.HubMessage] = []
         self._owed: list[str] = []
         """Attachments that it has announced."""
         self._open: list[str] = []
         self._callbacks: set[str] = set()
         self._ids = 0
         self._session = ""
-        self._life: Life | None = None
+        self._life: SimulatedHub | None = None
         self._chance = Random(number)
         self._begin()
 
@@ -66,11 +66,13 @@ class Client:
 
     def _begin(self) -> None:
         chance = Random(self.number)
-        self.talk: Conversation = self.spec.converse(Setup(f"c{self.number}", Role.CLIENT, chance, Limits(), None))
+        self.talk: Conversation = self.spec.create_conversation(
+            ConversationSetup(f"c{self.number}", Role.CLIENT, chance, Limits(), None)
+        )
 
     # Links.
 
-    def connect(self, life: Life) -> None:
+    def connect(self, life: SimulatedHub) -> None:
         """Connect, unless it is connected."""
         if self._life is not life:
             self._life, self.link = life, None
@@ -79,12 +81,12 @@ class Client:
         if self.kind == "mqtt-rpc":
             return
         is_nq = isinstance(self.talk, NqConversation)
-        peer = self.talk.named if isinstance(self.talk, NqConversation) else ""
+        peer = self.talk.assigned_peer_id if isinstance(self.talk, NqConversation) else ""
         token = TOKENS.get(self.identity, "") if is_nq or self.number % 8 < 4 else ""
         self.link = link = life.link(PATHS[self.kind], self.remote, token, peer)
         link.attach(self)
         if isinstance(self.talk, NqConversation):
-            self.talk.relink(now())
+            self.talk.reconnect(now())
             self.flush()
             return
         self._begin()
@@ -92,13 +94,13 @@ class Client:
             each.clear()
         self.say(self._hello(with_token=not token))
 
-    def _hello(self, *, with_token: bool) -> words.Word:
+    def _hello(self, *, with_token: bool) -> words.HubMessage:
         token = TOKENS.get(self.identity, "") if with_token else ""
         if not token:
             return words.Hello()
-        if self.spec.challenges and self.identity == "ada":
+        if self.spec.supports_challenge and self.identity == "ada":
             return words.Hello(Value({"identity": "ada"}))
-        return words.Hello(Value({"token": token}) if self.spec.challenges else Text(token))
+        return words.Hello(Value({"token": token}) if self.spec.supports_challenge else Text(token))
 
     def cut(self) -> None:
         """Lose the link."""
@@ -151,7 +153,7 @@ class Client:
         self._hear(self.talk.receive(Packet(payload, False, topic), now()))
         self.flush()
 
-    def _hear(self, heard: Sequence[words.Word]) -> None:
+    def _hear(self, heard: Sequence[words.HubMessage]) -> None:
         for word in heard:
             match word:
                 case words.Call() | words.Discover():
@@ -203,14 +205,14 @@ class Client:
         for _ in range(chance.choice((1, 1, 2, 4))):
             pick = chance.random()
             if pick < 0.75:
-                self.ask(hub_words.request(chance, self._name(), self._attachments(), self._tokens, self._peers))
+                self.ask(hub_grammar.request(chance, self._name(), self._attachments(), self._tokens, self._peers))
             elif pick < 0.9:
-                self.say(hub_words.remark(chance, self._open))
+                self.say(hub_grammar.remark(chance, self._open))
             else:
                 self._attach()
         self.flush()
 
-    def ask(self, word: words.Word) -> None:
+    def ask(self, word: words.HubMessage) -> None:
         """Make a request."""
         name = str(getattr(word, "id", ""))
         self._open = [*self._open[-_MOST:], name]
@@ -225,7 +227,7 @@ class Client:
         self.damage, self._chance = damage, chance
         for _ in range(min(len(self._work), chance.choice((1, 2, 8)))):
             asked = chance.choice(self._work[-8:])
-            told = hub_words.answer(chance, asked, self._attachments())
+            told = hub_grammar.answer(chance, asked, self._attachments())
             if isinstance(told, words.Result | words.Failure | words.Description) and getattr(told, "last", True):
                 self._work.remove(asked)
             self.say(told)
@@ -242,7 +244,7 @@ class Client:
 
     def flood(self, chance: Random) -> None:
         """Publish much on one topic."""
-        where, size = hub_words.topic(chance), chance.choice((10, 3000))
+        where, size = hub_grammar.topic(chance), chance.choice((10, 3000))
         for number in range(chance.choice((5, 30))):
             self.say(words.Publish(None, where, Value(f"{number}" + "z" * size)))
         self.flush()
@@ -256,7 +258,7 @@ class Client:
         for payload in data[1:].split(SPLIT)[:8]:
             self._write(Packet(payload, is_text, channel))
 
-    def say(self, word: words.Word) -> None:
+    def say(self, word: words.HubMessage) -> None:
         """Say a word, if the protocol can."""
         if isinstance(word, words.Cancel):
             self._cancelled.add(word.id)
@@ -283,7 +285,7 @@ class Client:
 
     def flush(self) -> None:
         """Write what the conversation has to say, some of it damaged."""
-        for packet in self.talk.outgoing():
+        for packet in self.talk.take_packets():
             if packet.payload and self._chance.random() < self.damage:
                 self.is_trusting = False
                 data = mutated(self._chance, (b"\0" + packet.payload,))[1:]
@@ -304,15 +306,15 @@ class Client:
 
     # HTTP, for NQ.
 
-    async def post(self, life: Life, wait: float) -> None:
+    async def post(self, life: SimulatedHub, wait: float) -> None:
         """Say what there is to say in a POST, and hear what is due."""
         assert isinstance(self.talk, NqConversation)
-        packets = self.talk.outgoing()
+        packets = self.talk.take_packets()
         body = packets[0].payload if packets else b"[]"
         self._count()
         query = f"wait={wait:g}" if wait else ""
         token = TOKENS.get(self.identity, "")
-        answer: Response = await life.post(self.remote, token, self.talk.named, body, query)
+        answer: Response = await life.post(self.remote, token, self.talk.assigned_peer_id, body, query)
         if answer.status == 200:
-            self.talk.named = (answer.headers or {}).get("NQ-Peer", self.talk.named)
+            self.talk.assigned_peer_id = (answer.headers or {}).get("NQ-Peer", self.talk.assigned_peer_id)
             self._hear(self.talk.receive(Packet(answer.body), now()))

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 
 from fiveways.hub.core import Hub
-from fiveways.hub.errands import Owed
-from fiveways.hub.kept import write_call
+from fiveways.hub.pending_kinds import DurableRequest
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import Owner
-from fiveways.model.records import PutAnswer, PutRequest
-from fiveways.settings.hub import hub_settings
-from fuzz.hub_life import Life
-from fuzz.target import Broken
-from fuzz.virtual import EPOCH
-from tests.unit.store.kit import Model
+from fiveways.hub.stored_messages import encode_call
+from fiveways.model.store_changes import PutAnswer, PutRequest
+from fiveways.settings.hub_settings import to_hub_settings
+from fuzz.fuzz_target import PropertyViolated
+from fuzz.hub_simulation import SimulatedHub
+from fuzz.virtual_time import EPOCH
+from tests.unit.store.store_helpers import Model
 
 _LEFT = (
     *("sessions", "offers", "subscriptions", "callbacks", "open_calls", "owed"),
@@ -26,7 +26,7 @@ _LEFT = (
 def check(name: str, found: object, expected: object) -> None:
     """Raise Broken if two things differ."""
     if found != expected:
-        raise Broken(f"{name}: {_difference(found, expected)}")
+        raise PropertyViolated(f"{name}: {_difference(found, expected)}")
 
 
 def _difference(found: object, expected: object) -> str:
@@ -39,11 +39,11 @@ def _difference(found: object, expected: object) -> str:
 # A hub and its store.
 
 
-def check_durable(life: Life, model: Model, now: float) -> None:
+def check_durable(life: SimulatedHub, model: Model, now: float) -> None:
     """Compare what a hub holds with what was written, when nothing waits to be written."""
     _check_requests(life, model, now)
     hub, loaded = life.hub, model.load(EPOCH + now)
-    queues: Any = hub._queues
+    queues: Any = hub._work_queues
     items = [(name, item, given) for name, item, given in queues.all()]
     check(
         "items",
@@ -52,12 +52,12 @@ def check_durable(life: Life, model: Model, now: float) -> None:
             for name, item, given in items
             if not item.died_at
         },
-        {(each.queue, each.number): (each.word, each.tries, each.owner) for each in loaded.items},
+        {(each.queue, each.number): (each.word, each.tries, each.owner) for each in loaded.jobs},
     )
     check(
         "dead items",
         {(name, item.number): (item.error, item.died_at) for name, item, _ in items if item.died_at},
-        {(item.queue, item.number): (dead.why, dead.at) for item, dead in loaded.dead},
+        {(item.queue, item.number): (dead.why, dead.at) for item, dead in loaded.dead_jobs},
     )
     check(
         "retained values",
@@ -70,16 +70,16 @@ def check_durable(life: Life, model: Model, now: float) -> None:
     sessions = hub._sessions
     check(
         "stored peers",
-        {peer: session.identity for peer, session in sessions.items() if session.kept_as is not None},
+        {peer: session.identity for peer, session in sessions.items() if session.stored_owner is not None},
         {each.peer: each.identity for each in loaded.peers},
     )
 
 
-def _check_requests(life: Life, model: Model, now: float) -> None:
+def _check_requests(life: SimulatedHub, model: Model, now: float) -> None:
     """Each request that the hub holds is stored; what is stored is open in the conversation of its peer."""
-    owing: Any = life.hub._owing
+    owing: Any = life.hub._durable_requests
     unsure = {owed.key for owed in owing._unsure._requests}
-    held = {owed.key: write_call(owed.word) for owed in owing.all() if _is_stored(owed, unsure, now)}
+    held = {owed.key: encode_call(owed.word) for owed in owing.all() if _is_stored(owed, unsure, now)}
     loaded = model.load(EPOCH + now)
     stored = {f"{each.peer} {each.key}": each.word for each in loaded.requests}
     check("requests", held, {key: word for key, word in stored.items() if key in held})
@@ -88,41 +88,41 @@ def _check_requests(life: Life, model: Model, now: float) -> None:
     for word in words:
         if f"{word.peer} {word.key}" not in held_at_all:
             standing = life.standings._by_id.get(word.peer)
-            if standing is None or word.key not in standing.talk._incoming.requests:
-                raise Broken(f"nobody holds the stored {word}")
+            if standing is None or word.key not in standing.conversation._incoming.requests:
+                raise PropertyViolated(f"nobody holds the stored {word}")
 
 
-def _is_stored(owed: Owed, unsure: set[str], now: float) -> bool:
-    return owed.key not in unsure and owed.expires_at > now and not owed.is_streaming
+def _is_stored(owed: DurableRequest, unsure: set[str], now: float) -> bool:
+    return owed.key not in unsure and owed.expires_at > now and not owed.has_streamed
 
 
 # A hub that everybody has left.
 
 
-def check_empty(life: Life, model: Model, now: float) -> None:
+def check_empty(life: SimulatedHub, model: Model, now: float) -> None:
     """Compare a hub without peers with a new one on the same store: it must hold nothing more."""
     server, hub, exchange = life.server, life.hub, life.exchange
     stats = hub.stats()
     check("left in the hub", {name: stats[name] for name in _LEFT}, dict.fromkeys(_LEFT, 0))
-    unacknowledged = hub.unacknowledged
+    unacknowledged = hub.unacknowledged_bytes
     found = {
-        "parties": len(exchange.parties),
-        "slow": len(exchange.slow),
+        "parties": len(exchange.participants),
+        "slow": len(exchange.slow_consumers),
         "resumable sessions": len(life.standings),
-        "legs": len(life.standings.legs),
-        "pumps": len(server.pumps),
-        "marked": len(exchange._marked),
-        "behind": exchange.keeping.behind,
+        "legs": len(life.standings.connections),
+        "pumps": len(server.connections),
+        "marked": len(exchange._to_flush),
+        "behind": exchange.persister.backlog_size,
         "waiting in the store": life.store.waiting,
         "bytes in spools": server._spools.used,
         "unacknowledged bytes": unacknowledged.pool.used,
-        "leases": len(unacknowledged._leases),
+        "leases": len(unacknowledged._by_peer),
     }
     check("left in the server", found, dict.fromkeys(found, 0))
     loaded = model.load(EPOCH + now)
     check("stored peers", [loaded.peers, loaded.requests, loaded.answers], [[], [], []])
     new = Hub(server._random, life.settings.limits, _usual(life), EPOCH, keeps=True)
-    new.restore(loaded.items, loaded.dead, loaded.retained)
+    new.restore_stored(loaded.jobs, loaded.dead_jobs, loaded.retained)
     check("deadline", hub.deadline(), None)
     for each in (hub, new):
         _forget_learned(each, _usual(life))
@@ -133,7 +133,7 @@ def check_empty(life: Life, model: Model, now: float) -> None:
 
 def _check_pools(hub: Hub) -> None:
     """Compare what work queues are counted as with what they hold. Which owners a queue has, a restart may change."""
-    queues: Any = hub._queues
+    queues: Any = hub._work_queues
     items = list(queues.all())
     check("queues", queues._pool.used, len(queues._queues))
     check("bytes of items", queues._bytes.used, sum(item.size for _, item, _ in items))
@@ -144,18 +144,18 @@ def _check_pools(hub: Hub) -> None:
         pool._by_owner.clear()
 
 
-def _usual(life: Life) -> HubSettings:
-    return hub_settings(life.settings)
+def _usual(life: SimulatedHub) -> HubSettings:
+    return to_hub_settings(life.settings)
 
 
 def _forget_learned(hub: Hub, settings: HubSettings) -> None:
     """Drop numbers and caches, which are bounded by themselves."""
     parts: Any = hub
     hub.reload(settings)
-    hub.traffic.fold()
+    hub.traffic.aggregate_calls()
     for table in (
         hub.traffic.failures,
-        hub.traffic.tallies,
+        hub.traffic.protocols,
         parts.offers._missed,
         parts._discovery._lists,
         parts._counters.failures,

@@ -23,9 +23,9 @@ def main() -> int:
     """Measure and print; the exit status is 1 if a measurement went wrong, not if a promise is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a first impression in a minute")
-    parser.add_argument("--only", type=chosen(PARTS), default=PARTS, metavar="PARTS", help=", ".join(PARTS))
+    parser.add_argument("--only", type=parse_choices(PARTS), default=PARTS, metavar="PARTS", help=", ".join(PARTS))
     parser.add_argument(
-        "--contestants", type=chosen(NAMES), default=NAMES, metavar="NAMES", help=f"some of {', '.join(NAMES)}"
+        "--contestants", type=parse_choices(NAMES), default=NAMES, metavar="NAMES", help=f"some of {', '.join(NAMES)}"
     )
     parser.add_argument("--rounds", type=int, help="5, or with --quick 2")
     parser.add_argument("--seconds", type=float, help="of each measurement: 1.5, or with --quick 0.4")
@@ -46,7 +46,7 @@ def main() -> int:
     return 1 if bench.found.troubles else 0
 
 
-class chosen:  # noqa: N801  it is used as a function
+class parse_choices:  # noqa: N801  it is used as a function
     """Reads a list such as `calls,fanout`."""
 
     def __init__(self, names: tuple[str, ...]) -> None:

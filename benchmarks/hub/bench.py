@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 from benchmarks.hub import calls, clients, codecs, fanout, idle, routers
 from benchmarks.hub.calls import Contestant
 from benchmarks.hub.clients import Client
-from benchmarks.hub.marks import Found
+from benchmarks.hub.performance_targets import BenchmarkResults
 from benchmarks.hub.results import DISTURBED, Sample, Table
-from benchmarks.hub.routers import NotStarted, Router
+from benchmarks.hub.routers import Router, RouterStartFailed
 
 PARTS: Final = ("calls", "batching", "fanout", "clients", "idle")
 NAMES: Final = (
@@ -47,7 +47,7 @@ class Bench:
     """One run of everything that is wanted."""
 
     plan: Plan
-    found: Found = field(default_factory=Found)
+    found: BenchmarkResults = field(default_factory=BenchmarkResults)
     _running: dict[str, Router] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class Bench:
             say(f"starting {router.name}")
             try:
                 await router.start()
-            except NotStarted as exc:
+            except RouterStartFailed as exc:
                 self._failed[router.name] = str(exc)
                 say(str(exc))
             else:

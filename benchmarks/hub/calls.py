@@ -6,7 +6,7 @@ from statistics import quantiles
 from time import perf_counter
 from typing import Final, Protocol
 
-from benchmarks.hub.codecs import FIRST, Codec, WrongAnswer
+from benchmarks.hub.codecs import FIRST, Codec, UnexpectedFrame
 from benchmarks.hub.links import Link, finish, open_nats, open_websocket
 from benchmarks.hub.results import Sample, Stopwatch
 from benchmarks.hub.routers import Router
@@ -24,7 +24,7 @@ class Contestant:
     callee: Codec
 
 
-class Speech(Protocol):
+class CallCodec(Protocol):
     """How a caller says a call, and knows which one is answered."""
 
     def say_call(self, number: int) -> bytes:
@@ -51,7 +51,7 @@ class Callee:
 class Caller:
     """Keeps so many calls in flight until the time is over, and then waits for the last answers."""
 
-    def __init__(self, link: Link, codec: Speech) -> None:
+    def __init__(self, link: Link, codec: CallCodec) -> None:
         self.waits: list[float] = []
         self._number = FIRST
         self._pending: dict[int, float] = {}
@@ -126,6 +126,6 @@ async def timed(
     cpu, others = watch.stop()
     answers = len(caller.waits)
     if callee.served != answers:
-        raise WrongAnswer(f"{callee.served} calls were served and {answers} answered")
+        raise UnexpectedFrame(f"{callee.served} calls were served and {answers} answered")
     cuts = quantiles(caller.waits, n=100)
     return Sample(answers / took, cpu / answers * 1e6, cuts[49] * 1e6, cuts[98] * 1e6, others=others)

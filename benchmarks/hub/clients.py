@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.hub.codecs import WrongAnswer
-from benchmarks.hub.peers import Done
+from benchmarks.hub.codecs import UnexpectedFrame
+from benchmarks.hub.peers import CallerResult
 from benchmarks.hub.results import Sample, Stopwatch
 from benchmarks.hub.routers import ROOT, Router, cpu_of, environment
 
@@ -35,7 +35,7 @@ async def measure(who: Client, in_flight: int, seconds: float) -> Sample:
     async with _process(who.library, "serve", url) as service:
         assert service.stdout is not None
         if await asyncio.wait_for(service.stdout.readline(), _PATIENCE) != b"ready\n":
-            raise WrongAnswer(f"the service of {who.name} does not start: {await _last_words(service)}")
+            raise UnexpectedFrame(f"the service of {who.name} does not start: {await _last_words(service)}")
         served = cpu_of(service.pid)
         watch = Stopwatch(who.router.cpu)
         load = ("--in-flight", str(in_flight), "--seconds", str(seconds))
@@ -43,11 +43,11 @@ async def measure(who: Client, in_flight: int, seconds: float) -> Sample:
             assert caller.stdout is not None
             said = await asyncio.wait_for(caller.stdout.read(), seconds + _PATIENCE)
             if not said:
-                raise WrongAnswer(f"the caller of {who.name} failed: {await _last_words(caller)}")
+                raise UnexpectedFrame(f"the caller of {who.name} failed: {await _last_words(caller)}")
         served = cpu_of(service.pid) - served
     # The time of processes is known when they have ended.
     cpu, others = watch.stop()
-    done = msgspec.json.decode(said, type=Done)
+    done = msgspec.json.decode(said, type=CallerResult)
     ends = (served + done.cpu) / done.all_calls * 1e6
     return Sample(done.calls / done.seconds, cpu / done.all_calls * 1e6, done.p50, done.p99, ends, others)
 

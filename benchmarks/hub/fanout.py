@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.hub.calls import Contestant, connect
-from benchmarks.hub.codecs import FIRST, MARK, Codec, WrongAnswer
+from benchmarks.hub.codecs import FIRST, MARK, Codec, UnexpectedFrame
 from benchmarks.hub.links import Link, finish
 from benchmarks.hub.results import Sample, Stopwatch
 
@@ -26,7 +26,7 @@ _VIEW: Final = memoryview(_BUFFER)
 class Subscriber(asyncio.BufferedProtocol):
     """Takes over the socket of a link that has subscribed. All share one buffer: each is done with it at once."""
 
-    def __init__(self, link: Link, pace: "Pace") -> None:
+    def __init__(self, link: Link, pace: "PacedPublisher") -> None:
         self.received = 0
         self.tail = b""
         self._link = link
@@ -46,10 +46,10 @@ class Subscriber(asyncio.BufferedProtocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Fail."""
-        self._link.fail(WrongAnswer("a subscriber was thrown out"))
+        self._link.fail(UnexpectedFrame("a subscriber was thrown out"))
 
 
-class Pace:
+class PacedPublisher:
     """Publishes as fast as the slowest subscriber lets it."""
 
     def __init__(self, link: Link, codec: Codec) -> None:
@@ -95,7 +95,7 @@ async def measure(who: Contestant, seconds: float, *, subscribers: int = SUBSCRI
     """One measurement on fresh connections, after a short one that does not count."""
     links = [await connect(who.router, codec) for codec in [who.caller] + [who.callee] * subscribers]
     try:
-        pace = Pace(links[0], who.caller)
+        pace = PacedPublisher(links[0], who.caller)
         for link in links[1:]:
             await link.ask(who.callee.follow)
         pace.subscribers = [Subscriber(link, pace) for link in links[1:]]
@@ -113,9 +113,9 @@ async def measure(who: Contestant, seconds: float, *, subscribers: int = SUBSCRI
     return Sample(deliveries / took, cpu / deliveries * 1e6, others=others)
 
 
-def _check(pace: Pace) -> None:
+def _check(pace: PacedPublisher) -> None:
     """Everybody has everything, once, and the last one last."""
     last = b"%d%b" % (FIRST + pace.published - 1, MARK)
     for each in pace.subscribers:
         if each.received != pace.published or last not in each.tail:
-            raise WrongAnswer(f"{each.received} of {pace.published} publications came, and at last {each.tail!r}")
+            raise UnexpectedFrame(f"{each.received} of {pace.published} publications came, and at last {each.tail!r}")

@@ -19,14 +19,14 @@ _SPARE_FILES: Final = 200
 
 
 @dataclass(frozen=True)
-class Idle:
+class IdleMemory:
     """What was found: sessions that were counted, and bytes of resident memory for each."""
 
     sessions: int
     each: float
 
 
-async def measure(router: Router, codec: Codec, sessions: int) -> Idle:
+async def measure(router: Router, codec: Codec, sessions: int) -> IdleMemory:
     """Open so many sessions, or as many as the system lets us, and see how the router grows."""
     sessions = min(sessions, allow_many_files() - _SPARE_FILES - _FIRST)
     links: list[Link] = []
@@ -41,7 +41,7 @@ async def measure(router: Router, codec: Codec, sessions: int) -> Idle:
     finally:
         for link in links:
             link.close()
-    return Idle(sessions, (after - before) / sessions)
+    return IdleMemory(sessions, (after - before) / sessions)
 
 
 async def _open(router: Router, codec: Codec, count: int, links: list[Link]) -> None:

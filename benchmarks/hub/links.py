@@ -11,7 +11,7 @@ from typing import Final, cast
 import aiofastnet
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from benchmarks.hub.codecs import SIZE, Ask
+from benchmarks.hub.codecs import SIZE, Handshake
 
 _PATIENCE: Final = 10.0
 _READ_BUFFER: Final = 1 << 14
@@ -34,7 +34,7 @@ class Link:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.socket: asyncio.Transport
 
-    async def ask(self, ask: Ask) -> None:
+    async def ask(self, ask: Handshake) -> None:
         """Say something and wait for the answer."""
         if ask.says:
             self.send(ask.says)
@@ -53,7 +53,7 @@ class Link:
         self.socket.abort()
 
 
-class Batch:
+class WriteBatch:
     """Collects what is said in one pass of the loop and writes it at once."""
 
     def __init__(self, socket: asyncio.Transport) -> None:
@@ -103,7 +103,7 @@ class WebSocketLink(Link):
         """Take over from the handshake."""
         self.socket = transport.underlying_transport
         if self._batches:
-            batch = Batch(self.socket)
+            batch = WriteBatch(self.socket)
             self.send = lambda payload: batch.add(self._frame(payload))
         else:
             send, kind = transport.send, self._kind
@@ -128,7 +128,7 @@ class NatsLink(Link, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self.socket = cast("asyncio.Transport", transport)  # aiofastnet's only looks like one
-        self.send = Batch(self.socket).add if self._batches else self.socket.write
+        self.send = WriteBatch(self.socket).add if self._batches else self.socket.write
 
     def data_received(self, data: bytes) -> None:
         """Pass on every whole message: a line, or a line that ends in the size of our bodies, and such a body."""

@@ -26,7 +26,7 @@ Call = Callable[[int], Awaitable[bool]]
 """Makes one call and says whether the answer is right."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class CallerResult(msgspec.Struct, frozen=True):
     """What a caller did: calls that count, in so many seconds, and their waits in microseconds."""
 
     calls: int
@@ -50,7 +50,7 @@ async def serve_fiveways(url: str) -> None:
         await _forever()
 
 
-async def call_fiveways(url: str, in_flight: int, seconds: float) -> Done:
+async def call_fiveways(url: str, in_flight: int, seconds: float) -> CallerResult:
     """Call with our client."""
     async with fiveways.connect(url) as peer:
 
@@ -73,7 +73,7 @@ async def serve_nats(url: str) -> None:
     await _forever()
 
 
-async def call_nats(url: str, in_flight: int, seconds: float) -> Done:
+async def call_nats(url: str, in_flight: int, seconds: float) -> CallerResult:
     """Call with nats-py."""
     client = await nats.connect(url)
 
@@ -92,14 +92,14 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-async def load(call: Call, in_flight: int, seconds: float) -> Done:
+async def load(call: Call, in_flight: int, seconds: float) -> CallerResult:
     """Keep so many calls in flight for so long, after a short while that does not count."""
     cpu = process_time()
     warm, _ = await _run(call, in_flight, min(WARM_UP, seconds))
     waits, took = await _run(call, in_flight, seconds)
     waits.sort()
     p50, p99 = (waits[int(len(waits) * part)] * 1e6 for part in (0.5, 0.99))
-    return Done(len(waits), took, len(warm) + len(waits), process_time() - cpu, p50, p99)
+    return CallerResult(len(waits), took, len(warm) + len(waits), process_time() - cpu, p50, p99)
 
 
 async def _run(call: Call, in_flight: int, seconds: float) -> tuple[list[float], float]:

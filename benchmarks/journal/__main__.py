@@ -22,7 +22,7 @@ import uvloop
 from benchmarks.hub import calls, codecs, routers
 from benchmarks.hub.bench import rotated, say, undisturbed
 from benchmarks.hub.calls import Contestant
-from benchmarks.hub.marks import Mark
+from benchmarks.hub.performance_targets import PerformanceTarget
 from benchmarks.hub.results import DISTURBED, Sample, Table
 
 LOADS: Final = (64, 512)
@@ -72,7 +72,9 @@ async def measured(rounds: int, seconds: float, folder: str | None) -> dict[int,
 def report(tables: dict[int, Table]) -> str:
     """Return what was found, beside what was promised."""
     marks = [
-        Mark(f"{in_flight} in flight, with a journal beside none", table.ratios(WITH, WITHOUT, _rate), AT_LEAST)
+        PerformanceTarget(
+            f"{in_flight} in flight, with a journal beside none", table.ratios(WITH, WITHOUT, _rate), AT_LEAST
+        )
         for in_flight, table in tables.items()
     ]
     others = [sample.others for table in tables.values() for sample in table.all()]

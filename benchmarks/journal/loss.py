@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 import fiveways
-from fiveways.journal.reader import read_batches, segments
+from fiveways.journal.reader import list_segments, read_batches
 
 _IN_FLIGHT = 32
 _MS = 1e6
@@ -59,7 +59,7 @@ def missing(folder: str) -> float:
         hub.kill()
         load.kill()
         load.join()
-    batches = [batch for each in segments(folder) for batch in read_batches(each.path, ["at"])]
+    batches = [batch for each in list_segments(folder) for batch in read_batches(each.path, ["at"])]
     last = max(int(at) for batch in batches for at in batch.column(0).to_pylist())
     return (killed_at - last) / _MS
 

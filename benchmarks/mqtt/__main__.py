@@ -23,14 +23,14 @@ import uvloop
 
 from benchmarks.hub.results import Sample, Table
 from benchmarks.hub.routers import ROOT, environment
-from benchmarks.mqtt import bare, rpc
-from tests.brokers.running import BROKERS, running
+from benchmarks.mqtt import echo, rpc
+from tests.brokers.broker_processes import BROKERS, running
 
 IN_FLIGHT: Final = 64
 SIZE: Final = 128
 PROMISE: Final = 0.6
 """Of what the bare echo does."""
-_KINDS: Final = {"bare echo": bare, "calls": rpc}
+_KINDS: Final = {"bare echo": echo, "calls": rpc}
 Measure = Callable[[str, int, float, int], Awaitable[float]]
 
 

@@ -30,7 +30,7 @@ import uvloop
 from benchmarks.hub import calls, codecs, routers
 from benchmarks.hub.bench import rotated, say, undisturbed
 from benchmarks.hub.calls import Contestant
-from benchmarks.hub.marks import Mark
+from benchmarks.hub.performance_targets import PerformanceTarget
 from benchmarks.hub.results import DISTURBED, Sample, Table
 from benchmarks.hub.routers import Router
 from benchmarks.nq import calls as nq_calls
@@ -92,7 +92,7 @@ async def _round(table: Table, turn: int, in_flight: int, seconds: float, hubs: 
 def report(tables: dict[int, Table]) -> str:
     """Return what was found, beside what was promised."""
     marks = [
-        Mark(f"{in_flight} in flight, {text}", table.ratios(name, beside, _rate), at_least)
+        PerformanceTarget(f"{in_flight} in flight, {text}", table.ratios(name, beside, _rate), at_least)
         for in_flight, table in tables.items()
         for name, beside, at_least, text in PROMISES
     ]

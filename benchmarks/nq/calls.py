@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.hub.calls import Callee, Caller, connect, timed
-from benchmarks.hub.codecs import BODY, LRPM_JSON, Ask, WrongAnswer
+from benchmarks.hub.codecs import BODY, LRPM_JSON, Handshake, UnexpectedFrame
 from benchmarks.hub.links import Link, open_websocket
 from benchmarks.hub.results import Sample
 from benchmarks.hub.routers import Router
@@ -16,7 +16,7 @@ _NUMBER: Final = slice(6, 13)
 """Where the number is in a body."""
 
 
-class Heard(msgspec.Struct):
+class ReceivedMessage(msgspec.Struct):
     """A message of the hub: an acceptance, or with data an answer; anything else does not fit."""
 
     a: str
@@ -24,17 +24,17 @@ class Heard(msgspec.Struct):
     d: msgspec.Raw = msgspec.Raw()
 
 
-class NqSpeech:
+class NqCallCodec:
     """What a caller in NQ says and hears."""
 
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder(Heard | list[Heard]).decode
+        self._decode = msgspec.json.Decoder(ReceivedMessage | list[ReceivedMessage]).decode
 
     def say_call(self, number: int) -> bytes:
         """Return a request."""
         return _REQUEST.replace(b"NUMBER", b"%d" % number)
 
-    def heard(self, packet: bytes) -> list[Heard]:
+    def heard(self, packet: bytes) -> list[ReceivedMessage]:
         """Return the messages of a packet."""
         messages = self._decode(packet)
         return messages if isinstance(messages, list) else [messages]
@@ -45,17 +45,17 @@ class NqSpeech:
         return number_of(message)
 
 
-def number_of(answer: Heard) -> int:
+def number_of(answer: ReceivedMessage) -> int:
     """Return which request this answers."""
     if bytes(answer.d)[_NUMBER] != answer.i.encode():
-        raise WrongAnswer(repr(answer))
+        raise UnexpectedFrame(repr(answer))
     return int(answer.i)
 
 
 class NqCaller(Caller):
     """Writes one packet for each call: the next request, with the acknowledgement of the answer that made room."""
 
-    def __init__(self, link: Link, speech: NqSpeech) -> None:
+    def __init__(self, link: Link, speech: NqCallCodec) -> None:
         super().__init__(link, speech)
         self._messages = speech.heard
 
@@ -64,7 +64,7 @@ class NqCaller(Caller):
             if message.d:
                 self._take(message)
 
-    def _take(self, answer: Heard) -> None:
+    def _take(self, answer: ReceivedMessage) -> None:
         # An answer to no request, or a second one to the same, raises KeyError here.
         asked = self._pending.pop(number_of(answer))
         now = perf_counter()
@@ -87,8 +87,8 @@ async def measure(router: Router, in_flight: int, seconds: float) -> Sample:
     links = [await connect(router, LRPM_JSON), await open_websocket(url, "nq.1", is_text=True, batches=False)]
     try:
         await links[0].ask(LRPM_JSON.offer)
-        await links[1].ask(Ask(b"", b'{"e":'))  # the hub tells the id first
-        ends = Callee(links[0], LRPM_JSON), NqCaller(links[1], NqSpeech())
+        await links[1].ask(Handshake(b"", b'{"e":'))  # the hub tells the id first
+        ends = Callee(links[0], LRPM_JSON), NqCaller(links[1], NqCallCodec())
         return await timed(router, ends, links, in_flight, seconds)
     finally:
         for link in links:

@@ -31,10 +31,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.hub.bench import rotated, say
-from benchmarks.hub.marks import Mark
+from benchmarks.hub.performance_targets import PerformanceTarget
 from benchmarks.hub.results import DISTURBED, Sample, Table
 from benchmarks.hub.routers import ROOT, environment
-from benchmarks.pipeline import captures, clock, duck, sparks
+from benchmarks.pipeline import captures, duckdb_job, spark_job, stopwatch
 from benchmarks.pipeline.captures import Capture
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ _SMALL: Final = 100_000
 
 
 @dataclass
-class Found:
+class PipelineBenchResults:
     """All that one run found."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[PerformanceTarget] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -92,10 +92,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _once(who: str, capture: Capture, out: Path) -> None:
     """Do the core job once, from nothing."""
     if who == DUCKDB:
-        duck.core(capture, out / "duckdb")
+        duckdb_job.core(capture, out / "duckdb")
         return
-    with sparks.running() as spark:
-        sparks.core(spark, capture, out / "spark")
+    with spark_job.running() as spark:
+        spark_job.core(spark, capture, out / "spark")
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Bench:
     folder: Path
     frames: int
     rounds: int
-    found: Found = field(default_factory=Found)
+    found: PipelineBenchResults = field(default_factory=PipelineBenchResults)
     differences: list[str] = field(default_factory=list)
 
     def run(self, parts: list[str]) -> None:
@@ -113,7 +113,7 @@ class Bench:
         if "cold" in parts:
             self._cold()
         if {"core", "all", "growth", "watch"} & set(parts):
-            with sparks.running() as spark:
+            with spark_job.running() as spark:
                 if "core" in parts:
                     self._core(spark)
                 if "all" in parts:
@@ -128,27 +128,29 @@ class Bench:
         table = self._table("core", f"core job, {self.frames:,} frames", DUCKDB)
         out = self.folder / "warm"
         ways: dict[str, Way] = {
-            SPARK: partial(sparks.core, spark, capture, out / "spark"),
-            DUCKDB: partial(duck.core, capture, out / "duckdb"),
+            SPARK: partial(spark_job.core, spark, capture, out / "spark"),
+            DUCKDB: partial(duckdb_job.core, capture, out / "duckdb"),
         }
         for run in ways.values():
             run()  # for the first time
         self._compare(capture, out)
         for turn in range(self.rounds):
             for name, run in rotated(list(ways.items()), turn):
-                self._add(table, name, turn, clock.undisturbed(self.frames, run))
+                self._add(table, name, turn, stopwatch.undisturbed(self.frames, run))
         ratios = table.ratios(SPARK, DUCKDB, _rate)
-        self.found.marks.append(Mark("core job, warm, frames/s of Spark beside DuckDB", ratios, 0.5))
-        self.found.marks.append(Mark("the same", ratios, 1.0, level="proud"))
+        self.found.marks.append(PerformanceTarget("core job, warm, frames/s of Spark beside DuckDB", ratios, 0.5))
+        self.found.marks.append(PerformanceTarget("the same", ratios, 1.0, level="proud"))
 
     def _compare(self, capture: Capture, out: Path) -> None:
         """See that both have made the same tables, and the right ones."""
         found = [
-            duck.differences(f"{out}/spark/{table}/*.parquet", f"{out}/duckdb/{table}.parquet", table)
+            duckdb_job.differences(f"{out}/spark/{table}/*.parquet", f"{out}/duckdb/{table}.parquet", table)
             for table in ("calls", "slo")
         ]
         found.append(
-            duck.differences(f"{out}/spark/calls/*.parquet", f"{capture.truth}/calls.parquet", "calls beside the truth")
+            duckdb_job.differences(
+                f"{out}/spark/calls/*.parquet", f"{capture.truth}/calls.parquet", "calls beside the truth"
+            )
         )
         self.differences += filter(None, found)
         told = "\n".join(self.differences) or "calls and slo of Spark and of DuckDB are equal, and calls are true"
@@ -162,7 +164,7 @@ class Bench:
             for name in rotated([SPARK, DUCKDB], turn):
                 command = [sys.executable, "-m", "benchmarks.pipeline", "--once", name, "--frames", str(self.frames)]
                 command += ["--folder", str(self.folder)]
-                self._add(table, name, turn, clock.undisturbed(self.frames, partial(_call, command)))
+                self._add(table, name, turn, stopwatch.undisturbed(self.frames, partial(_call, command)))
 
     def _all(self, spark: "SparkSession") -> None:
         capture = captures.everything(self.folder, self.frames)
@@ -170,17 +172,17 @@ class Bench:
         table = self._table("all", f"all tables, {self.frames:,} frames", "core job")
         out = self.folder / "warm"
         ways: dict[str, Way] = {
-            "core job": partial(sparks.core, spark, core, out / "spark"),
-            "all tables": partial(sparks.everything, spark, capture, out / "tables"),
+            "core job": partial(spark_job.core, spark, core, out / "spark"),
+            "all tables": partial(spark_job.everything, spark, capture, out / "tables"),
         }
         for run in ways.values():
             run()
         for turn in range(self.rounds):
             for name, run in rotated(list(ways.items()), turn):
-                self._add(table, name, turn, clock.undisturbed(self.frames, run))
+                self._add(table, name, turn, stopwatch.undisturbed(self.frames, run))
         times = table.ratios("core job", "all tables", _rate)
         self.found.marks.append(
-            Mark("all tables, time as a multiple of the core job's", times, at_most=3, level="goal")
+            PerformanceTarget("all tables, time as a multiple of the core job's", times, at_most=3, level="goal")
         )
 
     def _growth(self, spark: "SparkSession") -> None:
@@ -190,20 +192,20 @@ class Bench:
         for size in sizes:
             capture = captures.texts(self.folder, size)
             for turn in range(min(2, self.rounds)):
-                sample = clock.undisturbed(size, partial(sparks.core, spark, capture, self.folder / "grown"))
+                sample = stopwatch.undisturbed(size, partial(spark_job.core, spark, capture, self.folder / "grown"))
                 self._add(table, f"{size:,}", turn, sample)
                 seconds[size].append(size / sample.rate)
         first, *_, last = sizes
         steps = [(first, last), (sizes[1], last)]
         exponents = [log(min(seconds[b]) / min(seconds[a])) / log(b / a) for a, b in steps]
         text = f"growth from {first:,} and from {sizes[1]:,} to {last:,} frames, exponent"
-        self.found.marks.append(Mark(text, exponents, at_most=1.1))
+        self.found.marks.append(PerformanceTarget(text, exponents, at_most=1.1))
 
     def _watch(self, spark: "SparkSession") -> None:
-        from benchmarks.pipeline import following  # noqa: PLC0415  pyspark is here now
+        from benchmarks.pipeline import watch  # noqa: PLC0415  pyspark is here now
 
         small, backlog = captures.everything(self.folder, _SMALL), captures.everything(self.folder, self.frames)
-        self.found.notes.append(str(following.measured(spark, small, backlog, self.folder / "watched")))
+        self.found.notes.append(str(watch.measured(spark, small, backlog, self.folder / "watched")))
 
     def _table(self, key: str, title: str, reference: str) -> Table:
         return self.found.tables.setdefault(key, Table(title, "frames/s", reference))

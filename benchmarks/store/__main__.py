@@ -21,7 +21,7 @@ from typing import Final
 import uvloop
 
 from benchmarks.hub.results import Sample, Table
-from benchmarks.store import bare, ours
+from benchmarks.store import baseline, hub_store
 
 LOADS: Final = (64, 512)
 PROMISE: Final = 0.5
@@ -49,8 +49,8 @@ def measured(in_flight: int, rounds: int, seconds: float, folder: str | None) ->
     """Measure both, beginning with the other one each round."""
     table = Table(f"{in_flight} in flight", "requests/s", "bare")
     contestants: list[tuple[str, Callable[[Path], float]]] = [
-        ("bare", lambda path: bare.measure(path, in_flight, seconds)),
-        ("store", lambda path: uvloop.run(ours.measure(path, in_flight, seconds))),
+        ("bare", lambda path: baseline.measure(path, in_flight, seconds)),
+        ("store", lambda path: uvloop.run(hub_store.measure(path, in_flight, seconds))),
     ]
     for turn in range(rounds):
         for name, measure in contestants[:: -1 if turn % 2 else 1]:

@@ -27,11 +27,11 @@ from typing import Any, Final
 
 import uvloop
 
-from chaos.attacks import held, sessions, topics
-from chaos.attacks.place import TOKEN, Attack, HealthyPeer, Place
+from chaos.attacks import sessions, stored_state, topics
+from chaos.attacks.attack_run import TOKEN, Attack, AttackRun, HealthyPeer
 from chaos.processes import ROOT, HubProcess, cpu_seconds, descriptors, resident
 
-ATTACKS: Final = {**sessions.ATTACKS, **held.ATTACKS, **topics.ATTACKS}
+ATTACKS: Final = {**sessions.ATTACKS, **stored_state.ATTACKS, **topics.ATTACKS}
 _GIB: Final = 1 << 30
 _STRICT: Final = """[auth]
 anonymous = "never"
@@ -107,7 +107,7 @@ async def attack(name: str, plan: Plan, folder: Path) -> Outcome:
     allowed = int(plan.memory * _GIB)
     resource.prlimit(hub.pid, resource.RLIMIT_AS, (allowed, allowed))
     healthy = await HealthyPeer.start(hub.port, TOKEN if chosen.has_token else "")
-    place = Place(hub, max(1, round(chosen.actions * plan.scale)))
+    place = AttackRun(hub, max(1, round(chosen.actions * plan.scale)))
     try:
         await asyncio.sleep(plan.calm)
         outcome.calm = await healthy.report()
@@ -133,7 +133,7 @@ async def attack(name: str, plan: Plan, folder: Path) -> Outcome:
     return outcome
 
 
-async def _attacked(place: Place, chosen: Attack) -> None:
+async def _attacked(place: AttackRun, chosen: Attack) -> None:
     """Run the attack in its time."""
     try:
         async with asyncio.timeout(chosen.limit):
@@ -145,7 +145,7 @@ async def _attacked(place: Place, chosen: Attack) -> None:
         place.notes.append(f"ended by {exc}")
 
 
-def _leave(place: Place) -> None:
+def _leave(place: AttackRun) -> None:
     for end in place.ends:
         with suppress(OSError):
             end()

@@ -4,14 +4,14 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from chaos.attacks.place import Attack, Place
-from chaos.attacks.wire import answer, asked, connected, post, repeat, upgraded
-from chaos.attacks.wire import umq as opened
+from chaos.attacks.attack_run import Attack, AttackRun
+from chaos.attacks.raw_sockets import answer, asked, connected, post, repeat, upgraded
+from chaos.attacks.raw_sockets import umq as opened
 
 _POLL: Final = post(b"[]", "/nq?wait=60")
 
 
-async def _sessions(place: Place) -> None:
+async def _sessions(place: AttackRun) -> None:
     """Connect, say hello, close."""
 
     async def come_and_go(_: int) -> None:
@@ -21,7 +21,7 @@ async def _sessions(place: Place) -> None:
     await place.settle()
 
 
-async def _upgrades(place: Place) -> None:
+async def _upgrades(place: AttackRun) -> None:
     """Upgrade to WebSocket and close, without a token."""
 
     async def come_and_go(_: int) -> None:
@@ -32,7 +32,7 @@ async def _upgrades(place: Place) -> None:
     await place.settle()
 
 
-async def _posts(place: Place) -> None:
+async def _posts(place: AttackRun) -> None:
     """POST without a cookie over one connection: each begins a session."""
     wire = await connected(place.port)
     place.ends.append(wire.reset)
@@ -49,7 +49,7 @@ async def _posts(place: Place) -> None:
     place.notes.append(f"/readyz {ready[0]}, other peers {others.count(200)} of 20 admitted")
 
 
-async def _polls(place: Place) -> None:
+async def _polls(place: AttackRun) -> None:
     """Open long polls and close them; is the hub alive?"""
 
     async def poll(_: int) -> None:
@@ -73,7 +73,7 @@ async def _polls(place: Place) -> None:
     place.notes.append(f"/livez {' '.join(checks)}, connections held {place.descriptors}")
 
 
-async def _silent(place: Place) -> None:
+async def _silent(place: AttackRun) -> None:
     """Open connections that say nothing, and keep them: as many as the system allows one process."""
 
     async def open_one(_: int) -> None:

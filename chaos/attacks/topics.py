@@ -4,8 +4,8 @@ import asyncio
 from random import Random
 from typing import Final
 
-from chaos.attacks.place import Attack, Place
-from chaos.attacks.wire import BINARY, Wire, umq, upgraded
+from chaos.attacks.attack_run import Attack, AttackRun
+from chaos.attacks.raw_sockets import BINARY, RawSocket, umq, upgraded
 
 _DEPTHS: Final = (60, 16)
 """Segments of deep topics; the second if the hub refuses the first."""
@@ -25,7 +25,7 @@ def _is_refused(answer: str) -> bool:
     return answer.startswith(("!", "E"))
 
 
-async def _deep(place: Place) -> None:
+async def _deep(place: AttackRun) -> None:
     """Subscribe one peer to deep patterns, each of another shape, and publish on a topic that all of them match."""
     wire, other, random = await umq(place.port), await umq(place.port), Random(1)
     place.ends += [wire.reset, other.reset]
@@ -51,13 +51,13 @@ async def _deep(place: Place) -> None:
     )
 
 
-async def _wide(place: Place) -> None:
+async def _wide(place: AttackRun) -> None:
     """Subscribe to partial wildcards of one node, and publish in it."""
     other = await umq(place.port)
     place.ends.append(other.reset)
     numbers = iter(range(1_000_000))
     await place.cost("publication before", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
-    wire: Wire | None = None
+    wire: RawSocket | None = None
     for number in range(place.actions):
         if number % _PEER == 0:
             wire = await umq(place.port)
@@ -70,7 +70,7 @@ async def _wide(place: Place) -> None:
     await place.cost("publication after", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
 
 
-async def _retained(place: Place) -> None:
+async def _retained(place: AttackRun) -> None:
     """Retain values on deep topics, and subscribe to all of them."""
     wire, other = await umq(place.port), await umq(place.port)
     place.ends += [wire.reset, other.reset]
@@ -97,7 +97,7 @@ async def _retained(place: Place) -> None:
     await place.cost("one SUBSCRIBE", 1, subscribe)
 
 
-async def _stuck(place: Place) -> None:
+async def _stuck(place: AttackRun) -> None:
     """Publish to subscribers that read, then to as many more that do not."""
     publisher = await umq(place.port)
     place.ends.append(publisher.reset)
@@ -105,7 +105,7 @@ async def _stuck(place: Place) -> None:
     async def publish(size: int = 2_000) -> None:
         await publisher.ask(f"M3\nhub:publish\nnews\n{'x' * size}")
 
-    async def read(wire: Wire) -> None:
+    async def read(wire: RawSocket) -> None:
         while await wire.reader.read(1 << 16):
             pass
 
@@ -131,7 +131,7 @@ async def _stuck(place: Place) -> None:
     await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def _empty_maps(place: Place) -> None:
+async def _empty_maps(place: AttackRun) -> None:
     """Publish 1 MB of empty maps in CBOR to a subscriber of JSON."""
     subscriber = await umq(place.port)
     publisher = await upgraded(place.port, "/lrpm", more="Sec-WebSocket-Protocol: lrpm.cbor\r\n")
@@ -159,7 +159,7 @@ def _call(method: bytes, body: bytes) -> bytes:
     return b"\x85\x18\x28\x01" + method + body + b"\xa0"
 
 
-async def _published(wire: Wire, request: bytes) -> None:
+async def _published(wire: RawSocket, request: bytes) -> None:
     wire.send(request, BINARY)
     answer = await wire.receive()
     if not answer.startswith(_RESULT):

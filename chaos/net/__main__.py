@@ -19,7 +19,7 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from chaos.hubs import DyingHub
+from chaos.hubs import KillableHub
 from chaos.net.namespaces import Side, missing, network
 from chaos.net.relay import Direction
 from chaos.net.scenarios import FULL, GOOD, SCENARIOS
@@ -89,7 +89,7 @@ async def _scenario(
     to_hub = Direction(client_side.device, hub_side.device, Random(random.random()))
     to_clients = Direction(hub_side.device, client_side.device, Random(random.random()))
     flags = ("--set", "server.ping_interval=5", "--set", "server.ping_timeout=5")
-    hub = DyingHub(folder / "store.db", *flags, host=hub_side.address, prefix=hub_side.prefix)
+    hub = KillableHub(folder / "store.db", *flags, host=hub_side.address, prefix=hub_side.prefix)
     clients: Process | None = None
     result: asyncio.Task[dict[str, Any]] | None = None
     try:
@@ -131,7 +131,7 @@ async def _scenario(
     return replace(outcome, passed=passed, dropped=dropped, retransmitted=resent, healed=took)
 
 
-async def _clients(hub: DyingHub, side: Side, in_flight: int, random: Random) -> Process:
+async def _clients(hub: KillableHub, side: Side, in_flight: int, random: Random) -> Process:
     arguments = {"--host": hub.host, "--port": hub.port, "--zmq-port": hub.zmq_port, "--in-flight": in_flight}
     arguments |= {"--seed": random.randrange(1 << 30), "--patience": _PATIENCE}
     given = [str(part) for pair in arguments.items() for part in pair]

@@ -14,10 +14,10 @@ from random import Random
 
 import uvloop
 
-from chaos.cast import raw_requesters, raw_services, requesters, services
 from chaos.hubs import HubAddress
 from chaos.participants import merged
 from chaos.raw_services import RawService
+from chaos.roster import raw_requesters, raw_services, requesters, services
 from chaos.services import Service
 
 

@@ -35,8 +35,8 @@ import uvloop
 from chaos.hubs import HubAddress
 from chaos.processes import HubProcess, descriptors, journal_writer, resident, threads
 from chaos.services import Service
-from chaos.soak.actors import ACTORS, TOKEN, Place, act, asked
-from chaos.soak.verdict import Rule, Sample, at_rest, judge, warm_up
+from chaos.soak.actors import ACTORS, TOKEN, SoakRun, act, asked
+from chaos.soak.rules import Rule, Sample, at_rest, judge, warm_up
 
 _SETTINGS: Final = (
     "log.level=warning",
@@ -103,7 +103,7 @@ class Outcome:
     """The result of a soak."""
 
     rules: list[Rule]
-    place: Place
+    place: SoakRun
     samples: list[Sample]
 
     @property
@@ -123,7 +123,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     hub = HubProcess(settings, folder / "hub.log", arguments=arguments)
     await hub.start()
     broker = hub.ports["mqtt-rpc+mqtt"] if plan.has_broker else 0
-    place = Place(hub.port, hub.ports["nq+zmq"], broker, Random(plan.seed), plan.pace)
+    place = SoakRun(hub.port, hub.ports["nq+zmq"], broker, Random(plan.seed), plan.pace)
     try:
         before = await _sample(hub, 0.0)
         samples = await _soak(plan, hub, place, configuration)
@@ -138,7 +138,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     return Outcome([*rules, Rule(f"exit status of the hub: {status}", holds=status == 0)], place, samples)
 
 
-async def _soak(plan: Plan, hub: HubProcess, place: Place, configuration: Path) -> list[Sample]:
+async def _soak(plan: Plan, hub: HubProcess, place: SoakRun, configuration: Path) -> list[Sample]:
     """Let all actors play until time is up; return the samples."""
     is_over = asyncio.Event()
     address = HubAddress("127.0.0.1", place.port, place.zmq_port)

@@ -13,13 +13,13 @@ from random import Random
 from typing import Final
 
 import fiveways
-from chaos.work import METHOD
+from chaos.methods import METHOD
 from fiveways.client.peer import Peer
 from fiveways.errors import Cancelled, FivewaysError
-from fiveways.traffic import misfits, raw
-from fiveways.traffic.drive import Wish, drive
-from fiveways.traffic.raw import Gone
-from fiveways.traffic.tally import Tally
+from fiveways.traffic import misbehaviours, raw_websocket
+from fiveways.traffic.counts import TrafficCounts
+from fiveways.traffic.driver import TrafficConfig, run_traffic
+from fiveways.traffic.raw_websocket import ConnectionGone
 from fiveways.traffic.target import Target
 
 TOKEN: Final = "the-token-of-the-soak-0123456789"  # noqa: S105  for a hub on this machine alone
@@ -37,7 +37,7 @@ _MIXED: Final = 12.0
 
 
 @dataclass
-class Place:
+class SoakRun:
     """The hub, and what has been done to it."""
 
     port: int
@@ -67,7 +67,7 @@ class Place:
         """Count an action by how it ends; a call that another actor made fail is no error of the soak."""
         try:
             yield
-        except (FivewaysError, Gone, OSError, TimeoutError, asyncio.IncompleteReadError) as exc:
+        except (FivewaysError, ConnectionGone, OSError, TimeoutError, asyncio.IncompleteReadError) as exc:
             self.failed[f"{name}: {type(exc).__name__}"] += 1
         else:
             self.done[name] += 1
@@ -77,15 +77,15 @@ class Place:
         await asyncio.sleep(seconds * self.pace * self.random.uniform(0.5, 1.5))
 
 
-async def mixed(place: Place) -> None:
+async def mixed(place: SoakRun) -> None:
     """Run the traffic of `fiveways traffic`: calls, streams, events, misfits and a slow reader in all dialects."""
     number = next(place.numbers)
     mqtt = f"mqtt://127.0.0.1:{place.mqtt_port}" if place.mqtt_port else ""
-    report = await drive(Wish(place.target, _MIXED, 40 / place.pace, number, 1, mqtt))
-    place.done["mixed traffic"] += report.tally.total
+    report = await run_traffic(TrafficConfig(place.target, _MIXED, 40 / place.pace, number, 1, mqtt))
+    place.done["mixed traffic"] += report.counts.total
 
 
-async def durable(place: Place) -> None:
+async def durable(place: SoakRun) -> None:
     """Make durable requests over one transport of NQ, to callees that come and go."""
     dialect = _DURABLE[next(place.numbers) % len(_DURABLE)]
     async with fiveways.connect(place.url(dialect), timeout=60.0) as peer:
@@ -95,7 +95,7 @@ async def durable(place: Place) -> None:
             await place.pause(0.05)
 
 
-async def visitor(place: Place) -> None:
+async def visitor(place: SoakRun) -> None:
     """Come in, use all that a session can have, and leave."""
     number = next(place.numbers)
     dialect = _DIALECTS[number % len(_DIALECTS)]
@@ -123,7 +123,7 @@ async def visitor(place: Place) -> None:
     await place.pause(0.1)
 
 
-async def _calls(place: Place, peer: Peer, number: int) -> None:
+async def _calls(place: SoakRun, peer: Peer, number: int) -> None:
     async with place.attempt("call"):
         assert await peer.call("math.add", [number, 1]) == number + 1
         await peer.call("text.shout", ["soak"])
@@ -141,7 +141,7 @@ async def _calls(place: Place, peer: Peer, number: int) -> None:
         await peer.call(f"callback.{token}", ["soak"])
 
 
-async def worker(place: Place) -> None:
+async def worker(place: SoakRun) -> None:
     """Push jobs and pull them; some fail until they are dead, and are dropped."""
     queue = f"soak-{next(place.numbers) % _QUEUES}"
     async with fiveways.connect(place.url("lrpm+ws"), timeout=10.0) as pusher:
@@ -159,7 +159,7 @@ async def worker(place: Place) -> None:
                 await pusher.call("hub.drop", {"queue": queue, "job": dead["job"]})
 
 
-async def viewer(place: Place) -> None:
+async def viewer(place: SoakRun) -> None:
     """Look at the hub as the dashboard does, and reload the page after a while."""
     url = place.url("lrpm+ws", "/lrpm?observer")
     async with fiveways.connect(url, timeout=10.0) as peer, peer.subscribe("soak.topic1*", max_waiting=10):
@@ -170,7 +170,7 @@ async def viewer(place: Place) -> None:
             await place.pause(1.0)
 
 
-async def scraper(place: Place) -> None:
+async def scraper(place: SoakRun) -> None:
     """Ask for metrics and health, as Prometheus and a load balancer do."""
     for path in ("/metrics", "/readyz", "/livez", "/"):
         async with place.attempt("scrape"):
@@ -179,7 +179,7 @@ async def scraper(place: Place) -> None:
     await place.pause(2.0)
 
 
-async def stranger(place: Place) -> None:
+async def stranger(place: SoakRun) -> None:
     """Show a wrong token from many addresses, and the right one from another."""
     number = next(place.numbers)
     for token, address, wanted in (
@@ -193,43 +193,43 @@ async def stranger(place: Place) -> None:
     await place.pause(0.5)
 
 
-async def breaker(place: Place) -> None:
+async def breaker(place: SoakRun) -> None:
     """Misbehave in one way: malformed input, or a connection that is closed in the middle."""
     number = next(place.numbers)
     async with place.attempt("malformed"):
-        await misfits.malformed(place.target, Tally(), number)
+        await misbehaviours.send_malformed(place.target, TrafficCounts(), number)
     async with place.attempt("cut"):
         await _CUTS[number % len(_CUTS)](place)
     await place.pause(0.2)
 
 
-async def _cut_request(place: Place) -> None:
+async def _cut_request(place: SoakRun) -> None:
     """Close within the head, or the body, of an HTTP request."""
     for request in (b"GET /umq HT", _POST + b"60000\r\n\r\n" + bytes(30_000)):
         await asked(place.port, request, patience=0.05)
 
 
-async def _cut_poll(place: Place) -> None:
+async def _cut_poll(place: SoakRun) -> None:
     """Close during a long poll."""
     await asked(place.port, _POST.replace(b"/nq", b"/nq?wait=60") + b"2\r\n\r\n[]", patience=0.05)
 
 
-async def _cut_frame(place: Place) -> None:
+async def _cut_frame(place: SoakRun) -> None:
     """Close within a frame of WebSocket, and within a message in fragments."""
     for part in (
         struct.pack(">BBHI", 0x82, 0xFE, 60_000, 0) + bytes(20_000),
         struct.pack(">BBI", 2, 0x85, 0) + b"first",
     ):
-        async with raw.opened(place.target, "/umq", subprotocol="umq.1") as link:
+        async with raw_websocket.open_websocket(place.target, "/umq", subprotocol="umq.1") as link:
             link.send("H1.0.0\n")
             await link.receive()
             link.write(part)
             await asyncio.sleep(0.02)
 
 
-async def _cut_session(place: Place) -> None:
+async def _cut_session(place: SoakRun) -> None:
     """Close with a registration, a subscription, a variable, a call and unsent attachments."""
-    async with raw.opened(place.target, "/lrpm", subprotocol="lrpm.json") as link:
+    async with raw_websocket.open_websocket(place.target, "/lrpm", subprotocol="lrpm.json") as link:
         link.send("[2,null,{}]")
         await link.receive()
         requests = (
@@ -242,19 +242,19 @@ async def _cut_session(place: Place) -> None:
         for number, (method, body) in enumerate(requests, 1):
             link.send(json.dumps([40, number, method, body, {}]))
         await link.receive()
-    async with raw.opened(place.target, "/umq", subprotocol="umq.1") as link:
+    async with raw_websocket.open_websocket(place.target, "/umq", subprotocol="umq.1") as link:
         link.send("H1.0.0\n")
         await link.receive()
         link.send("M1 2\nhub:echo\nx")
         await asyncio.sleep(0.02)
-    async with raw.opened(place.target, "/nq", subprotocol="nq.1") as link:
+    async with raw_websocket.open_websocket(place.target, "/nq", subprotocol="nq.1") as link:
         await link.receive()
         link.send(json.dumps({"t": METHOD, "r": "1", "d": [1]}))
         await asyncio.sleep(0.05)
 
 
-_CUTS: Final[tuple[Callable[[Place], Awaitable[None]], ...]] = (_cut_request, _cut_poll, _cut_frame, _cut_session)
-ACTORS: Final[tuple[Callable[[Place], Awaitable[None]], ...]] = (
+_CUTS: Final[tuple[Callable[[SoakRun], Awaitable[None]], ...]] = (_cut_request, _cut_poll, _cut_frame, _cut_session)
+ACTORS: Final[tuple[Callable[[SoakRun], Awaitable[None]], ...]] = (
     mixed,
     durable,
     durable,
@@ -267,7 +267,7 @@ ACTORS: Final[tuple[Callable[[Place], Awaitable[None]], ...]] = (
 )
 
 
-async def act(actor: Callable[[Place], Awaitable[None]], place: Place, is_over: asyncio.Event) -> None:
+async def act(actor: Callable[[SoakRun], Awaitable[None]], place: SoakRun, is_over: asyncio.Event) -> None:
     """Repeat an actor's round until the soak ends."""
     while not is_over.is_set():
         async with place.attempt(actor.__name__):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, functions
 import fiveways
 from fiveways import FivewaysError
 from fiveways.client.sync import SyncPeer
-from fiveways.pipeline import session
+from fiveways.pipeline import spark_session
 from fiveways.pipeline.peer import FivewaysDataSource
 
 HUB = "localhost:7500"
@@ -30,7 +30,7 @@ def main(hub: str) -> None:
     url = f"lrpm+ws://{hub}"
     with (
         fiveways.connect_sync(url) as peer,  # before Spark, which takes some seconds to start
-        session.running(session.Settings("local[2]", name="peer")) as spark,
+        spark_session.open_spark(spark_session.SparkSettings("local[2]", name="peer")) as spark,
         tempfile.TemporaryDirectory() as place,
     ):
         spark.dataSource.register(FivewaysDataSource)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from fiveways.client.connect import connect
     from fiveways.client.mqtt.peer import MqttPeer, connect_mqtt
     from fiveways.client.mqtt.retry import Retry
-    from fiveways.client.ongoing import Note, Ongoing
     from fiveways.client.peer import Peer
+    from fiveways.client.pending_call import Note, PendingCall
     from fiveways.client.sync import connect_sync
     from fiveways.errors import (
         BadValue,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from fiveways.model.failures import Reason
 
-_HOMES = {
+_MODULES = {
     "App": "app",
     "AttachmentError": "app",
     "BadValue": "errors",
@@ -77,8 +77,8 @@ __all__ = [
     "MqttPeer",
     "NotExecuted",
     "Note",
-    "Ongoing",
     "Peer",
+    "PendingCall",
     "Reason",
     "Refused",
     "Reply",
@@ -91,7 +91,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = _MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'fiveways' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"fiveways.{home}"), name)

@@ -30,8 +30,8 @@ from enum import Enum
 from typing import Final
 
 _PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
-_LONGEST_NUMBER: Final = 9
-LONGEST_FILLED: Final = 1 << 16
+_MAX_NUMBER_DIGITS: Final = 9
+MAX_FILLED_LENGTH: Final = 1 << 16
 """Characters of a filled text that repeats its arguments; one that says each once may be longer."""
 
 
@@ -87,7 +87,7 @@ class RemoteProtocolError(ProtocolError):
         return f"{self.text} [{self.rule}]"
 
 
-def fill(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
+def fill_placeholders(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
     """Fill placeholders: `{err}` and other names by `codes`, `{0}` by the first code there is, `{1}` on by `args`.
 
     What is missing is empty, odd braces stay. A short text can stand for gigabytes: it is cut before they are made.
@@ -98,10 +98,10 @@ def fill(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
             return codes.get(name, "")
         if name == "0":
             return next(filter(None, codes.values()), "")
-        number = int(name) if len(name) <= _LONGEST_NUMBER else len(args) + 1
+        number = int(name) if len(name) <= _MAX_NUMBER_DIGITS else len(args) + 1
         return args[number - 1] if number <= len(args) else ""
 
-    room = max(LONGEST_FILLED, len(text) + sum(map(len, args)))
+    room = max(MAX_FILLED_LENGTH, len(text) + sum(map(len, args)))
     pieces: list[str] = []
     behind = 0
     for found in _PLACEHOLDER.finditer(text):
@@ -115,7 +115,7 @@ def fill(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class ErrorText:
     """An error as it was said, for who says it in another language: codes, and a text with placeholders for `args`."""
 
     text: str = ""
@@ -132,13 +132,13 @@ class Wording:
     def format(self, translated: str | None = None) -> str:
         """Fill the placeholders of the text, or of a translation of it."""
         codes = {"err": self.err, "warn": self.warn, "note": self.note}
-        return fill(self.text if translated is None else translated, codes, self.args)
+        return fill_placeholders(self.text if translated is None else translated, codes, self.args)
 
 
 class CallError(FivewaysError):
     """A call that ended without a result. Its subclasses say what is known about the method."""
 
-    wording: Wording | None = None
+    wording: ErrorText | None = None
     """How the other end said it, before its text was filled; None where the protocol has nothing like that (NQ has)."""
 
     def __init__(self, text: str, *, data: object = None, retry_after: float | None = None) -> None:
@@ -157,9 +157,9 @@ class CallError(FivewaysError):
         wording = self.wording
         if translated is None:
             return (wording and wording.format()) or self.text
-        return (wording or Wording(err=self._known_code())).format(translated)
+        return (wording or ErrorText(err=self._own_code())).format(translated)
 
-    def _known_code(self) -> str:
+    def _own_code(self) -> str:
         return ""
 
 
@@ -170,7 +170,7 @@ class NotExecuted(CallError):
         super().__init__(f"{reason.value}: {text}" if text else str(reason.value), data=data, retry_after=retry_after)
         self.reason = reason
 
-    def _known_code(self) -> str:
+    def _own_code(self) -> str:
         return str(self.reason.value)
 
 
@@ -184,7 +184,7 @@ class CallFailed(CallError):
         self.name = name
         self.code = code
 
-    def _known_code(self) -> str:
+    def _own_code(self) -> str:
         return self.name or (str(self.code) if self.code else "")
 
 

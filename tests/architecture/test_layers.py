@@ -282,10 +282,10 @@ VIOLATIONS = [
     ("hub/core.py", "import fiveways.protocols.umq", "hub may not import fiveways.protocols.umq"),
     ("pipeline/gold.py", "import fiveways.runtime", "pipeline may not import fiveways.runtime"),
     ("pipeline/gold.py", "import fiveways.client", "pipeline may not import fiveways.client"),
-    ("pipeline/peer/source.py", "import fiveways.hub", "pipeline may not import fiveways.hub"),
+    ("pipeline/peer/data_source.py", "import fiveways.hub", "pipeline may not import fiveways.hub"),
     ("util.py", "", "util is no layer"),
     ("protocols/umq/frames.py", "import fiveways.protocols.nq", "may not import fiveways.protocols.nq"),
-    ("protocols/umq/frames.py", "from ..nq import outbox", "may not import fiveways.protocols.nq.outbox"),
+    ("protocols/umq/frames.py", "from ..nq import outbox", "may not import fiveways.protocols.nq.outgoing"),
     ("protocols/umq/frames.py", "from fiveways.protocols import nq", "may not import fiveways.protocols.nq"),
     ("protocols/umq/frames.py", "from .. import registry", "may not import fiveways.protocols.registry"),
     ("protocols/base.py", "from fiveways.protocols.umq import SPEC", "may not import fiveways.protocols.umq.SPEC"),
@@ -295,7 +295,7 @@ VIOLATIONS = [
     ("hub/core.py", "from random import Random, random", "hub may not import random.random"),
     ("hub/core.py", "import datetime as d\nd.datetime.now()", "may not ask a clock, as d.datetime.now does"),
     ("hub/core.py", "async def handle() -> None: ...", "hub may not wait, as async handle would"),
-    ("runtime/pump.py", "from pyspark.sql import Row", "only pipeline may import pyspark.sql.Row"),
+    ("runtime/peer_connection.py", "from pyspark.sql import Row", "only pipeline may import pyspark.sql.Row"),
     ("protocols/nq/helpers.py", "", "nq: helpers.py is not part of the shape"),
     ("protocols/umq/outbox.py", "", "umq: outbox.py is not part of the shape"),
     ("protocols/umq/vectors/notes.txt", "", "umq: vectors/notes.txt is no JSON"),
@@ -309,7 +309,14 @@ VIOLATIONS = [
 def good_package(tmp_path: Path) -> Path:
     package = tmp_path / "fiveways"
     shape = [name for name in SHAPE if name != "vectors"] + ["vectors/calls.json"]
-    files = ["__init__.py", "errors.py", "wire/packet.py", "model/names.py", "hub/core.py", "runtime/pump.py"]
+    files = [
+        "__init__.py",
+        "errors.py",
+        "wire/packet.py",
+        "model/names.py",
+        "hub/core.py",
+        "runtime/peer_connection.py",
+    ]
     files += [
         "client/peer.py",
         "pipeline/gold.py",
@@ -318,12 +325,12 @@ def good_package(tmp_path: Path) -> Path:
         "protocols/gone/__pycache__/old.pyc",
     ]
     files += [f"protocols/{protocol}/{name}" for protocol in ("umq", "nq") for name in shape]
-    for name in [*files, "protocols/nq/outbox.py"]:
+    for name in [*files, "protocols/nq/outgoing.py"]:
         put(package / name, "")
     put(
         package / "protocols/nq/frames.py", "from random import Random\nfrom . import outbox\nfrom ..base import Role\n"
     )
-    put(package / "pipeline/peer/source.py", "from fiveways.client.peer import Peer\n")
+    put(package / "pipeline/peer/data_source.py", "from fiveways.client.peer import Peer\n")
     put(
         package / "protocols/umq/frames.py",
         "from fiveways.protocols.umq.states import State\nfrom fiveways import model\n",

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from benchmarks.hub import codecs
-from benchmarks.hub.codecs import FIRST, MARK, SIZE, Ask, Codec, WrongAnswer
+from benchmarks.hub.codecs import FIRST, MARK, SIZE, Codec, Handshake, UnexpectedFrame
 from fiveways.model import messages as words
 from fiveways.protocols import registry
-from fiveways.protocols.base import Conversation, Role, Setup
+from fiveways.protocols.base import Conversation, ConversationSetup, Role
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
 
@@ -26,18 +26,20 @@ class Peer:
 
     def __init__(self, name: str) -> None:
         self.codec: Codec = SPOKEN[name]
-        self.talk: Conversation = registry.load(name).converse(Setup("peer", Role.SERVER, Random(7)))
+        self.talk: Conversation = registry.load(name).create_conversation(
+            ConversationSetup("peer", Role.SERVER, Random(7))
+        )
         (ask,) = self.codec.opening
         assert isinstance(self.hear(ask.says), words.Hello)
         self.say(words.Welcome(Value({"session": "s"})), ask)
 
-    def hear(self, frame: bytes) -> words.Word:
+    def hear(self, frame: bytes) -> words.HubMessage:
         (word,) = self.talk.receive(Packet(frame, self.codec.is_text), 0.0)
         return word
 
-    def say(self, word: words.Word, ask: Ask | None = None) -> bytes:
+    def say(self, word: words.HubMessage, ask: Handshake | None = None) -> bytes:
         self.talk.send(word, 0.0)
-        (packet,) = self.talk.outgoing()
+        (packet,) = self.talk.take_packets()
         assert packet.is_text is self.codec.is_text
         assert packet.payload.startswith(ask.hears if ask else b"")
         return packet.payload
@@ -82,5 +84,5 @@ def test_an_answer_with_another_number_in_its_body_is_wrong(name: str) -> None:
     assert isinstance(one, words.Call)
     assert isinstance(other, words.Call)
     answer = caller.say(words.Result(one.id, other.body))
-    with pytest.raises(WrongAnswer):
+    with pytest.raises(UnexpectedFrame):
         caller.codec.answered(answer)

@@ -9,13 +9,13 @@ import pytest
 import uvloop
 
 from benchmarks.hub import routers
-from benchmarks.hub.codecs import BODY, WrongAnswer
+from benchmarks.hub.codecs import BODY, UnexpectedFrame
 from benchmarks.hub.links import Link
 from benchmarks.hub.results import Sample, Table
 from benchmarks.hub.routers import Router
 from benchmarks.nq import calls
 from benchmarks.nq.__main__ import LRPM, PLAIN, STORED, report
-from tests.unit.store.kit import in_loop
+from tests.unit.store.store_helpers import in_loop
 
 CALLS = 300
 
@@ -40,7 +40,7 @@ def test_every_request_gets_its_own_answer(hub: Router) -> None:
 async def test_every_answer_is_acknowledged_once_and_with_the_next_request() -> None:
     link, said = Link(), list[bytes]()
     link.send = said.append
-    caller = calls.NqCaller(link, calls.NqSpeech())
+    caller = calls.NqCaller(link, calls.NqCallCodec())
     running = asyncio.ensure_future(caller.run(2, 0.0))
     await asyncio.sleep(0)
     caller._stop_at = float("inf")
@@ -64,9 +64,9 @@ def answer(backchannel: str, request: str, number: str = "") -> bytes:
 
 
 def test_an_answer_must_be_that_of_its_request() -> None:
-    speech = calls.NqSpeech()
+    speech = calls.NqCallCodec()
     assert speech.answered(answer("b-1", "1000007")) == 1_000_007
-    with pytest.raises(WrongAnswer):
+    with pytest.raises(UnexpectedFrame):
         speech.answered(answer("b-1", "1000007", "1000008"))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.hub.bench import rotated, undisturbed
-from benchmarks.hub.marks import Found, Mark
+from benchmarks.hub.performance_targets import BenchmarkResults, PerformanceTarget
 from benchmarks.hub.results import Sample, Table, spread
 
 
@@ -20,21 +20,23 @@ def test_only_rounds_that_have_both_make_a_ratio() -> None:
 @pytest.mark.parametrize(
     ("mark", "verdict"),
     [
-        (Mark("rate", [0.5, 0.7, 0.9], 0.6), "pass"),
-        (Mark("rate", [0.5, 0.5, 0.9], 0.6), "FAILED"),
-        (Mark("wait", [1.4], at_most=1.5), "pass"),
-        (Mark("wait", [1.6], at_most=1.5), "FAILED"),
-        (Mark("memory", [13.0], at_most=12, level="goal"), "no goal"),
-        (Mark("CPU", [1.0], at_most=1.5, level="proud"), "proud"),
+        (PerformanceTarget("rate", [0.5, 0.7, 0.9], 0.6), "pass"),
+        (PerformanceTarget("rate", [0.5, 0.5, 0.9], 0.6), "FAILED"),
+        (PerformanceTarget("wait", [1.4], at_most=1.5), "pass"),
+        (PerformanceTarget("wait", [1.6], at_most=1.5), "FAILED"),
+        (PerformanceTarget("memory", [13.0], at_most=12, level="goal"), "no goal"),
+        (PerformanceTarget("CPU", [1.0], at_most=1.5, level="proud"), "proud"),
     ],
 )
-def test_the_median_decides(mark: Mark, verdict: str) -> None:
+def test_the_median_decides(mark: PerformanceTarget, verdict: str) -> None:
     assert str(mark).split("  ")[1] == verdict
 
 
 def test_what_was_not_measured_is_said() -> None:
-    assert "not measured; wanted is at least 0.6" in str(Mark("rate", [], 0.6))
-    found = Found(tables={"clients": Table("clients", "calls/s", "nats-py")}, missing={"a": "gone", "b": "gone"})
+    assert "not measured; wanted is at least 0.6" in str(PerformanceTarget("rate", [], 0.6))
+    found = BenchmarkResults(
+        tables={"clients": Table("clients", "calls/s", "nats-py")}, missing={"a": "gone", "b": "gone"}
+    )
     assert "a, b not measured: gone" in str(found)
 
 

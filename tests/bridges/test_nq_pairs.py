@@ -12,10 +12,10 @@ import pytest
 
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import Settings
-from tests.bridges.nq_speaker import Nq, nq_speaker
-from tests.bridges.speakers import PROTOCOLS, Speaker, speaker
-from tests.bridges.test_matrix import BALANCE, FILES, LRPM, SERVER, TEXT, UMQ, VALUES, failed, waiting
-from tests.runtime.wire import Place, hub
+from tests.bridges.nq_raw_peer import Nq, nq_speaker
+from tests.bridges.raw_peers import PROTOCOLS, Speaker, speaker
+from tests.bridges.test_protocol_pairs import BALANCE, FILES, LRPM, SERVER, TEXT, UMQ, VALUES, failed, waiting
+from tests.runtime.raw_peers import Place, hub
 
 OTHERS: Final = (*PROTOCOLS, "nq")
 PAIRS: Final = [*(("nq", other) for other in OTHERS), *((one, "nq") for one in PROTOCOLS)]

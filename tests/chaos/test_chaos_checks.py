@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from chaos.hubs import HubAddress, Life
+from chaos.hubs import HubAddress, HubLifetime
 from chaos.journal_audit import audit
 from chaos.net.relay import Conditions, Direction
 from chaos.participants import Report, merged
 from chaos.raw_nq import Acknowledgement, OpenRequest, RawRequester
 from chaos.raw_peers import RawLrpm, RawPeer
-from chaos.retained import Reader, Writer
-from chaos.work_queues import Foreman, Ledger
-from fiveways.journal.record import SCHEMA
+from chaos.retained import RetainedReader, RetainedWriter
+from chaos.work_queues import JobStates, QueueDrainer
+from fiveways.journal.schema import SCHEMA
 
 HUB = HubAddress("127.0.0.1", 1, 2)
 
@@ -31,7 +31,7 @@ def record(seq: int, direction: str, payload: bytes) -> dict[str, object]:
 
 def audited(folder: Path, records: list[dict[str, object]], heard_at: float) -> Report:
     parquet.write_table(pa.Table.from_pylist(records, SCHEMA), folder / "r-000001.parquet")
-    lives = [Life(0.0, 10.0), Life(11.0)]
+    lives = [HubLifetime(0.0, 10.0), HubLifetime(11.0)]
     return asyncio.run(audit(folder, [Acknowledgement("raw0-1", 1.0, heard_at)], lives))
 
 
@@ -95,20 +95,20 @@ def test_fatal_error_is_a_failure() -> None:
 
 
 def test_acknowledged_job_that_nobody_did_is_lost() -> None:
-    ledger = Ledger(pushed={1, 2, 3}, acknowledged={1, 2})
+    ledger = JobStates(pushed={1, 2, 3}, acknowledged={1, 2})
     ledger.done[1] += 1
     assert asyncio.run(ledger_report(ledger)).lost == 1
 
 
 def test_job_that_was_done_twice_after_the_last_kill_is_doubled() -> None:
-    ledger = Ledger(pushed={1}, acknowledged={1})
+    ledger = JobStates(pushed={1}, acknowledged={1})
     ledger.done[1] += 2
     ledger.done_at_last[1] += 2
     assert asyncio.run(ledger_report(ledger)).doubled == 1
 
 
-async def ledger_report(ledger: Ledger) -> Report:
-    return Foreman(HUB, Random(1), ledger).report()
+async def ledger_report(ledger: JobStates) -> Report:
+    return QueueDrainer(HUB, Random(1), ledger).report()
 
 
 class Subscribed(RawLrpm):
@@ -128,9 +128,9 @@ class Subscribed(RawLrpm):
 @pytest.mark.parametrize(("value", "lost", "wrong"), [(7, 0, 0), (9, 0, 0), (6, 1, 1), (10, 0, 1), (None, 1, 1)])
 def test_value_of_a_new_subscription_is_compared(value: object, lost: int, wrong: int) -> None:
     async def read() -> Report:
-        writer = Writer(HUB, Random(1), 1)
+        writer = RetainedWriter(HUB, Random(1), 1)
         writer.acknowledged, writer.sent = 7, 9
-        reader = Reader(HUB, Random(1), [writer])
+        reader = RetainedReader(HUB, Random(1), [writer])
         peer: RawPeer = Subscribed(value)
         await reader._check(peer, writer)
         return reader.report()

@@ -15,7 +15,7 @@ import pytest
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
@@ -93,7 +93,7 @@ class End:
         self.world = world
         self.random = random
         role = Role.SERVER if name == "server" else Role.CLIENT
-        self.setup = Setup(name, role, Random(random.random()), options=options)
+        self.setup = ConversationSetup(name, role, Random(random.random()), options=options)
         self.talk = NqConversation(self.setup)
         self.link: Link
         self.other: End
@@ -108,7 +108,7 @@ class End:
     # Carrying.
 
     def flush(self) -> None:
-        for packet in self.talk.outgoing():
+        for packet in self.talk.take_packets():
             self.link.carry(packet, self.other.receive)
 
     def receive(self, packet: Packet) -> None:
@@ -119,7 +119,7 @@ class End:
         self.hear(self.talk.wake(self.world.now))
         self.flush()
 
-    def say(self, word: hub.Word) -> None:
+    def say(self, word: hub.HubMessage) -> None:
         self.talk.send(word, self.world.now)
         self.flush()
 
@@ -131,8 +131,8 @@ class End:
     def relink(self) -> None:
         self.link.cut()
         self.other.link.cut()
-        self.talk.relink(self.world.now)
-        self.other.talk.relink(self.world.now)
+        self.talk.reconnect(self.world.now)
+        self.other.talk.reconnect(self.world.now)
         self.flush()
         self.other.flush()
 
@@ -219,7 +219,7 @@ class End:
         if part.last:
             self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(given))))
 
-    def end(self, call_id: str, word: hub.Word) -> None:
+    def end(self, call_id: str, word: hub.HubMessage) -> None:
         if self.open.pop(call_id, None) is not None:
             self.say(word)
 
@@ -320,14 +320,19 @@ def check(end: End) -> None:
 
 def check_nothing_is_kept(end: End, now: float) -> None:
     talk = end.talk
-    talk.wake(now + talk._common.options.duplicate_window + 1)
+    talk.wake(now + talk._shared.options.duplicate_window + 1)
     assert talk.deadline() is None
-    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._waiting)] == [
+    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._deferred)] == [
         0
     ] * 4
-    assert [len(talk._incoming.tombs), len(talk._line), talk._common.kept.used, talk._common.held.used] == [0] * 4
-    assert talk._common.asked.used == 0
-    assert talk.outgoing() == []
+    assert [
+        len(talk._incoming.tombstones),
+        len(talk._retransmission),
+        talk._shared.answer_budget.used,
+        talk._shared.reorder_budget.used,
+    ] == [0] * 4
+    assert talk._shared.request_budget.used == 0
+    assert talk.take_packets() == []
 
 
 @pytest.mark.parametrize("seed", range(4))

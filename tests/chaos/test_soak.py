@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from chaos.soak.__main__ import Plan, main, run
-from chaos.soak.verdict import Sample, at_rest, judge, slope, slope_bound, warm_up
+from chaos.soak.rules import Sample, at_rest, judge, slope, slope_bound, warm_up
 
 
 def test_hub_holds_after_mixed_traffic_what_it_held_before(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.sayings import Said
+from tests.cli.command_output import Said
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from fiveways.cli import check, main
-from fiveways.cli.check import State, Wish
+from fiveways.cli.check import CheckOptions, State
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_a_hub_that_says_nothing_is_an_alarm(monkeypatch: pytest.MonkeyPatch) ->
         raise TimeoutError
 
     monkeypatch.setattr(check, "_get", silent)
-    assert check.check(Wish("http://localhost", timeout=0.5)) is State.CRITICAL
+    assert check.check(CheckOptions("http://localhost", timeout=0.5)) is State.CRITICAL
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://localhost", "http://", "http://localhost:port"])

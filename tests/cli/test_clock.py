@@ -2,8 +2,8 @@
 
 import json
 
+from tests.cli.command_output import Said
 from tests.cli.hubs import serving
-from tests.cli.sayings import Said
 
 
 def test_clock_is_shown_and_confirmed_with_a_permission_that_names_it(said: Said) -> None:

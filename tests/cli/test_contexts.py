@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command_output import Said
 from tests.cli.hubs import Hub, completions, run, serving
-from tests.cli.sayings import Said
 
 TOKEN = "zebra-crossing-42"  # noqa: S105  of a hub that lives for one test
 CLOSED = "lrpm+ws://127.0.0.1:1"
@@ -19,7 +19,7 @@ HUB_COMMANDS = ["call", "publish", "subscribe", "discover", "push", "pull", "que
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with serving("--app", "tests.cli.served:app") as running:
+    with serving("--app", "tests.cli.hub_app:app") as running:
         yield running
 
 
@@ -39,7 +39,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Itera
         f'[[auth.identity]]\nname = "worker"\ntoken_file = "{token_file}"\n'
         f'[[auth.identity]]\nname = "signer"\nsecret_file = "{token_file}"\n'
     )
-    with serving("--config", str(config), "--app", "tests.cli.served:app") as running:
+    with serving("--config", str(config), "--app", "tests.cli.hub_app:app") as running:
         yield running
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.command_output import Said
 from tests.cli.hubs import Hub, serving
-from tests.cli.sayings import Said
 from tests.cli.terminals import Terminal
 
 OWNER = "address 127.0.0.1"

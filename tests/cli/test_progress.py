@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command_output import Said
 from tests.cli.hubs import Hub, serving
-from tests.cli.sayings import Said
 from tests.cli.terminals import Terminal
 
 telling = pytest.mark.parametrize("protocol", ["nq+http", "nq+ws", "lrpm", "lrpm?encoding=cbor"])
@@ -18,7 +18,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with serving("--app", "tests.cli.served:app") as running:
+    with serving("--app", "tests.cli.hub_app:app") as running:
         yield running
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command_output import Said
 from tests.cli.hubs import PATIENCE, Hub, completions, feed, serving, start
-from tests.cli.sayings import Said
 from tests.cli.terminals import Terminal
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http"]

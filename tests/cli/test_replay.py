@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli import hubs
-from tests.cli.sayings import Said
-from tests.cli.stories import BEGAN, Story
+from tests.cli.command_output import Said
+from tests.cli.journal_scenarios import BEGAN, Story
 from tests.cli.terminals import Terminal
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A hub with the tests' application, and where it is."""
-    with hubs.serving("--app", "tests.cli.served:app") as hub:
+    with hubs.serving("--app", "tests.cli.hub_app:app") as hub:
         yield hub.urls["lrpm"].replace("lrpm+ws", "http").removesuffix("/lrpm")
 
 

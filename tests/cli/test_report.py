@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.sayings import Said
-from tests.unit.pipeline.report import kit
+from tests.cli.command_output import Said
+from tests.unit.pipeline.report import report_tables
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    return kit.write_all(tmp_path / "tables", kit.named("math.add"))
+    return report_tables.write_all(tmp_path / "tables", report_tables.named("math.add"))
 
 
 def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) -> None:
@@ -26,7 +26,7 @@ def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) 
         == f"{target}: {target.stat().st_size / 1000:.0f} kB\n"
     )
     assert said.err == ""
-    assert "math.add" in kit.Read(target.read_text(encoding="utf-8")).said("methods")
+    assert "math.add" in report_tables.Read(target.read_text(encoding="utf-8")).said("methods")
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fiveways.cli import logs, main
-from fiveways.cli.program import program
-from fiveways.cli.serve import greet
+from fiveways.cli.program import program_command
+from fiveways.cli.serve import print_greeting
 from fiveways.settings.operations import LogSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.cli.hubs import PATIENCE, ROOT, run, serving
@@ -65,11 +65,11 @@ def test_hints_name_the_program_as_the_shell_finds_it(tmp_path: Path, monkeypatc
     ):
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "argv", [str(programs / "fiveways")])
-        assert program() == script
+        assert program_command() == script
         monkeypatch.setattr(sys, "argv", ["/lib/fiveways/__main__.py"])
-        assert program() == module
+        assert program_command() == module
         monkeypatch.setattr(sys, "argv", ["-c"])
-        assert program() == "fiveways"
+        assert program_command() == "fiveways"
 
 
 def test_an_application_that_is_broken_is_no_wrong_command_line(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ GREETINGS = [
 def test_the_greeting_fits_the_settings(
     settings: Settings, url: str, first: str, reach: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    greet([("lrpm", url)], settings, has_app=True)
+    print_greeting([("lrpm", url)], settings, has_app=True)
     shown = capsys.readouterr().out
     assert f"  lrpm     {url}\n" in shown
     assert f"  fiveways call {first}" in shown
@@ -181,7 +181,7 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
     [
         (["--config", "missing.toml"], 1, "missing.toml: cannot be read: No such file or directory"),
         (["--app", "no_such_module:app"], 2, "there is no module 'no_such_module'"),
-        (["--app", "tests.cli.served:missing"], 2, "has no 'missing'; it has tests.cli.served:app"),
+        (["--app", "tests.cli.hub_app:missing"], 2, "has no 'missing'; it has tests.cli.hub_app:app"),
         (["--set", "nonsense"], 2, "--set takes section.key=value, not 'nonsense'"),
         (["--set", "log.level=shout"], 2, "log.level must be one of debug, info, warning, error, not 'shout'"),
         (

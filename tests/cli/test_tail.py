@@ -8,10 +8,10 @@ import pytest
 
 from fiveways.wire.packet import Packet
 from tests.cli import hubs
-from tests.cli.sayings import Said
-from tests.cli.stories import RUN, Story, a_day_at_the_hub
+from tests.cli.command_output import Said
+from tests.cli.journal_scenarios import RUN, Story, a_day_at_the_hub
 from tests.cli.terminals import Terminal
-from tests.unit.journal.recorded import Written
+from tests.unit.journal.journal_writing import Written
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
     written = Written(tmp_path)
     written.hear(b'[40,0,"a.b",null,{}]')
     written.turn()
-    while written.journal.written < 1:
+    while written.journal.written_records < 1:
         pass
     process = hubs.start("tail", str(tmp_path), "-f", "--json", "--kind", "call")
     assert process.stdout is not None
@@ -153,7 +153,7 @@ def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
             found += [json.loads(process.stdout.readline())["id"] for _ in range(100)]
     written.stop()
     again = Written(tmp_path, run="20260101T000001-bbbbbb")
-    again.track().heard(1, Packet(b'[40,300,"a.b",null,{}]'), "")
+    again.track().record_received(1, Packet(b'[40,300,"a.b",null,{}]'), "")
     again.stop()
     while len(found) < 301:
         found.append(json.loads(process.stdout.readline())["id"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.sayings import Said
-from tests.cli.stories import BEGAN, RUN, STEP, Story, a_day_at_the_hub
+from tests.cli.command_output import Said
+from tests.cli.journal_scenarios import BEGAN, RUN, STEP, Story, a_day_at_the_hub
 from tests.cli.terminals import Terminal
 
 LATER = "20260102T000000-bbbbbb"

@@ -11,22 +11,22 @@ import pytest
 
 from fiveways.app import App, Context, Fail, Job
 from fiveways.app import workers as app_workers
-from fiveways.app.callbacks import Line
-from fiveways.client import offers
-from fiveways.client.connect import Connecting, connect
+from fiveways.app.callbacks import CallbackChannel
+from fiveways.client import registrations
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState
 from fiveways.client.peer import Peer
-from fiveways.client.states import State
 from fiveways.model.messages import Call
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, ServerSettings, Settings
-from tests.client.scripted import URLS, until, waiting
-from tests.runtime.wire import Place, hub, settings
+from tests.client.scripted_hub import URLS, until, waiting
+from tests.runtime.raw_peers import Place, hub, settings
 
 PROTOCOLS = ("umq", "lrpm-json", "nq")
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def at(place: Place, protocol: str, **settings: object) -> Connecting:
+def at(place: Place, protocol: str, **settings: object) -> Connector:
     return connect(URLS[protocol].replace("hub", f"127.0.0.1:{place.port}"), **settings)  # type: ignore[arg-type]
 
 
@@ -192,10 +192,10 @@ async def test_worker_pulls_again_after_a_lost_connection(protocol: str) -> None
     async with hub() as place, at(place, "umq") as other, at(place, protocol, app=app, backoff=(0.01, 0.05)) as peer:
         await other.push("jobs", 1)
         await eventually(lambda: seen == [1])
-        session = peer._core.keeper.session
+        session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, State.RECONNECTED)
+        await until(peer, ConnectionState.RECONNECTED)
         for number in (2, 3, 4):
             await other.push("jobs", number)
         await eventually(lambda: sorted(seen) == [1, 2, 3, 4])
@@ -227,7 +227,7 @@ async def test_worker_pulls_from_a_restarted_hub_without_a_busy_loop(protocol: s
             await asyncio.sleep(0.2)
             assert pulls[0] <= 2
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
-                await until(peer, State.RECONNECTED)
+                await until(peer, ConnectionState.RECONNECTED)
                 await peer.push("jobs", 2)
                 await eventually(lambda: seen == [1, 2])
 
@@ -245,10 +245,10 @@ async def test_job_of_a_lost_connection_is_redelivered() -> None:
     async with hub(eager()) as place, at(place, "umq", app=app, backoff=(0.01, 0.05)) as peer:
         await peer.push("jobs", 7)
         await eventually(lambda: started == [7])
-        session = peer._core.keeper.session
+        session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, State.RECONNECTED)
+        await until(peer, ConnectionState.RECONNECTED)
         release.set()
         await eventually(lambda: started == [7, 7])
         await emptied(peer, "jobs")
@@ -263,7 +263,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_denied_queue_is_logged_once_and_retried_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(app_workers, "FIRST_WAIT", 0.02)
+    monkeypatch.setattr(app_workers, "FIRST_BACKOFF", 0.02)
     app = App()
     app.worker("jobs", concurrency=4)(lambda data: data)
     async with hub(settings(auth=AuthSettings(call=("hub.push",)))) as place, at(place, "umq", app=app):
@@ -299,7 +299,7 @@ async def test_close_finishes_a_job_in_progress_and_withdraws_pulls(protocol: st
 async def test_close_returns_a_job_that_does_not_finish(
     protocol: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offers, "FINISH", 0.02)
+    monkeypatch.setattr(registrations, "WORKER_DRAIN_TIMEOUT", 0.02)
     app, started, release = App(), list[int](), threading.Event()
 
     async def slow(number: int) -> None:
@@ -343,14 +343,14 @@ async def test_job_that_arrives_with_the_cancellation_of_its_pull_is_returned() 
     async with hub() as place, at(place, "nq") as worker, at(place, "umq") as other:
         pull = asyncio.ensure_future(worker.pull("jobs")._pull())
         await reached(other, "jobs", "waiting", 0)
-        waiting_pull = worker._core.callbacks._waiting["1"]
-        called = waiting_pull.called
+        waiting_pull = worker._core.callbacks._receivers["1"]
+        called = waiting_pull.handle_call
 
-        def called_and_cancelled(line: Line, call: Call) -> None:
+        def called_and_cancelled(line: CallbackChannel, call: Call) -> None:
             called(line, call)
             pull.cancel()
 
-        waiting_pull.called = called_and_cancelled  # type: ignore[method-assign]
+        waiting_pull.handle_call = called_and_cancelled  # type: ignore[method-assign]
         await other.push("jobs", 1)
         with pytest.raises(asyncio.CancelledError):
             await pull

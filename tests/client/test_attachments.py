@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.app.answers import Reply
+from fiveways.app.responses import Reply
 from fiveways.errors import CallFailed, NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, echoing, passes, waiting
+from tests.client.scripted_hub import PROTOCOLS, ScriptedHub, echoing, passes, waiting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 

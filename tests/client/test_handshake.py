@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from fiveways.client.connect import connect
-from fiveways.client.handshake import BadLogin
-from fiveways.client.settings import Settings
+from fiveways.client.handshake import BadCredentials
+from fiveways.client.settings import ClientSettings
 from fiveways.client.urls import BadUrl, parse
 from fiveways.errors import ConnectionLost, Refused
-from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Welcome, Word
+from fiveways.model.messages import Challenge, Goodbye, Hello, HubMessage, Proof, Welcome
 from fiveways.wire.payload import Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, waiting
+from tests.client.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, waiting
 
 ALICE: dict[str, Any] = {"identity": "alice", "secret": "s3cret"}
 TOKEN: dict[str, Any] = {"token": "t0ken"}
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def silent(_: ScriptedSession, __: Word) -> bool:
+def silent(_: ScriptedSession, __: HubMessage) -> bool:
     return False
 
 
@@ -153,15 +153,15 @@ async def test_who_gives_up_connecting_leaves_no_link_behind() -> None:
 
 def test_what_cannot_be_said_is_refused_before_anything_is_opened() -> None:
     for login in ({"identity": "a"}, {"secret": "b"}, {"identity": "a", "secret": "b", "token": "c"}):
-        with pytest.raises(BadLogin):
+        with pytest.raises(BadCredentials):
             connect("lrpm+ws://h", **login)  # type: ignore[arg-type]
-    with pytest.raises(BadLogin, match="umq has no challenge"):
+    with pytest.raises(BadCredentials, match="umq has no challenge"):
         connect("umq+ws://h", **ALICE)
     with pytest.raises(BadUrl):
         connect("ws://h")
 
 
 def test_secrets_are_not_shown() -> None:
-    shown = repr(Settings(parse("umq+ws://h"), **TOKEN, **ALICE))
+    shown = repr(ClientSettings(parse("umq+ws://h"), **TOKEN, **ALICE))
     assert "t0ken" not in shown
     assert "s3cret" not in shown

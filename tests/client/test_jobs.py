@@ -9,7 +9,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Call, Failure, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, passes, waiting
+from tests.client.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, passes, waiting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -128,7 +128,7 @@ async def test_pulls_that_wait_are_bounded() -> None:
         await pulled(session)
         with pytest.raises(NotExecuted) as caught:
             await peer.pull("work")
-        assert caught.value.reason is Reason.BUSY
+        assert caught.value.reason is Reason.OVERLOADED
         task.cancel()
 
 

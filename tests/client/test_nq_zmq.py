@@ -10,18 +10,18 @@ import pytest
 import zmq
 
 from fiveways.app.context import Context
-from fiveways.client.connect import Connecting, connect
-from fiveways.client.handshake import BadLogin
-from fiveways.client.states import State
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.handshake import BadCredentials
 from fiveways.errors import ConnectionLost
 from fiveways.settings.sections import ServerSettings, ZmqSettings
-from fiveways.transports.zmq_client import open_nq
+from fiveways.transports.zmq_client import open_nq_zmq
 from fiveways.transports.zmq_link import ZmqLink
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.client.rawnq import lasting
-from tests.client.scripted import LONGEST, passes, waiting
-from tests.runtime.wire import PATIENCE, Place, hub, settings
+from tests.client.raw_nq_hub import lasting
+from tests.client.scripted_hub import LONGEST, passes, waiting
+from tests.runtime.raw_peers import PATIENCE, Place, hub, settings
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ def port_of(place: Place) -> int:
     return int(place.server.urls[-1][1].rpartition(":")[2])
 
 
-def at(place: Place, **given: object) -> Connecting:
+def at(place: Place, **given: object) -> Connector:
     return connect(f"nq+zmq://127.0.0.1:{port_of(place)}", backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ async def test_all_verbs_go_over_zeromq() -> None:
         await one.vars.set("language", "cs")
         assert await other.vars.get("language", peer=one.session) == "cs"
         assert len({one.session, other.session}) == 2
-        assert (one.protocol, one.state) == ("nq", State.CONNECTED)
+        assert (one.protocol, one.state) == ("nq", ConnectionState.CONNECTED)
 
 
 @waiting
@@ -116,11 +116,11 @@ async def test_another_hub_in_the_same_place_is_told_all_again() -> None:
 async def test_a_silent_client_gives_signs_of_life() -> None:
     async with a_hub() as place, at(place, keepalive=0.1) as peer:
         (link,) = place.server._zmq._port._links.values()  # type: ignore[union-attr]
-        before = link.heard_at
+        before = link.received_at
         async with asyncio.timeout(PATIENCE):
-            while link.heard_at <= before + 0.05:  # noqa: ASYNC110
+            while link.received_at <= before + 0.05:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert peer.state is State.CONNECTED
+        assert peer.state is ConnectionState.CONNECTED
         assert isinstance(lasting(peer)._link, ZmqLink)
 
 
@@ -144,7 +144,7 @@ async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left
         async with connect(f"nq+zmq://127.0.0.1:{port}", keepalive=0.1) as peer:
             await answering  # those after the first were asked for as nothing else came
             async for status in peer.states():
-                if status.state is State.RECONNECTING:
+                if status.state is ConnectionState.RECONNECTING:
                     break
             assert "no sign of life" in status.text
     finally:
@@ -154,7 +154,7 @@ async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left
 @waiting
 async def test_each_client_has_a_routing_id_that_nobody_guesses() -> None:
     async with a_hub() as place, at(place) as one, at(place) as other:
-        ids = {lasting(peer).where()[1]["NQ-Peer"] for peer in (one, other)}
+        ids = {lasting(peer).endpoint()[1]["NQ-Peer"] for peer in (one, other)}
         assert len(ids) == 2
         assert all(len(each.removeprefix("fiveways-")) == 32 for each in ids)
         links = place.server._zmq._port._links  # type: ignore[union-attr]
@@ -192,7 +192,7 @@ async def test_a_link_that_is_given_up_while_it_connects_is_over_at_once() -> No
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"zmq://127.0.0.1:{silent.getsockname()[1]}"
-        opening = asyncio.create_task(open_nq(url, receive, limits=Limits(), timeout=2 * LONGEST))
+        opening = asyncio.create_task(open_nq_zmq(url, receive, limits=Limits(), timeout=2 * LONGEST))
         await passes()
         links[0].abort()
         with pytest.raises(ConnectionError, match="the link was closed"):
@@ -221,5 +221,5 @@ async def test_a_router_that_is_no_hub_does_not_answer_our_hello() -> None:
 
 
 def test_a_token_is_refused_before_it_is_shown() -> None:
-    with pytest.raises(BadLogin, match=r"use nq\+ws or nq\+http"):
+    with pytest.raises(BadCredentials, match=r"use nq\+ws or nq\+http"):
         connect("nq+zmq://h", token="secret")  # noqa: S106

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 import fiveways
-from fiveways.client.connect import Connecting, connect
-from fiveways.client.handshake import BadLogin
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.handshake import BadCredentials
 from fiveways.client.peer import Peer
 from fiveways.client.settings import MAX_NAME
-from fiveways.client.states import State
-from fiveways.hub.peers import LONGEST_NAME
+from fiveways.hub.peer_listing import MAX_NAME_LENGTH
 from fiveways.settings.sections import ServerSettings
-from tests.client.scripted import EVERY, URLS, until, waiting
-from tests.runtime.wire import Place, hub, settings
+from tests.client.scripted_hub import EVERY, URLS, until, waiting
+from tests.runtime.raw_peers import Place, hub, settings
 
 every_protocol = pytest.mark.parametrize("protocol", EVERY)
 
 
-def at(place: Place, protocol: str, **settings: object) -> Connecting:
+def at(place: Place, protocol: str, **settings: object) -> Connector:
     return connect(URLS[protocol].replace("hub", f"127.0.0.1:{place.port}"), **settings)  # type: ignore[arg-type]
 
 
@@ -42,10 +42,10 @@ async def test_hub_shows_the_name_of_a_session(protocol: str, name: str) -> None
 @waiting
 async def test_name_survives_a_lost_connection(protocol: str) -> None:
     async with hub() as place, at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
-        session = peer._core.keeper.session
+        session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, State.RECONNECTED)
+        await until(peer, ConnectionState.RECONNECTED)
         assert "worker-7" in await names(peer)
 
 
@@ -57,7 +57,7 @@ async def test_name_survives_a_restart_of_the_hub(protocol: str) -> None:
         async with at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
             await place.server.stop()
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
-                await until(peer, State.RECONNECTED)
+                await until(peer, ConnectionState.RECONNECTED)
                 assert await names(peer) == ["worker-7"]
 
 
@@ -89,9 +89,9 @@ def test_name_that_a_hub_would_not_show_is_refused(name: str, text: str) -> None
 
 
 def test_longest_name_is_the_one_that_the_hub_shows_whole() -> None:
-    assert MAX_NAME == LONGEST_NAME
+    assert MAX_NAME == MAX_NAME_LENGTH
 
 
 def test_broker_takes_no_name() -> None:
-    with pytest.raises(BadLogin, match="no `token`, `app`, `idle_close` or `name`"):
+    with pytest.raises(BadCredentials, match="no `token`, `app`, `idle_close` or `name`"):
         connect("mqtt-rpc+mqtt://localhost/service", name="worker-7")

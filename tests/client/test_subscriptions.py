@@ -23,7 +23,7 @@ from fiveways.model.messages import (
     Unsubscribe,
 )
 from fiveways.wire.payload import Json, Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, ScriptedSession, granting, passes, waiting
+from tests.client.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting, passes, waiting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 ROOF = ("sensors", "roof")
@@ -175,9 +175,9 @@ async def test_events_that_are_there_can_be_taken_together() -> None:
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
         say_events(session, await session.next(Subscribe), *range(5))
         await passes()
-        assert [event.data for event in await events.some(3)] == [0, 1, 2]
-        assert [event.data for event in await events.some()] == [3, 4]
-    assert await events.some() == []
+        assert [event.data for event in await events.next_batch(3)] == [0, 1, 2]
+        assert [event.data for event in await events.next_batch()] == [3, 4]
+    assert await events.next_batch() == []
 
 
 @waiting
@@ -232,9 +232,9 @@ async def test_a_loop_that_publishes_without_waiting_is_held_back_by_a_full_link
 
         task = asyncio.create_task(publish())
         await passes()
-        ours = peer._core.keeper.session
+        ours = peer._core.reconnector.session
         assert ours is not None
-        assert ours._link.waiting() < 30_000
+        assert ours._link.unsent_bytes() < 30_000
         assert not task.done()
         session.link.resume_reading()
         await task

@@ -12,21 +12,21 @@ import pytest
 
 from fiveways.app.app import App
 from fiveways.app.events import Event
-from fiveways.client.background import Background
-from fiveways.client.states import State
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.loop_thread import LoopThread
 from fiveways.client.sync import SyncPeer, connect_sync
 from fiveways.client.urls import BadUrl
 from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted
 from fiveways.model.failures import Reason
-from tests.client.scripted import PROTOCOLS, URLS
-from tests.runtime.wire import Place, hub
+from tests.client.scripted_hub import PROTOCOLS, URLS
+from tests.runtime.raw_peers import Place, hub
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @contextmanager
 def hub_in_a_thread() -> Iterator[Place]:
-    loop = Background()
+    loop = LoopThread()
     running = hub()
     place = loop.run(running.__aenter__())
     try:
@@ -63,7 +63,7 @@ async def count(n: int) -> AsyncIterator[int]:
 @every_protocol
 def test_every_verb_without_await(place: Place, protocol: str) -> None:
     with at(place, protocol) as peer, at(place, protocol) as other:
-        assert peer.state is State.CONNECTED
+        assert peer.state is ConnectionState.CONNECTED
         assert peer.protocol == protocol
         assert protocol[:3] in repr(peer)
         assert peer.call("hub.ping") == "pong"
@@ -208,13 +208,13 @@ def test_an_interrupt_ends_the_wait_and_not_the_connection(place: Place) -> None
         assert peer.call("hub.ping") == "pong"
         with peer.subscribe("sync.news") as events:
             reading = threading.Event()
-            some = events._events.some
+            some = events._subscription.next_batch
 
             async def told(most: int = 100) -> list[Event]:
                 reading.set()
                 return await some(most)
 
-            events._events.some = told  # type: ignore[method-assign]
+            events._subscription.next_batch = told  # type: ignore[method-assign]
             interrupted(lambda: list(events), reading)
             peer.publish("sync.news", 1)
             event = events.next()
@@ -225,10 +225,10 @@ def test_an_interrupt_ends_the_wait_and_not_the_connection(place: Place) -> None
 def test_after_the_end_everything_raises_connection_lost(place: Place) -> None:
     peer = at(place)
     states = peer.states()
-    assert next(states).state is State.CONNECTED
+    assert next(states).state is ConnectionState.CONNECTED
     peer.close()
     peer.close()
-    assert peer.state is State.CLOSED
+    assert peer.state is ConnectionState.CLOSED
     with pytest.raises(ConnectionLost):
         peer.call("hub.ping")
     with pytest.raises(ConnectionLost):
@@ -240,7 +240,7 @@ def test_after_the_end_everything_raises_connection_lost(place: Place) -> None:
 def test_a_peer_that_is_forgotten_is_closed(place: Place) -> None:
     peer = at(place)
     session = peer.session
-    thread = peer._loop._thread
+    thread = peer._loop_thread._thread
     del peer
     gc.collect()
     thread.join(20.0)
@@ -263,12 +263,12 @@ def test_the_end_of_a_hub_is_told() -> None:
     with hub_in_a_thread() as place:
         peer = at(place, reconnect=False)
     with peer:
-        assert peer.wait_closed().state is State.CLOSED
-        assert [status.state for status in peer.states()] == [State.CLOSED]
+        assert peer.wait_closed().state is ConnectionState.CLOSED
+        assert [status.state for status in peer.states()] == [ConnectionState.CLOSED]
 
 
 def test_a_loop_may_be_ended_from_within_and_those_who_wait_are_told() -> None:
-    loop = Background()
+    loop = LoopThread()
     told = []
 
     def wait() -> None:

@@ -63,8 +63,8 @@ def test_what_is_missing_in_a_scheme_is_said(given: str, sentence: str) -> None:
 
 
 def test_an_unusual_path_is_in_doubt() -> None:
-    assert parse("lrpm+ws://h?encoding=cbor").doubt == parse("umq36+ws://h/umq36").doubt == ""
-    assert parse("umq+ws://h/lrpm").doubt == "; a hub serves umq under /umq, and the URL says /lrpm"
+    assert parse("lrpm+ws://h?encoding=cbor").path_hint == parse("umq36+ws://h/umq36").path_hint == ""
+    assert parse("umq+ws://h/lrpm").path_hint == "; a hub serves umq under /umq, and the URL says /lrpm"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import Text, Value
-from tests.client.scripted import PROTOCOLS, ScriptedHub, granting, passes, waiting
+from tests.client.scripted_hub import PROTOCOLS, ScriptedHub, granting, passes, waiting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from fiveways.settings.load import read
+from fiveways.settings.load import read_settings
 from tests.docs import matching, registry
 from tests.docs.desk import Desk, Ended, Running, is_hub, until
 from tests.docs.frames import Wires
 from tests.docs.markdown import INDENTED, ROOT, Block, Page
-from tests.unit.schemas.kit import greeter
+from tests.unit.schemas.compiled_schema import greeter
 
 Spark: TypeAlias = Callable[[Sequence[str], Path], Ended]
 """Runs `fiveways` with these arguments in this directory, in the Spark that is there."""
@@ -150,7 +150,7 @@ class Reader:
         for file in tomllib.loads(block.text).get("mqtt", {}).get("schemas", []):
             if not (path.parent / file).exists():
                 shutil.copy(greeter().path, path.parent / file)
-        assert not read(path, {}).warnings, block.place
+        assert not read_settings(path, {}).warnings, block.place
 
     def _unit(self, block: Block) -> None:
         path = self._desk.save("fiveways.service", block.text)

@@ -26,7 +26,7 @@ import cbor2
 
 from tests.docs import matching
 from tests.docs.markdown import Block
-from tests.runtime.wire import PATIENCE, WirePeer, connected
+from tests.runtime.raw_peers import PATIENCE, WirePeer, connected
 
 _LINE = re.compile(r"(?:(?P<who>\w+) +)?(?P<way>>>?|<<?)(?: (?P<text>.*))?")
 _CLOSED = re.compile(r"(?:(?P<who>\w+) +)?\[closed(?: (?P<code>\d+))?\]")

@@ -32,10 +32,10 @@ class Elsewhere(NamedTuple):
 
 
 ELSEWHERE = [
-    Elsewhere("docs/spark-peer.md", "py", "tests/pipeline/test_peer.py"),
+    Elsewhere("docs/spark-peer.md", "py", "tests/pipeline/test_spark_peer.py"),
     Elsewhere("docs/javascript.md", "js", "tests/web/test_javascript_docs.py"),
     Elsewhere("docs/javascript.md", "html", "tests/web/test_javascript_docs.py"),
-    Elsewhere("docs/demo.md", "sh", "tests/demo/test_pages.py"),
+    Elsewhere("docs/demo.md", "sh", "tests/demo/test_demo_docs.py"),
 ]
 """One line for each page that has a test of its own."""
 

@@ -15,7 +15,7 @@ import typer
 
 import fiveways
 from fiveways.cli.root import app
-from fiveways.hub.builtins import DOCS
+from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.settings.load import SECTIONS
 from tests.cli import hubs
 from tests.docs import following, markdown
@@ -102,7 +102,7 @@ def test_methods_of_the_hub_are_there(page: Page) -> None:
     named = {match[0] for code in page.code() for match in re.finditer(r"\bhub\.[a-z]+\b(?!\.)", code)}
     named = {each for each in named if each.partition(".")[2] not in _NO_NAMES}
     tags = {"hub.lost", "hub.cancelled", "hub.busy", "hub.denied", "hub.unavailable"} if "mqtt" in page.name else set()
-    assert named - DOCS.keys() - tags == set()
+    assert named - BUILT_IN_DOCS.keys() - tags == set()
 
 
 @cache

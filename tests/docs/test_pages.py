@@ -1,4 +1,4 @@
-"""Every page without Spark is followed from top to bottom. `tests/pipeline/test_pages.py` has those with it."""
+"""Every page without Spark is followed from top to bottom. `tests/pipeline/test_docs_with_spark.py` has those with it."""
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from fiveways.hub.callbacks import Callbacks
-from fiveways.hub.owed import Owing
-from fiveways.hub.queues import Queues
-from fiveways.store.log import Log
-from fuzz.fuzz_hub import Find, keep, main, outcome, replay, run, shortened
-from fuzz.hub_story import Player, Story
+from fiveways.hub.durable_requests import DurableRequests
+from fiveways.hub.queues import WorkQueues
+from fiveways.store.request_log import RequestLog
+from fuzz.fuzz_hub import FuzzFinding, keep, main, outcome, replay, run, shortened
+from fuzz.hub_scenario import HubScenario, HubScenarioRunner
 
 STORIES = range(40, 56)
 
 
 def played(folder: Path, seeds: range = STORIES) -> list[str]:
     """Return what went wrong in some stories."""
-    return [error for seed in seeds if (error := outcome(Player(Story.made(seed), folder)))]
+    return [error for seed in seeds if (error := outcome(HubScenarioRunner(HubScenario.made(seed), folder)))]
 
 
 def test_stories_end_with_equal_hub_and_store(tmp_path: Path) -> None:
-    players = [Player(Story.made(seed), tmp_path) for seed in STORIES]
+    players = [HubScenarioRunner(HubScenario.made(seed), tmp_path) for seed in STORIES]
     assert [error for player in players if (error := outcome(player))] == []
     assert sum(player.inputs for player in players) > 5000
     for kind in ("stop", "kill", "full", "reload", "wait", "garble"):
@@ -30,7 +30,7 @@ def test_stories_end_with_equal_hub_and_store(tmp_path: Path) -> None:
 
 
 def test_story_runs_alike_each_time(tmp_path: Path) -> None:
-    first, second = (Player(Story.made(STORIES[0]), tmp_path) for _ in range(2))
+    first, second = (HubScenarioRunner(HubScenario.made(STORIES[0]), tmp_path) for _ in range(2))
     assert outcome(first) == outcome(second) == ""
     assert (first.inputs, first.done) == (second.inputs, second.done)
 
@@ -46,9 +46,9 @@ def failing(*_: object) -> None:
 
 DEFECTS: dict[str, tuple[type, str, Callable[..., Any], str]] = {
     "an exception in the hub": (Callbacks, "make", failing, "KeyError"),
-    "a pull that outlives its peer": (Queues, "leave", silent, ""),
-    "an answered request that stays": (Owing, "_drop", silent, ""),
-    "a line of the log that is not written": (Log, "steps", lambda *_: iter(()), ""),
+    "a pull that outlives its peer": (WorkQueues, "leave", silent, ""),
+    "an answered request that stays": (DurableRequests, "_drop", silent, ""),
+    "a line of the log that is not written": (RequestLog, "steps", lambda *_: iter(()), ""),
 }
 
 
@@ -67,10 +67,10 @@ def test_find_is_shortened_kept_and_replayed(
 ) -> None:
     monkeypatch.setattr("fuzz.fuzz_hub.FINDS", tmp_path / "finds")
     with monkeypatch.context() as broken:
-        broken.setattr(Queues, "leave", silent)
+        broken.setattr(WorkQueues, "leave", silent)
         seed = next(seed for seed in STORIES if played(tmp_path, range(seed, seed + 1)))
-        story = Story.made(seed)
-        find = shortened(Find(outcome(Player(story, tmp_path)), story), tmp_path)
+        story = HubScenario.made(seed)
+        find = shortened(FuzzFinding(outcome(HubScenarioRunner(story, tmp_path)), story), tmp_path)
         assert len(find.story.steps) < len(story.steps) // 2
         path = keep(find)
         assert replay(path) == 1

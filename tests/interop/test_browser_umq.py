@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from fiveways.app import App, Context, Reply
-from fiveways.app.answers import Fail
-from tests.runtime.wire import PATIENCE, Place, WirePeer, hub
+from fiveways.app.responses import Fail
+from tests.runtime.raw_peers import PATIENCE, Place, WirePeer, hub
 
 app = App(show_errors=True)
 done: list[object] = []

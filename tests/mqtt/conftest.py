@@ -1,5 +1,5 @@
 """Each broker in turn, for all tests here."""
 
-from tests.brokers.running import broker
+from tests.brokers.broker_processes import broker
 
 __all__ = ["broker"]

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fiveways.transports.mqtt_link import Broker, Will, open_mqtt
-from tests.brokers.running import RunningBroker, Wanted, mosquitto
-from tests.mqtt.hubs import at, bounded, linked_to, until
-from tests.mqtt.kit import Bare, bare
+from tests.brokers.broker_processes import RunningBroker, Wanted, mosquitto
+from tests.mqtt.broker_hubs import at, bounded, linked_to, until
+from tests.mqtt.rpc_service import Bare, bare
 
 DOCS = Path(__file__).parents[2] / "docs" / "mqtt.md"
 FORGED = b'{"/hub":0,"/fiveways":0,"/callback":0}'

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from fiveways.client.mqtt.peer import connect_mqtt
-from tests.brokers.running import RunningBroker
+from tests.brokers.broker_processes import RunningBroker
 from tests.cli import hubs
-from tests.mqtt.hubs import bounded
-from tests.runtime.wire import PATIENCE
-from tests.unit.schemas.kit import greeter
+from tests.mqtt.broker_hubs import bounded
+from tests.runtime.raw_peers import PATIENCE
+from tests.unit.schemas.compiled_schema import greeter
 
 pb: Any = greeter().module
 SCHEMA = ("--schema", str(greeter().path))

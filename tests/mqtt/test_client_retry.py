@@ -7,13 +7,13 @@ import pytest
 import fiveways
 from fiveways.client.mqtt import Retry
 from fiveways.client.mqtt.retry import NotSent
-from fiveways.client.mqtt.stub import Attempts
+from fiveways.client.mqtt.stub import RetryAttempts
 from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, NotExecuted
 from fiveways.model.failures import Reason
-from tests.brokers.running import RunningBroker
-from tests.mqtt.kit import message, pair, waiting
+from tests.brokers.broker_processes import RunningBroker
+from tests.mqtt.rpc_service import message, pair, waiting
 
-BUSY, GONE, BAD = Reason.BUSY, Reason.UNAVAILABLE, Reason.BAD_ARGUMENTS
+BUSY, GONE, BAD = Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ BUSY, GONE, BAD = Reason.BUSY, Reason.UNAVAILABLE, Reason.BAD_ARGUMENTS
     ],
 )
 def test_the_policy(error: CallError, made: int, wait: float | None) -> None:
-    assert Retry().wait(error, made) == wait
+    assert Retry().delay(error, made) == wait
 
 
 class Busy:
@@ -93,7 +93,7 @@ async def test_all_attempts_share_one_timeout(broker: RunningBroker) -> None:
 @waiting
 async def test_timeout_of_a_later_attempt_tells_the_time_of_all() -> None:
     session = SimpleNamespace(settings=SimpleNamespace(timeout=60.0))
-    attempts = Attempts(session, "/greeter/SayHello", None, Retry())  # type: ignore[arg-type]
+    attempts = RetryAttempts(session, "/greeter/SayHello", None, Retry())  # type: ignore[arg-type]
     await attempts.wait_after(CallFailed("not now", retry_after=0.001))
     attempts._deadline = 0.0
     with pytest.raises(CallTimeout, match=r"^/greeter/SayHello did not answer within 60 s, in 2 attempts$"):

@@ -11,9 +11,9 @@ import fiveways
 from fiveways.client.mqtt import MqttContext
 from fiveways.errors import CallFailed, CallTimeout, NotExecuted
 from fiveways.model.failures import Reason
-from tests.brokers.running import RunningBroker
-from tests.mqtt.kit import BAD, HANG, Greeter, at, message, new_topic, pair, quick, waiting
-from tests.unit.schemas.kit import greeter
+from tests.brokers.broker_processes import RunningBroker
+from tests.mqtt.rpc_service import BAD, HANG, Greeter, at, message, new_topic, pair, quick, waiting
+from tests.unit.schemas.compiled_schema import greeter
 
 
 class Odd:
@@ -74,7 +74,7 @@ async def test_plain_functions_run_in_threads_and_get_their_context(broker: Runn
             assert (await stub.Sum(message("SumRequest", number=n) for n in range(100))).total == 17
         with pytest.raises(NotExecuted, match=r"demo\.Greeter has no method Count") as caught:
             await anext(it.stub().Count(message("CountRequest")))
-        assert caught.value.reason is Reason.NO_METHOD
+        assert caught.value.reason is Reason.NO_SUCH_METHOD
 
 
 @waiting

@@ -7,10 +7,10 @@ import pytest
 
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
-from tests.brokers.running import RunningBroker, Wanted, running
-from tests.mqtt.hubs import retained
-from tests.mqtt.kit import Greeter, Pair, at, becomes, message, new_topic, pair, quick, waiting
-from tests.unit.schemas.kit import greeter
+from tests.brokers.broker_processes import RunningBroker, Wanted, running
+from tests.mqtt.broker_hubs import retained
+from tests.mqtt.rpc_service import Greeter, Pair, at, becomes, message, new_topic, pair, quick, waiting
+from tests.unit.schemas.compiled_schema import greeter
 
 BOB = message("HelloRequest", name="bob")
 
@@ -29,11 +29,11 @@ async def test_a_topic_that_nobody_uses_is_given_back(broker: RunningBroker) -> 
     async with pair(broker, quick(topic_idle=0.2)) as it:
         stub = it.stub()
         await stub.SayHello(BOB)
-        await becomes(lambda: not it.caller._session.topics.live)
+        await becomes(lambda: not it.caller._session.topics.subscribed)
         hanging = asyncio.ensure_future(stub.SayHello(message("HelloRequest", name="hang")))
         await it.service.hangs.wait()
         await asyncio.sleep(0.7)
-        assert it.topic in it.caller._session.topics.live, "an answer is expected there"
+        assert it.topic in it.caller._session.topics.subscribed, "an answer is expected there"
         it.service.go_on.set()
         await hanging
 
@@ -46,7 +46,7 @@ async def test_the_topic_that_was_used_least_recently_makes_room(broker: Running
             await callee.serve(greeter().module, Greeter(), topic=topic)
         for topic in (*topics[:3], topics[0], topics[3]):
             await caller.stub(greeter().module, topic=topic).SayHello(BOB)
-        assert sorted(caller._session.topics.live) == sorted([topics[0], topics[2], topics[3]])
+        assert sorted(caller._session.topics.subscribed) == sorted([topics[0], topics[2], topics[3]])
 
 
 @waiting
@@ -54,10 +54,10 @@ async def test_more_topics_than_are_allowed_are_refused_with_a_sentence(broker: 
     async with at(broker, quick(max_topics=1)) as caller:
         first = caller.stub(greeter().module, topic=new_topic())
         open_call = asyncio.ensure_future(first.SayHello(BOB))
-        await becomes(lambda: caller._session._left)
+        await becomes(lambda: caller._session._last_sent)
         with pytest.raises(NotExecuted, match="no more are allowed") as caught:
             await caller.stub(greeter().module, topic=new_topic()).SayHello(BOB)
-        assert caught.value.reason is Reason.BUSY
+        assert caught.value.reason is Reason.OVERLOADED
         open_call.cancel()
 
 
@@ -69,13 +69,13 @@ async def test_more_topics_than_a_broker_allows() -> None:
         async with at(broker) as caller, at(broker) as callee:
             await callee.serve(greeter().module, Greeter(), topic=topics[-1])
             for topic in topics[:-1]:
-                await caller._session.topics.open(topic, 20.0)
+                await caller._session.topics.ensure_subscribed(topic, 20.0)
             assert (await caller.stub(greeter().module, topic=topics[-1]).SayHello(BOB)).text == "hello bob"
-            assert list(caller._session.topics.live) == topics[2:], "three are granted"
+            assert list(caller._session.topics.subscribed) == topics[2:], "three are granted"
             calls = [caller.stub(greeter().module, topic=topic).SayHello(BOB) for topic in topics[2:4]]
             waiting_for_nobody = [asyncio.ensure_future(call) for call in calls]
             await asyncio.sleep(0)
-            caller._session.topics.held.add(topics[-1])
+            caller._session.topics.served.add(topics[-1])
             with pytest.raises(NotExecuted, match=f"does not let us subscribe to {topics[0]}$") as caught:
                 await caller.stub(greeter().module, topic=topics[0]).SayHello(BOB)
             assert caught.value.reason is Reason.DENIED
@@ -86,7 +86,7 @@ async def test_more_topics_than_a_broker_allows() -> None:
 
 def _asked(it: Pair) -> list[list[str]]:
     """What the caller asks the broker for from now on."""
-    link: Any = it.caller._session.keeper.link
+    link: Any = it.caller._session.reconnector.link
     asked: list[list[str]] = []
     subscribe = link.subscribe
 
@@ -132,7 +132,7 @@ async def test_a_slow_reader_misses_the_oldest(broker: RunningBroker) -> None:
     async with at(broker, quick(max_waiting=2000)) as peer, peer.subscribe(place) as events:
         for number in range(100):
             await peer.publish(place, number)
-        await becomes(lambda: events._feed._waiting and events._feed._waiting[-1].payload == b"99")
+        await becomes(lambda: events._connection._queue and events._connection._queue[-1].payload == b"99")
         event = await anext(events)
         assert event.missed
         assert event.data == event.missed

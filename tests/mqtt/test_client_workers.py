@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fiveways.errors import CallFailed, CallTimeout
-from tests.brokers.running import RunningBroker
-from tests.mqtt.kit import becomes, message, pair, waiting
+from tests.brokers.broker_processes import RunningBroker
+from tests.mqtt.rpc_service import becomes, message, pair, waiting
 
 MARK: ContextVar[str] = ContextVar("MARK", default="clean")
 
@@ -110,10 +110,10 @@ async def test_what_a_function_leaves_behind_in_its_task_is_found_by_no_other(br
 @waiting
 async def test_a_call_that_is_over_before_its_turn_is_not_run(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
-        it.callee._services._workers._is_due = True  # a worker that is never there: nobody takes what waits
+        it.callee._services._workers._is_worker_starting = True  # a worker that is never there: nobody takes what waits
         with pytest.raises(CallTimeout):
             await it.stub().SayHello(hello("late"), timeout=0.1)
-        await becomes(lambda: not it.callee._services._running)
-        it.callee._services._workers._is_due = False
+        await becomes(lambda: not it.callee._services._calls)
+        it.callee._services._workers._is_worker_starting = False
         assert (await it.stub().SayHello(hello("quick"))).text == "quick"
         assert list(it.service.tasks) == ["quick"]

@@ -13,13 +13,13 @@ from fiveways.app import App, Fail
 from fiveways.client.connect import connect
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.protocols.mqtt_rpc.messages import Response
-from fiveways.runtime.mqtt.plan import BadPlan, Plan
+from fiveways.runtime.mqtt.broker_config import BadBrokerConfig, BrokerConfig
 from fiveways.settings.sections import MqttSettings
-from tests.brokers.running import RunningBroker
-from tests.mqtt.hubs import at, bounded, linked_to, until
-from tests.mqtt.kit import bare
-from tests.runtime.wire import PATIENCE, Place, http
-from tests.unit.schemas.kit import greeter
+from tests.brokers.broker_processes import RunningBroker
+from tests.mqtt.broker_hubs import at, bounded, linked_to, until
+from tests.mqtt.rpc_service import bare
+from tests.runtime.raw_peers import PATIENCE, Place, http
+from tests.unit.schemas.compiled_schema import greeter
 
 CALLERS = ("lrpm+ws", "umq+ws", "umq36+ws", "nq+ws")
 pb: Any = greeter().module
@@ -141,7 +141,7 @@ async def test_methods_of_the_hub_are_called_by_way_of_the_broker(broker: Runnin
         assert (failed.value.code, failed.value.name, failed.value.text) == (404, "nobody", "there is nobody")
         with pytest.raises(fiveways.NotExecuted) as refused:
             await device.call("math.half", b"ab")
-        assert refused.value.reason is fiveways.Reason.NO_METHOD
+        assert refused.value.reason is fiveways.Reason.NO_SUCH_METHOD
 
 
 @bounded
@@ -161,7 +161,7 @@ def listened(place: Place) -> frozenset[str]:
     side = place.server._mqtt
     assert side is not None
     assert side._peer is not None
-    return side._peer._territory.listened if side._peer._territory is not None else frozenset()
+    return side._peer._ownership.subscribed if side._peer._ownership is not None else frozenset()
 
 
 @bounded
@@ -270,5 +270,5 @@ async def test_method_without_a_schema_behind_the_broker_takes_and_gives_bytes(b
 
 @pytest.mark.parametrize("written", ["Read", "/Read", "/Meter/", "/Meter/+", "/+/Read", "", "/Greeter/SayHello"])
 def test_method_without_a_schema_needs_a_topic_of_its_own_and_a_type(written: str) -> None:
-    with pytest.raises(BadPlan, match=r"^mqtt\.services"):
-        Plan(MqttSettings(schemas=(str(greeter().path),), services={written: "bytes"}))
+    with pytest.raises(BadBrokerConfig, match=r"^mqtt\.services"):
+        BrokerConfig(MqttSettings(schemas=(str(greeter().path),), services={written: "bytes"}))

@@ -171,7 +171,7 @@ def test_import_without_the_extra_raises_one_sentence() -> None:
     modules = {
         "fiveways.runtime.server": "hub",
         "fiveways.journal.reader": "journal",
-        "fiveways.replay.player": "journal",
+        "fiveways.replay.replayer": "journal",
         "fiveways.pipeline.report.page": "journal",
         "fiveways.pipeline.gold.slo": "pipeline",
         "fiveways.pipeline.peer": "pipeline",

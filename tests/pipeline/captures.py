@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from fiveways.journal.places import segment_name
-from fiveways.journal.record import SCHEMA
-from fiveways.pipeline.job import Report
+from fiveways.journal.schema import SCHEMA
+from fiveways.journal.segments import segment_name
+from fiveways.pipeline import table_builder
+from fiveways.pipeline.batch_run import RunReport
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
@@ -47,9 +48,8 @@ def few_tables() -> dict[str, Any]:
 def main_with_few_tables() -> int:
     """Run the program as it is, but for the number of tables; for a process of its own."""
     from fiveways.cli import main  # noqa: PLC0415
-    from fiveways.pipeline import making  # noqa: PLC0415
 
-    pytest.MonkeyPatch().setattr(making, "TABLES", few_tables())
+    pytest.MonkeyPatch().setattr(table_builder, "TABLES", few_tables())
     return main()
 
 
@@ -69,7 +69,7 @@ class Plain:
     journal: Path
     records: int
     out: Path
-    report: Report
+    report: RunReport
 
 
 @dataclass

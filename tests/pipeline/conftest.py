@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fiveways.pipeline import session
-from fiveways.pipeline.errors import NoSpark
+from fiveways.pipeline import spark_session, table_builder
+from fiveways.pipeline.errors import SparkUnavailable
 from tests.pipeline import captures
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ CONF = {
 _LOG = "jvm.log"
 _CRASH = "crash.log"
 _TAIL = 4000
-_spark = pytest.StashKey[tuple[session.Jvm, Path]]()
+_spark = pytest.StashKey[tuple[spark_session.SparkProcess, Path]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,17 +48,16 @@ def _tail(log: Path) -> str:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few of the tables only, for tests that ask how they are made and not what is in them."""
-    from fiveways.pipeline import making  # noqa: PLC0415  without pyspark it cannot be imported
 
-    monkeypatch.setattr(making, "TABLES", captures.few_tables())
+    monkeypatch.setattr(table_builder, "TABLES", captures.few_tables())
 
 
 @pytest.fixture(scope="session")
 def java() -> None:
     """Skip without Java, for tests that start a Spark of their own; fail where CI=true."""
     try:
-        session.check()
-    except NoSpark as exc:
+        spark_session.require_spark()
+    except SparkUnavailable as exc:
         if os.environ.get("CI") == "true":
             pytest.fail(str(exc))
         pytest.skip(str(exc))
@@ -71,30 +70,32 @@ def spark(
     pytestconfig: pytest.Config,
 ) -> "Iterator[SparkSession]":
     """The one Spark of the worker."""
-    folder, jvm = tmp_path_factory.mktemp("spark"), session.Jvm()
+    folder, jvm = tmp_path_factory.mktemp("spark"), spark_session.SparkProcess()
     pytestconfig.stash[_spark] = jvm, folder
     conf = {**CONF, "spark.driver.extraJavaOptions": f"{captures.QUICK_JAVA} -XX:ErrorFile={folder / _CRASH}"}
     with (folder / _LOG).open("wb") as out:
-        started = session.start(session.Settings("local[2]", conf, name="tests"), out, folder, jvm)
+        started = spark_session.start_spark(
+            spark_session.SparkSettings("local[2]", conf, name="tests"), out, folder, jvm
+        )
     yield started
-    session.stop(jvm)
+    spark_session.stop_spark(jvm)
 
 
 @pytest.fixture(scope="session")
 def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Whole:
     """The capture of three days, and what one batch makes of it: others have to come to the same tables."""
-    from fiveways.pipeline import job  # noqa: PLC0415  without pyspark it cannot be imported
+    from fiveways.pipeline import batch_run  # noqa: PLC0415  without pyspark it cannot be imported
 
     folder = tmp_path_factory.mktemp("over midnight")
     paths = captures.split(folder / "journal", captures.over_midnight(), 4)
-    job.run(job.Wish(str(folder / "journal"), folder / "tables"), spark=spark)
+    batch_run.run(batch_run.RunOptions(str(folder / "journal"), folder / "tables"), spark=spark)
     return captures.Whole(folder / "journal", paths, captures.tables(folder / "tables"))
 
 
 @pytest.fixture(scope="session")
 def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Plain:
     """Thirty calls with a result and one without, and a frame that cannot be read; nobody changes these tables."""
-    from fiveways.pipeline import job  # noqa: PLC0415
+    from fiveways.pipeline import batch_run  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("plain")
     tape = captures.Tape()
@@ -104,5 +105,5 @@ def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> ca
     tape.put("caller", "in", payload=b"\x00 what")
     captures.split(folder / "journal", tape.records, 3)
     out = folder / "tables [of mine], 1"  # Spark reads some of these characters as a pattern
-    report = job.run(job.Wish(str(folder / "journal"), out), spark=spark)
+    report = batch_run.run(batch_run.RunOptions(str(folder / "journal"), out), spark=spark)
     return captures.Plain(folder / "journal", len(tape.records), out, report)

@@ -1,6 +1,6 @@
 """Calls told by hand: messages, the rows they make, and which of them are orphans."""
 
-from tests.pipeline.matching import Case, Row, answered, asked, call, message
+from tests.pipeline.reference_matching import Case, Row, answered, asked, call, message
 
 OF_UMQ: Row = {"caller_session": "s", "caller_protocol": "umq"}
 TO_LRPM: Row = {"callee_session": "t", "callee_peer": "q", "callee_protocol": "lrpm-json"}

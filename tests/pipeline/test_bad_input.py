@@ -8,9 +8,9 @@ import pytest
 from pyarrow import parquet
 
 from fiveways.cli import main
-from fiveways.pipeline import session
-from fiveways.pipeline.output import Output
-from fiveways.pipeline.state import Read, State
+from fiveways.pipeline import spark_session
+from fiveways.pipeline.state import PipelineState, SegmentRecord
+from fiveways.pipeline.table_directory import TableDirectory
 from tests.pipeline import captures
 from tests.pipeline.captures import Tape
 
@@ -30,8 +30,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(session, "start", refuse)
-    monkeypatch.setattr(session, "check", lambda **_: None)
+    monkeypatch.setattr(spark_session, "start_spark", refuse)
+    monkeypatch.setattr(spark_session, "require_spark", lambda **_: None)
 
 
 def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -108,12 +108,12 @@ def test_watch_refuses_as_run_does(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def standing(journal: Path, size: int | None = None) -> Path:
     """Put tables there that were made from the journal's segment, when it was so large."""
-    out = Output(journal.parent / "out")
+    out = TableDirectory(journal.parent / "out")
     whole = (journal / "r1-000001.parquet").stat().st_size
-    read = Read(name="r1-000001", size=whole if size is None else size, records=12, first_at=0, last_at=0)
-    with out.locked():
-        out.begin()
-        out.finish(State(journal=str(journal), segments=[read], rows={"messages": 12}))
+    read = SegmentRecord(name="r1-000001", size=whole if size is None else size, records=12, first_at=0, last_at=0)
+    with out.lock():
+        out.begin_next()
+        out.commit(PipelineState(journal=str(journal), segments=[read], rows={"messages": 12}))
     return out.path
 
 

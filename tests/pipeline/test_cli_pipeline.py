@@ -14,8 +14,8 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from fiveways.cli import main
-from fiveways.cli.spark import Span
-from fiveways.pipeline import session
+from fiveways.cli.pipeline_actions import TimeRangeOptions
+from fiveways.pipeline import spark_session
 from fiveways.pipeline.tables import TABLES
 from tests.pipeline import captures
 
@@ -28,10 +28,10 @@ def mine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the Spark that is there."""
 
     @contextmanager
-    def running(_: session.Settings) -> Iterator[SparkSession]:
+    def running(_: spark_session.SparkSettings) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(session, "running", running)
+    monkeypatch.setattr(spark_session, "open_spark", running)
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("Spark was wanted")
 
-    monkeypatch.setattr(session, "running", refuse)
-    monkeypatch.setattr(session, "check", refuse)
+    monkeypatch.setattr(spark_session, "open_spark", refuse)
+    monkeypatch.setattr(spark_session, "require_spark", refuse)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -197,6 +197,6 @@ def terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
 
 
 def test_times_are_read_exactly() -> None:
-    assert Span("1970-01-02").bounds() == (86_400 * 10**9, None)
-    assert Span("1970-01-01T00:00:01Z").bounds() == (10**9, None)
-    assert Span(None, "1970-01-02T01:00:00.000001+01:00").bounds() == (None, 86_400 * 10**9 + 1000)
+    assert TimeRangeOptions("1970-01-02").bounds() == (86_400 * 10**9, None)
+    assert TimeRangeOptions("1970-01-01T00:00:01Z").bounds() == (10**9, None)
+    assert TimeRangeOptions(None, "1970-01-02T01:00:00.000001+01:00").bounds() == (None, 86_400 * 10**9 + 1000)

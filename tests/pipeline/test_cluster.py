@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fiveways.pipeline import shipping
+from fiveways.pipeline import executor_setup
 from tests.cli.terminals import Terminal
 from tests.pipeline import captures
 
@@ -63,7 +63,7 @@ def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
 
 def program() -> list[str]:
     """Return the program, started where the package is: nothing in the environment says to workers where that was."""
-    found = f"import sys; sys.path[:0] = {[str(shipping.ROOT)]!r}; "
+    found = f"import sys; sys.path[:0] = {[str(executor_setup.SOURCE_ROOT)]!r}; "
     return ["-c", f"{found}from fiveways.cli import main; sys.exit(main())"]
 
 
@@ -131,29 +131,29 @@ def _free_port() -> int:
 
 
 def test_what_workers_lack_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(shipping.PACKAGES, "no.such.module", "nothing")
+    monkeypatch.setitem(executor_setup.REQUIRED_MODULES, "no.such.module", "nothing")
     host = socket.gethostname()
-    (found,) = shipping.probe([str(tmp_path / "away"), "s3://anywhere"])([1])
+    (found,) = executor_setup.make_probe([str(tmp_path / "away"), "s3://anywhere"])([1])
     assert found == (host, ("no.such.module",), (str(tmp_path / "away"),))
-    assert shipping.verdict([found]) == (
+    assert executor_setup.describe_problems([found]) == (
         f"Spark's workers lack nothing (on {host}); install that for the Python they run"
     )
 
 
 def test_a_directory_that_workers_do_not_see_is_named() -> None:
-    said = shipping.verdict([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
+    said = executor_setup.describe_problems([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
     assert said.startswith("Spark's workers do not see /data (on a, b); ")
-    assert shipping.verdict([("c", (), ())]) == ""
+    assert executor_setup.describe_problems([("c", (), ())]) == ""
 
 
 def test_only_workers_of_others_are_sent_anything() -> None:
-    assert not any(map(shipping.is_needed, ["local", "local[*]", "local[2,3]"]))
-    assert all(map(shipping.is_needed, ["local-cluster[2,1,1024]", "spark://a:7077", "yarn", "k8s://a"]))
+    assert not any(map(executor_setup.needs_package, ["local", "local[*]", "local[2,3]"]))
+    assert all(map(executor_setup.needs_package, ["local-cluster[2,1,1024]", "spark://a:7077", "yarn", "k8s://a"]))
 
 
 def test_the_package_can_be_imported_from_its_parcel(tmp_path: Path) -> None:
-    parcel = shipping.packed(tmp_path / "fiveways.zip")
-    code = f"import sys; sys.path[:0] = [{str(parcel)!r}]; import fiveways.pipeline.digest as d; print(d.__file__)"
+    parcel = executor_setup.build_package_zip(tmp_path / "fiveways.zip")
+    code = f"import sys; sys.path[:0] = [{str(parcel)!r}]; import fiveways.pipeline.segment_decoder as d; print(d.__file__)"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=PATIENCE)  # noqa: S603
     assert done.stdout.startswith(str(parcel))

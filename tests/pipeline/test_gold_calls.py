@@ -9,8 +9,8 @@ from fiveways.pipeline.gold.latency_breakdown import latency_breakdown
 from fiveways.pipeline.gold.retries import retries
 from fiveways.pipeline.gold.service_graph import service_graph
 from fiveways.pipeline.gold.slo import slo
-from fiveways.pipeline.percentiles import greatest, ordered, percentile
-from tests.pipeline.given import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, calls, told
+from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
+from tests.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, calls, told
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ from tests.pipeline.given import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, calls,
 def test_percentiles_are_of_the_nearest_rank(spark: SparkSession, count: int, expected: tuple[int | None, ...]) -> None:
     # Largest first, and one that is null and does not count.
     rows = [(value,) for value in [*range(10 * count, 0, -10), None]]
-    values = spark.createDataFrame(rows, "value bigint").agg(ordered("value").alias("all"))
+    values = spark.createDataFrame(rows, "value bigint").agg(sorted_values("value").alias("all"))
     found = values.select(*(percentile("all", each) for each in (50, 95, 99)), greatest("all")).collect()
     assert tuple(found[0]) == expected
 
 
 def test_percentiles_are_exact_for_many_calls(spark: SparkSession) -> None:
-    values = spark.range(100_000, 0, -1, 4).agg(ordered("id").alias("all"))
+    values = spark.range(100_000, 0, -1, 4).agg(sorted_values("id").alias("all"))
     found = values.select(*(percentile("all", each) for each in (1, 50, 95, 99))).collect()
     assert tuple(found[0]) == (1_000, 50_000, 95_000, 99_000)
 

@@ -6,7 +6,7 @@ from fiveways.pipeline.gold.delivery_audit import delivery_audit
 from fiveways.pipeline.gold.retries import retries
 from fiveways.pipeline.gold.slow_consumers import slow_consumers
 from fiveways.pipeline.gold.unused import unused
-from tests.pipeline.given import DAY, MIDNIGHT, NEXT, NOON, Row, calls, deliveries, empty, names, told
+from tests.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, calls, deliveries, empty, names, told
 
 
 def test_slow_consumers_have_their_drops_and_waits(spark: SparkSession) -> None:

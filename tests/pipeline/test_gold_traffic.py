@@ -6,7 +6,7 @@ from fiveways.pipeline.gold.capacity import capacity
 from fiveways.pipeline.gold.sessions_summary import sessions_summary
 from fiveways.pipeline.gold.top_talkers import top_talkers
 from fiveways.pipeline.gold.traffic import traffic
-from tests.pipeline.given import (
+from tests.pipeline.table_rows import (
     DAY,
     MIDNIGHT,
     MINUTE,

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fiveways.pipeline.silver.deliveries import deliveries
-from tests.pipeline.given import DAY, MIDNIGHT, NEXT, NOON, Row, marks, messages, told
+from tests.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, marks, messages, told
 
 PUBLISHED: Row = {"kind": "publish", "topic": "news", "op": "p1", "session": "pub", "protocol": "lrpm-json"}
 EVENT: Row = {"kind": "event", "direction": "out", "op": "p1", "at": NOON + 10, "id": "7", "queued_ns": 4, "size": 30}

@@ -5,8 +5,8 @@ from pyspark.sql import SparkSession
 from fiveways.pipeline.silver.activity import activity
 from fiveways.pipeline.silver.names import names
 from fiveways.pipeline.silver.sessions import sessions
-from tests.pipeline.given import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, Row, marks, messages, quarantine, told
-from tests.pipeline.given import activity as active
+from tests.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, Row, marks, messages, quarantine, told
+from tests.pipeline.table_rows import activity as active
 
 
 def test_activity_counts_frames_once_and_messages_all(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.protocols import talk as talks
+from tests.protocols import conversations as talks
 from tests.protocols import vectors
 
 SMALL = {"max_text": 4096, "max_attachments": 8, "max_expected_attachments": 16, "max_pending": 8}
@@ -46,7 +46,7 @@ def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
 def check_understood_or_blamed(talk: Conversation, packet: Packet) -> None:
     """Words come up, or the peer is told in its own language that it broke the protocol; nothing else happens."""
     heard = talk.receive(packet, 0.0)
-    answer = sum(len(each.payload) for each in talk.outgoing())
+    answer = sum(len(each.payload) for each in talk.take_packets())
     assert answer <= LONGEST_ANSWER + len(packet.payload)
     if talk.error is not None:
         assert isinstance(talk.error, RemoteProtocolError)
@@ -120,7 +120,7 @@ def test_a_flood_of_requests_is_bounded(spec: ProtocolSpec) -> None:
                 talk = talks.converse(spec, Role.SERVER, SMALL)
                 talks.open_up(talk, spec, Role.SERVER)
             talk.receive(packet, round_number / 1000)
-            talk.outgoing()
+            talk.take_packets()
         held = max(held, talks.held(talk))
     assert held < 2000
 

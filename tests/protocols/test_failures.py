@@ -11,13 +11,13 @@ import pytest
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as words
-from fiveways.model.failures import Ran, Reason
+from fiveways.model.failures import Execution, Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
-from tests.protocols.pair import Pair
+from tests.protocols.conversation_pair import Pair
 
 TABLE = json.loads((Path(__file__).parent.parent / "vectors" / "failures.json").read_text(encoding="utf-8"))
 
@@ -56,7 +56,7 @@ def test_the_table_has_every_reason_and_every_protocol() -> None:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["reason"])
 def test_what_may_be_concluded(row: dict[str, Any]) -> None:
-    assert Reason[row["reason"]].ran is Ran(row["ran"])
+    assert Reason[row["reason"]].execution is Execution(row["ran"])
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["reason"])
@@ -72,7 +72,7 @@ def test_a_cell(name: str, row: dict[str, Any]) -> None:
             pair.ends[Role.SERVER].send(failure, 0.0)
         return
     pair.ends[Role.SERVER].send(failure, 0.0)
-    (packet,) = pair.ends[Role.SERVER].outgoing()
+    (packet,) = pair.ends[Role.SERVER].take_packets()
     assert cell(packet) == row[column]
     (heard,) = pair.ends[Role.CLIENT].receive(packet, 0.0)
     assert isinstance(heard, words.Failure)

@@ -9,7 +9,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.protocols import talk as talks
+from tests.protocols import conversations as talks
 from tests.protocols import vectors
 from tests.protocols.vectors import Vector
 
@@ -48,7 +48,7 @@ def test_dialogue(vector: Vector) -> None:
         at = f"{vector}, step {number}"
         expected = [vectors.word(each) for each in step.get("hears", [])]
         assert list(heard) == expected, f"{at}: heard {talks.show(heard)}"
-        packets = talk.outgoing()
+        packets = talk.take_packets()
         check_sent(packets, step.get("sent", []), at)
         if "fault" in step:
             check_fault(talk, Fault(step["fault"]), step.get("rule", entry["rule"]), packets, at)

@@ -13,7 +13,7 @@ import fiveways
 from fiveways.app import App, AttachmentError, Context, Reply
 from fiveways.errors import CallFailed
 from fiveways.settings.limits import LimitSettings
-from tests.runtime.wire import PATIENCE, Place, hub, settings
+from tests.runtime.raw_peers import PATIENCE, Place, hub, settings
 
 app = App(show_errors=True)
 gates: list[asyncio.Event] = []

@@ -7,9 +7,9 @@ import pytest
 
 import fiveways
 from fiveways.app import App, Context
-from fiveways.app.answers import Fail
+from fiveways.app.responses import Fail
 from fiveways.model.names import BadName
-from tests.runtime.wire import hub
+from tests.runtime.raw_peers import hub
 
 app = App()
 

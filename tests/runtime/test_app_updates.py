@@ -7,12 +7,12 @@ import pytest
 
 import fiveways
 from fiveways.app import App, Context, Update
-from fiveways.app.feed import MAX_EVENTS
+from fiveways.app.handler_queue import MAX_EVENTS
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.runtime.wire import PATIENCE, Place, WirePeer, hub, settings
+from tests.runtime.raw_peers import PATIENCE, Place, WirePeer, hub, settings
 
 app = App()
 heard: list[tuple[str, object, int]] = []
@@ -224,7 +224,7 @@ def test_topic_ids_are_bounded_and_belong_to_one_reader() -> None:
             caller.updates("b")
             for topic_id, reason in (
                 ("a", Reason.BAD_ARGUMENTS),
-                ("c", Reason.BUSY),
+                ("c", Reason.OVERLOADED),
                 ("", Reason.BAD_ARGUMENTS),
                 ("x\ny", Reason.BAD_ARGUMENTS),
             ):

@@ -9,8 +9,8 @@ import pytest
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from fiveways.settings.limits import LimitSettings
-from tests.runtime.served import served
-from tests.runtime.wire import PATIENCE, Place, WirePeer, hub, settings
+from tests.runtime.hub_process import served
+from tests.runtime.raw_peers import PATIENCE, Place, WirePeer, hub, settings
 
 MIB = 1 << 20
 IMPATIENT = LimitSettings(attachment_timeout=0.3)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.runtime.wire import Place, WirePeer, hub
+from tests.runtime.raw_peers import Place, WirePeer, hub
 
 
 async def umq_callee(place: Place) -> WirePeer:

@@ -14,9 +14,9 @@ import pytest
 from fiveways.runtime import clock_guard
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, NqSettings, Settings, StoreSettings
-from tests.runtime.nqwire import Poster, ask, posters, served
+from tests.runtime.nq_peers import Poster, ask, posters, served
+from tests.runtime.raw_peers import Place, WirePeer, http, hub, settings
 from tests.runtime.test_nq_http import error_of, waiting
-from tests.runtime.wire import Place, WirePeer, http, hub, settings
 
 DAY = 86_400.0
 OPERATOR = AuthSettings(call=("*", "hub.clock"))
@@ -33,7 +33,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr(clock_guard, "_EVERY", 0.01)
+    monkeypatch.setattr(clock_guard, "_CHECK_INTERVAL", 0.01)
     return Clock(monkeypatch)
 
 

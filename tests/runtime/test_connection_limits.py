@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from fiveways.runtime import standings
+from fiveways.runtime import session_registry
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.memory import nothing_left
-from tests.runtime.nqwire import ask, packed, posters, served
+from tests.runtime.nq_peers import ask, packed, posters, served
+from tests.runtime.raw_peers import PATIENCE, Place, http, hub, settings
 from tests.runtime.test_websocket_rules import frame
-from tests.runtime.wire import PATIENCE, Place, http, hub, settings
-from tests.transports.loops import LOOPS, NewLoop
-from tests.transports.raw import HANDSHAKE
+from tests.transports.event_loops import LOOPS, NewLoop
+from tests.transports.raw_http import HANDSHAKE
 
 POLL = b"POST /nq?wait=3600 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]"
 HEALTH = ("/livez", "/readyz", "/metrics")
@@ -28,7 +28,7 @@ HEALTH = ("/livez", "/readyz", "/metrics")
 @pytest.fixture(autouse=True)
 def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long polls that last longer than any test."""
-    monkeypatch.setattr(standings, "_LONGEST_WAIT", 3600.0)
+    monkeypatch.setattr(session_registry, "_MAX_WAIT", 3600.0)
 
 
 def descriptors() -> int:
@@ -47,7 +47,7 @@ async def until_connections(place: Place, number: int) -> None:
 
 
 def waiting_polls(place: Place) -> int:
-    return sum(each.is_here for each in place.server.standings._by_id.values())
+    return sum(each.is_connected for each in place.server.resumable_sessions._by_id.values())
 
 
 @asynccontextmanager
@@ -176,7 +176,7 @@ def test_bodies_of_long_polls_are_not_held_while_they_wait() -> None:
                 writers.append(writer)
                 writer.write(POLL.replace(b": 2", b": %d" % len(body)).removesuffix(b"[]") + body)
                 await writer.drain()
-                await until(lambda number=number: len(place.server.standings) == number + 1)  # type: ignore[misc]
+                await until(lambda number=number: len(place.server.resumable_sessions) == number + 1)  # type: ignore[misc]
                 if number == 9:
                     before = resident()
             assert resident() - before < 50 * len(body)
@@ -539,7 +539,7 @@ def test_attachments_on_disk_count_for_the_address_of_their_connection() -> None
     async def run() -> None:
         async with hub(settings(auth=SLOW)) as place, wires(place, 1) as (wire,):
             await wire.login()
-            (pump,) = place.server.pumps
+            (pump,) = place.server.connections
             for spools in (pump._spools, pump.link._spools):  # type: ignore[attr-defined]
                 blob = spools.store(b"x")
                 assert dict(place.server._spools._by_address) == {"127.0.0.1": 1}

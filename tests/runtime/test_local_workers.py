@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from fiveways.app import App, Context, Job
-from fiveways.client.connect import Connecting, connect
+from fiveways.client.connect import Connector, connect
 from fiveways.client.peer import Peer
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import ServerSettings
-from tests.client.scripted import waiting
-from tests.runtime.wire import Place, hub, settings
+from tests.client.scripted_hub import waiting
+from tests.runtime.raw_peers import Place, hub, settings
 
 
-def at(place: Place) -> Connecting:
+def at(place: Place) -> Connector:
     return connect(f"umq+ws://127.0.0.1:{place.port}")
 
 

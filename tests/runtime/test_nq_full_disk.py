@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fiveways.settings.sections import StoreSettings
-from tests.runtime.nqwire import Elsewhere, Message, Poster, ask, posters, served
-from tests.runtime.served import served as hub_process
+from tests.runtime.hub_process import served as hub_process
+from tests.runtime.nq_peers import Elsewhere, Message, Poster, ask, posters, served
+from tests.runtime.raw_peers import PATIENCE, WirePeer, hub, settings
 from tests.runtime.test_nq_http import QUIET, error_of, waiting
-from tests.runtime.wire import PATIENCE, WirePeer, hub, settings
 
 NO_LIMIT = resource.RLIM_INFINITY
 LARGE = "x" * 200_000
@@ -118,7 +118,7 @@ async def test_what_was_accepted_outlives_a_hub_that_is_killed_while_its_disk_is
 async def test_what_fits_is_accepted_where_something_larger_was_not(tmp_path: Path) -> None:
     given = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
     async with hub(given) as place, posters(place.port) as (peer,):
-        store = place.server.exchange.keeping.store
+        store = place.server.exchange.persister.store
         assert store is not None
         connection = store._connection
         assert connection is not None

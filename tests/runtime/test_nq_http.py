@@ -14,9 +14,9 @@ import pytest
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings, Settings
 from tests.memory import nothing_left
-from tests.runtime.nqwire import Message, Poster, ask, packed, posters, served
-from tests.runtime.served import served as hub_process
-from tests.runtime.wire import PATIENCE, http, hub, settings
+from tests.runtime.hub_process import served as hub_process
+from tests.runtime.nq_peers import Message, Poster, ask, packed, posters, served
+from tests.runtime.raw_peers import PATIENCE, http, hub, settings
 
 P = ParamSpec("P")
 SOON = 60.0
@@ -241,8 +241,8 @@ async def test_a_wrong_token_is_a_401_and_leaves_nobody_behind() -> None:
             answer = await peer.raw(packed(ask("k1")), Authorization="Bearer wrong")
             assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
             assert "nq-peer" not in answer.headers
-        assert len(place.server.standings) == 0
-        assert place.server.exchange.parties == {}
+        assert len(place.server.resumable_sessions) == 0
+        assert place.server.exchange.participants == {}
 
 
 @waiting
@@ -250,7 +250,7 @@ async def test_without_a_token_nobody_comes_in_where_there_are_only_secrets() ->
     auth = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", secret=Secret("s")),))
     async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
         assert (await peer.raw(packed(ask("k1")))).status == 401
-        assert len(place.server.standings) == 0
+        assert len(place.server.resumable_sessions) == 0
 
 
 # Two ways.
@@ -401,7 +401,7 @@ async def test_other_methods_are_told_what_the_path_is_for() -> None:
         async with posters(place.port, 3) as peers:
             for peer, method in zip(peers, ("PUT", "DELETE", "PATCH"), strict=True):
                 assert (await peer.raw(b"[]", method=method)).status == 405
-        assert len(place.server.standings) == 0
+        assert len(place.server.resumable_sessions) == 0
 
 
 @waiting
@@ -425,7 +425,7 @@ async def test_a_wait_that_is_no_time_is_a_400(query: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(packed(ask("k1")), f"/nq?{query}")
         assert (answer.status, b"`wait` is a number of seconds" in answer.body) == (400, True)
-        assert len(place.server.standings) == 0
+        assert len(place.server.resumable_sessions) == 0
 
 
 @pytest.mark.parametrize("query", ["wait=", "other=1", "wait=0&wait=30", "wait=0e9"])
@@ -440,7 +440,7 @@ async def test_a_wait_that_says_nothing_is_none(query: str) -> None:
 async def test_a_page_from_elsewhere_reaches_nobody() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         assert (await peer.raw(b"[]", Origin="https://evil.example")).status == 403
-        assert len(place.server.standings) == 0
+        assert len(place.server.resumable_sessions) == 0
 
 
 # Peers that mean harm.
@@ -461,7 +461,7 @@ async def test_a_flood_of_headers_is_refused_and_makes_no_peer() -> None:
     async with hub() as place, posters(place.port, 2) as (peer, other):
         flood = {f"X-{number}": "x" * 100 for number in range(1000)}
         assert (await peer.raw(b"[]", **flood)).status == 431
-        assert len(place.server.standings) == 0
+        assert len(place.server.resumable_sessions) == 0
         assert (await other.raw(b"[]")).status == 200
 
 
@@ -522,8 +522,8 @@ async def test_two_thousand_peers_that_come_once_leave_nothing() -> None:
                     peer.peer = ""
                     await peer.begin(packed({"t": "hub-echo", "p": "k"}))
                 assert [(await peer.answer()).status for peer in connections] == [200] * 10
-            assert len(place.server.standings) == 0
-            assert place.server.exchange.parties == {}
+            assert len(place.server.resumable_sessions) == 0
+            assert place.server.exchange.participants == {}
         await until(lambda: place.server._port.connections() == 0)
         assert http_tasks() == []
         assert len(asyncio.all_tasks()) < 10
@@ -533,9 +533,9 @@ async def test_two_thousand_peers_that_come_once_leave_nothing() -> None:
 async def test_peers_that_are_silent_for_long_are_forgotten() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post(ask("k1", "hub-register", "work"))
-        (standing,) = place.server.standings._by_id.values()  # nobody waits for a day
-        place.server.standings._forget(standing)
-        assert place.server.exchange.parties == {}
+        (standing,) = place.server.resumable_sessions._by_id.values()  # nobody waits for a day
+        place.server.resumable_sessions._end(standing)
+        assert place.server.exchange.participants == {}
         assert place.server.exchange.hub.stats()["sessions"] == 0
         old = peer.peer
         await peer.post()

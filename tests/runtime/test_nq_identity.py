@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fiveways.settings.sections import Anonymous, AuthSettings, IdentitySettings, Secret, Settings, StoreSettings
-from tests.runtime.nqwire import Poster, ask, linked, posters
+from fiveways.settings.sections import AnonymousAccess, AuthSettings, IdentitySettings, Secret, Settings, StoreSettings
+from tests.runtime.nq_peers import Poster, ask, linked, posters
+from tests.runtime.raw_peers import Place, hub, settings
 from tests.runtime.test_nq_http import SOON, error_of, waiting
-from tests.runtime.wire import Place, hub, settings
 
 
-def stored(path: Path, anonymous: Anonymous = "never", shown: str = "of-ann") -> Settings:
+def stored(path: Path, anonymous: AnonymousAccess = "never", shown: str = "of-ann") -> Settings:
     """Settings with a store and with the identities ann and worker."""
     ann = IdentitySettings("ann", token=Secret(shown), call=("work", "hub.*"))
     worker = IdentitySettings("worker", token=Secret("of-worker"))

@@ -4,11 +4,11 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.runtime.nqwire import Elsewhere, Linked, Message, ask, linked
-from tests.runtime.served import served as hub_process
+from tests.runtime.hub_process import served as hub_process
+from tests.runtime.nq_peers import Elsewhere, Linked, Message, ask, linked
+from tests.runtime.raw_peers import PATIENCE, Place, WirePeer, hub
 from tests.runtime.test_nq_http import until, waiting
 from tests.runtime.test_nq_websocket import has_no_link, standing_still
-from tests.runtime.wire import PATIENCE, Place, WirePeer, hub
 
 
 async def streaming(place: Place) -> WirePeer:

@@ -11,10 +11,10 @@ from picows import WSCloseCode
 
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings
 from tests.memory import nothing_left
-from tests.runtime.nqwire import Linked, Message, ask, linked, packed, posters, served, unpacked
-from tests.runtime.served import served as hub_process
+from tests.runtime.hub_process import served as hub_process
+from tests.runtime.nq_peers import Linked, Message, ask, linked, packed, posters, served, unpacked
+from tests.runtime.raw_peers import PATIENCE, Place, connected, hub, settings
 from tests.runtime.test_nq_http import QUIET, SOON, TOKENS, error_of, until, waiting
-from tests.runtime.wire import PATIENCE, Place, connected, hub, settings
 
 
 async def standing_still(peer: Linked) -> bool:
@@ -34,7 +34,7 @@ async def answer_to(peer: Linked, request: str) -> Message:
 
 
 def has_no_link(place: Place) -> Callable[[], bool]:
-    return lambda: not place.server.standings.legs
+    return lambda: not place.server.resumable_sessions.connections
 
 
 @waiting
@@ -140,7 +140,7 @@ async def test_a_new_link_closes_the_one_before() -> None:
         assert peer.wire.close_code is WSCloseCode.OK
         again.say(ask("k1", data=1))
         assert (await again.hear())["d"] == 1
-        assert len(place.server.standings.legs) == 1
+        assert len(place.server.resumable_sessions.connections) == 1
         again.cut()
 
 
@@ -374,8 +374,8 @@ async def test_who_is_silent_and_does_not_answer_a_ping_loses_its_link_alone() -
         dead.say(ask("k1", "hub-register", "work"))
         assert (await dead.hear())["i"] == "k1"
         dead.wire.ws.underlying_transport.pause_reading()
-        await until(lambda: len(place.server.standings.legs) == 1)
-        assert len(place.server.standings) == 2
+        await until(lambda: len(place.server.resumable_sessions.connections) == 1)
+        assert len(place.server.resumable_sessions) == 2
         dead.cut()
         again = await linked(place, dead.peer)
         assert again.peer == dead.peer
@@ -414,7 +414,7 @@ async def test_nothing_but_the_conversation_is_left_of_links_that_are_gone() -> 
             peer = await linked(place, peer.peer)
         peer.cut()
         await until(has_no_link(place))
-        assert (len(place.server.standings), len(place.server.exchange.parties)) == (1, 1)
+        assert (len(place.server.resumable_sessions), len(place.server.exchange.participants)) == (1, 1)
         assert len(asyncio.all_tasks()) < 5
 
 

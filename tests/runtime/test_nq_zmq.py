@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 import fiveways
-from tests.runtime.served import PATIENCE, served
+from tests.runtime.hub_process import PATIENCE, served
 
 
 class Plain:

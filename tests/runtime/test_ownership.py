@@ -4,20 +4,20 @@ from collections import Counter
 
 import pytest
 
-from fiveways.client.connect import Connecting, connect
+from fiveways.client.connect import Connector, connect
 from fiveways.client.peer import Peer
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
+from tests.runtime.raw_peers import Place, hub, settings
 from tests.runtime.test_nq_http import waiting
-from tests.runtime.wire import Place, hub, settings
 
 OWNER, STRANGER = (IdentitySettings(name, token=Secret(f"of-{name}")) for name in ("owner", "stranger"))
 RULES = AuthSettings(identity=(OWNER, STRANGER))
 SCHEMES = ("umq+ws", "umq36+ws", "lrpm+ws", "nq+ws", "nq+http")
 
 
-def at(place: Place, scheme: str = "lrpm+ws", identity: str = "") -> Connecting:
+def at(place: Place, scheme: str = "lrpm+ws", identity: str = "") -> Connector:
     """A connection as an identity, or as an anonymous peer."""
     token = f"of-{identity}" if identity else ""
     return connect(f"{scheme}://127.0.0.1:{place.port}", token=token)

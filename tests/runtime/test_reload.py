@@ -10,7 +10,7 @@ import pytest
 
 from fiveways.runtime import server
 from fiveways.settings.dashboard import DashboardSettings
-from fiveways.settings.docs import as_page
+from fiveways.settings.docs import render_page
 from fiveways.settings.operations import JournalSettings, LogSettings, MetricsSettings
 from fiveways.settings.sections import (
     AuthSettings,
@@ -21,7 +21,7 @@ from fiveways.settings.sections import (
     TopicSettings,
     Umq36Settings,
 )
-from tests.runtime import wire
+from tests.runtime import raw_peers
 
 AT_ONCE = [
     AuthSettings(anonymous="always"),
@@ -45,9 +45,9 @@ def section(part: object) -> str:
 
 def warnings_after(part: object, caplog: pytest.LogCaptureFixture) -> list[str]:
     async def reload() -> None:
-        given = wire.settings()
+        given = raw_peers.settings()
         changed: Any = {section(part): part}
-        async with wire.hub(given) as place:
+        async with raw_peers.hub(given) as place:
             place.server.reload(replace(given, **changed))
 
     with caplog.at_level(logging.WARNING, "fiveways.server"):
@@ -66,5 +66,5 @@ def test_what_holds_at_once_needs_no_warning(part: object, caplog: pytest.LogCap
 
 
 def test_the_page_names_the_sections_that_hold_at_once() -> None:
-    sentence = as_page().partition("if the new settings are bad; ")[2].partition(" hold at once")[0]
-    assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._TAKEN_OVER
+    sentence = render_page().partition("if the new settings are bad; ")[2].partition(" hold at once")[0]
+    assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._RELOADABLE_SECTIONS

@@ -9,17 +9,17 @@ import pytest
 import fiveways
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.runtime.nqwire import Message, Poster, ask, linked, packed, posters
+from tests.runtime.nq_peers import Message, Poster, ask, linked, packed, posters
+from tests.runtime.raw_peers import Place, http, hub, settings
 from tests.runtime.test_nq_http import until, waiting
-from tests.runtime.wire import Place, http, hub, settings
 
 ADA = AuthSettings(identity=(IdentitySettings("ada", token=Secret("of-ada")),))
 
 
 def left(place: Place) -> int:
     """How many resumable sessions there are."""
-    assert place.server.exchange.hub.stats()["resumable_sessions"] == len(place.server.standings)
-    return len(place.server.standings)
+    assert place.server.exchange.hub.stats()["resumable_sessions"] == len(place.server.resumable_sessions)
+    return len(place.server.resumable_sessions)
 
 
 @waiting
@@ -105,9 +105,9 @@ async def test_id_of_another_identity_begins_no_session() -> None:
 async def test_client_goes_on_with_an_id_whose_session_has_ended(scheme: str) -> None:
     async with hub() as place, fiveways.connect(f"{scheme}://127.0.0.1:{place.port}") as peer:
         session = peer.session
-        for leg in place.server.standings.legs:
+        for leg in place.server.resumable_sessions.connections:
             leg.link.abort()
-        await until(lambda: not place.server.standings.legs)
+        await until(lambda: not place.server.resumable_sessions.connections)
         assert await peer.call("hub.echo", 1, idempotent=True) == 1
         assert peer.session == session
 

@@ -8,7 +8,7 @@ from fiveways.app import App
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import Settings, TopicSettings
 from tests.memory import nothing_left
-from tests.runtime.wire import PATIENCE, WirePeer, hub, settings
+from tests.runtime.raw_peers import PATIENCE, WirePeer, hub, settings
 
 SMALL = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)
 
@@ -85,8 +85,8 @@ def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
                 for _ in range(each):
                     assert (await publisher.heard()).startswith("[62,")
                 await asyncio.gather(*(told_of(peer, each) for peer in healthy))
-            (pump,) = [each for each in place.server.pumps if each.choked]
-            assert pump.waiting() < SMALL.max_unread_events + (1 << 20)
+            (pump,) = [each for each in place.server.connections if each.is_slow]
+            assert pump.unsent_bytes() < SMALL.max_unread_events + (1 << 20)
             stuck.ws.underlying_transport.resume_reading()
             seen = missed = 0
             while seen + missed < rounds * each:
@@ -147,7 +147,7 @@ def test_a_policy_strikes_a_slow_reader(policy: str) -> None:
 def test_what_an_application_publishes_by_itself_arrives_without_anybody_else_saying_a_word() -> None:
     async def run() -> None:
         async with hub(app=App()) as place:
-            local = place.server._local
+            local = place.server._local_peer
             assert local is not None
             peers = [await place.lrpm() for _ in range(3)]
             for peer in peers:

@@ -13,14 +13,14 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import fiveways
 from fiveways.app import App, Context
-from fiveways.client.connect import Connecting
+from fiveways.client.connect import Connector
 from fiveways.errors import MissingExtra
 from fiveways.hub.session import public_name
-from fiveways.runtime.tracing import BadTracing
+from fiveways.runtime.trace_sender import BadTracing
 from fiveways.settings.operations import TracingSettings
 from fiveways.settings.sections import Settings
-from tests.runtime.collector import attributes, collecting
-from tests.runtime.wire import Place, http, hub, settings
+from tests.runtime.otlp_collector import attributes, collecting
+from tests.runtime.raw_peers import Place, http, hub, settings
 
 TRACER = TracerProvider().get_tracer("test")
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -30,7 +30,7 @@ def traced(url: str, sample: float = 1.0) -> Settings:
     return replace(settings(), tracing=TracingSettings(endpoint=url, sample=sample, interval=0.02))
 
 
-def to(place: Place, scheme: str) -> Connecting:
+def to(place: Place, scheme: str) -> Connector:
     return fiveways.connect(f"{scheme}://127.0.0.1:{place.port}")
 
 
@@ -297,7 +297,7 @@ def test_nothing_secret_is_in_a_span() -> None:
             await peer.register("a.b", fails)
             with pytest.raises(fiveways.CallFailed):
                 await peer.call("a.b", ["hunter2"])
-            return list(place.server.exchange.parties)
+            return list(place.server.exchange.participants)
 
     with collecting() as collector:
         (peer,) = asyncio.run(run(collector.url))

@@ -15,17 +15,17 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 import fiveways
-from fiveways.journal.reader import check, read_batches, segments
+from fiveways.journal.reader import check_segment, list_segments, read_batches
 from fiveways.pipeline.decode import decode
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import StoreSettings
 from fiveways.store import schema
-from tests.runtime.nqwire import Message, Poster, ask
+from tests.runtime.nq_peers import Message, Poster, ask
+from tests.runtime.raw_peers import hub, settings
 from tests.runtime.test_nq_http import waiting
-from tests.runtime.wire import hub, settings
-from tests.unit.journal.recorded import records
-from tests.unit.store.kit import content
-from tests.unit.store.old import VERSION_1
+from tests.unit.journal.journal_writing import records
+from tests.unit.store.old_schemas import VERSION_1
+from tests.unit.store.store_helpers import content
 
 # The store of version 1, as the first release wrote it.
 
@@ -64,7 +64,7 @@ def old_store(path: Path, now: float) -> None:
     connection.executemany(statement, [*jobs, *dead])
     values = [(f'["state","v{n}"]', b"%d" % n, 300 + n) for n in range(VALUES)]
     connection.executemany("INSERT INTO retained (topic, word, publication) VALUES (?,?,?)", values)
-    connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()
     connection.close()
@@ -215,7 +215,7 @@ async def test_oldest_store_and_journal_under_load_lose_and_double_nothing(tmp_p
             await asyncio.gather(*asking, load.push(), load.follow())
             while sum(load.jobs.values()) < 2 * JOBS:  # noqa: ASYNC110  nobody tells of it
                 await asyncio.sleep(0.01)
-        held = place.server.exchange.hub.queues()
+        held = place.server.exchange.hub.queue_counts()
     _check_requests(load)
     assert load.jobs == Counter([*range(1, JOBS + 1), *range(1000, 1000 + JOBS)])
     assert held == {"jobs": {"waiting": 0, "given": 0, "dead": DEAD}}
@@ -246,23 +246,23 @@ def _check_store(path: Path) -> None:
     connection.close()
     loaded = content(path, time.time())
     assert {each.peer for each in loaded.peers} >= set(PEERS)
-    assert (loaded.requests, loaded.items) == ([], [])
-    assert [(item.number, item.tries, dead.why) for item, dead in loaded.dead] == [
+    assert (loaded.requests, loaded.jobs) == ([], [])
+    assert [(item.number, item.tries, dead.why) for item, dead in loaded.dead_jobs] == [
         (101 + n, 5, "raised: no") for n in range(DEAD)
     ]
     assert [(each.topic, each.word) for each in loaded.retained] == [
         (f'["state","v{n}"]', b"%d" % n) for n in range(VALUES)
     ]
     finished = OPEN + ANSWERED + FINISHED + NEW + 2
-    tombs = Counter(each.peer for each in loaded.tombs if each.peer in PEERS)
+    tombs = Counter(each.peer for each in loaded.tombstones if each.peer in PEERS)
     assert tombs == Counter(dict.fromkeys(PEERS, finished))
 
 
 def _check_journal(journal: Path) -> None:
-    found = segments(str(journal))
+    found = list_segments(str(journal))
     assert [each.run for each in found[:2]] == [OLD_RUN] * 2
     assert len({each.run for each in found}) == 2
-    assert [note for each in found for note in check(each.path)] == []
+    assert [note for each in found for note in check_segment(each.path)] == []
     rows = records(journal)
     old, new = ([row for row in rows if (row["run"] == OLD_RUN) is is_old] for is_old in (True, False))
     assert [row["payload"] for row in old] == OLD_FRAMES

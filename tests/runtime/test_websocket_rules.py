@@ -13,8 +13,8 @@ from fiveways.transports.base import Receiver
 from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.runtime.wire import PATIENCE, hub, settings
-from tests.transports.raw import HANDSHAKE
+from tests.runtime.raw_peers import PATIENCE, hub, settings
+from tests.transports.raw_http import HANDSHAKE
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 HELLOS = {"/umq": b"H1.0.0\n", "/umq36": b"H1:", "/lrpm": b"[2,null,{}]", "/nq": b"[]"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.brokers import running
-from tests.brokers.running import Wanted
+from tests.brokers import broker_processes
+from tests.brokers.broker_processes import Wanted
 
 
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted("me", "password")], ids=["open", "with a password"])
@@ -11,5 +11,5 @@ def test_missing_mosquitto_skips_the_test(wanted: Wanted, monkeypatch: pytest.Mo
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    with pytest.raises(pytest.skip.Exception, match="Mosquitto is not installed"), running.mosquitto(wanted):
+    with pytest.raises(pytest.skip.Exception, match="Mosquitto is not installed"), broker_processes.mosquitto(wanted):
         pass

@@ -11,8 +11,8 @@ import pytest
 
 from fiveways.transports.http import HttpLimits, Request, Response, serialize
 from fiveways.transports.http_protocol import HttpProtocol
-from tests.transports.loops import on_both_loops
-from tests.transports.raw import GET, HANDSHAKE, Client, echo, running, until
+from tests.transports.event_loops import on_both_loops
+from tests.transports.raw_http import GET, HANDSHAKE, Client, echo, running, until
 
 POST = b"POST /a/b?c=d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

@@ -39,10 +39,10 @@ def test_room_is_given_back_when_a_spool_is_dropped() -> None:
 
 def test_one_address_leaves_room_for_others() -> None:
     spools = DiskSpools(100, 100, share=0.5)
-    kept = [spools.of("10.0.0.1:1").store(b"x" * 30), spools.of("10.0.0.1:2").store(b"x" * 20)]
-    refused = spools.of("10.0.0.1:3").store(b"y")
+    kept = [spools.for_remote("10.0.0.1:1").store(b"x" * 30), spools.for_remote("10.0.0.1:2").store(b"x" * 20)]
+    refused = spools.for_remote("10.0.0.1:3").store(b"y")
     assert refused.error == "no room is left for attachments of 10.0.0.1"
-    kept.append(spools.of("10.0.0.2:1").store(b"x" * 50))
+    kept.append(spools.for_remote("10.0.0.2:1").store(b"x" * 50))
     assert [each.error for each in kept] == [None] * 3
     kept.clear()
     assert (spools.used, spools._by_address) == (0, {})

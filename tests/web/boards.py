@@ -12,7 +12,7 @@ from tests.web.browsers import PATIENCE, Chromium
 
 T = TypeVar("T")
 QUICK = ("--set", "server.drain_timeout=0.1")
-APP = ("--app", "tests.cli.served:app")
+APP = ("--app", "tests.cli.hub_app:app")
 WIDE = (1280, 900)
 NARROW = (390, 844)
 

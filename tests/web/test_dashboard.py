@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import fiveways
-from fiveways.pipeline.report.page import page as report_page
+from fiveways.pipeline.report.page import render_directory as report_page
 from tests.cli import hubs
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs

@@ -9,10 +9,10 @@ from playwright.sync_api import Page, expect
 
 import fiveways
 from fiveways.hub.histogram import BOUNDS, Histogram
-from fiveways.hub.policy import Glob
-from fiveways.pipeline.report.section import PROTOCOLS, look
+from fiveways.hub.permissions import Glob
+from fiveways.pipeline.report.section import PROTOCOLS, protocol_class
 from fiveways.pipeline.report.style import STYLE
-from fiveways.runtime.pages import WEB
+from fiveways.runtime.web_pages import WEB
 from tests.cli.hubs import Hub, serving
 from tests.web import outputs
 from tests.web.boards import NARROW, WIDE, Board, address, evaluated, watching
@@ -60,7 +60,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with something to show in every panel, long names included."""
     out = outputs.written(tmp_path_factory.mktemp("out"))
     quick = ("--set", "server.drain_timeout=0.1", "--set", f"dashboard.tables={out}")
-    with serving("--app", "tests.cli.served:app", *quick) as running:
+    with serving("--app", "tests.cli.hub_app:app", *quick) as running:
         for protocol in ("umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq"):
             with fiveways.connect_sync(running.url(protocol)) as peer:
                 peer.register(f"{protocol[:3]}.{LONG}.{LONG}", len)
@@ -237,7 +237,9 @@ def page_of(chromium: Chromium, hub: Hub) -> Iterator[Board]:
 
 
 def test_protocols_have_the_colours_of_the_report(page_of: Board) -> None:
-    assert evaluated(page_of, "charts.js", "given.map(at.colourOf)", list(PROTOCOLS)) == list(map(look, PROTOCOLS))
+    assert evaluated(page_of, "charts.js", "given.map(at.colourOf)", list(PROTOCOLS)) == list(
+        map(protocol_class, PROTOCOLS)
+    )
     assert evaluated(page_of, "charts.js", "at.inOrder(given)", ["zz", *reversed(PROTOCOLS)]) == [*PROTOCOLS, "zz"]
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fiveways.hub.builtins import DOCS
+from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.settings.load import SECTIONS, load
 from fiveways.settings.sections import Settings
 
@@ -22,7 +22,7 @@ def test_the_viewer_of_the_page_may_look_and_nothing_else(tmp_path: Path) -> Non
 
 
 def test_built_ins_and_settings_that_it_names_are_there() -> None:
-    assert set(re.findall(r"hub\.(?!md\b)[a-z]+", PAGE)) <= DOCS.keys()
+    assert set(re.findall(r"hub\.(?!md\b)[a-z]+", PAGE)) <= BUILT_IN_DOCS.keys()
     named = set(re.findall(r"`([a-z]+)\.([a-z_]+)(?: = [^`]*)?`", PAGE))
     settings = Settings()
     wrong = [

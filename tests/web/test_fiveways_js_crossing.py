@@ -8,7 +8,7 @@ import pytest
 
 import fiveways
 from tests.cli.hubs import Hub
-from tests.runtime.wire import connected
+from tests.runtime.raw_peers import connected
 from tests.web.engines import Engine, Story, run
 
 SCHEMES = ["umq+ws", "lrpm+ws", "nq+ws", "nq+http"]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.brokers.running import Certificate, certificate
+from tests.brokers.broker_processes import Certificate, certificate
 from tests.cli.hubs import Hub
 from tests.web.engines import Node, run
 

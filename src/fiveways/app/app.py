@@ -7,10 +7,10 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from fiveways.app.arguments import Arguments
+from fiveways.app.arguments import ArgumentReader
 from fiveways.app.events import Event
-from fiveways.app.job_arguments import JobArguments
-from fiveways.app.signature import Style, style_of
+from fiveways.app.job_arguments import JobArgumentReader
+from fiveways.app.signature import ExecutionMode, execution_mode
 from fiveways.model import names, topics
 from fiveways.model.topics import Pattern
 
@@ -21,7 +21,7 @@ U = TypeVar("U", bound=Callable[..., object])
 Function: TypeAlias = Callable[..., Any]
 """What it returns is an awaitable, an async generator or a value; its `Style` says which."""
 
-SHARES: Final = ("", "round_robin", "random", "first", "open")
+SHARE_POLICIES: Final = ("", "round_robin", "random", "first", "open")
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -30,8 +30,8 @@ class Method(msgspec.Struct, frozen=True):
     name: str
     """Folded."""
     function: Function
-    style: Style
-    arguments: Arguments
+    mode: ExecutionMode
+    arguments: ArgumentReader
     doc: str = ""
     share: str = ""
     spelling: str = ""
@@ -40,7 +40,7 @@ class Method(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """Which side streams."""
-        if self.style is Style.STREAM:
+        if self.mode is ExecutionMode.STREAM:
             return "both" if self.arguments.wants_stream else "server"
         return "client" if self.arguments.wants_stream else "unary"
 
@@ -58,14 +58,14 @@ class Route(msgspec.Struct, frozen=True):
         return self.method.name
 
 
-class Handler(msgspec.Struct, frozen=True):
+class EventHandler(msgspec.Struct, frozen=True):
     """One function that gets events."""
 
     topic: str
     """As it was written."""
     pattern: Pattern
     function: Function
-    style: Style
+    mode: ExecutionMode
 
 
 class UpdateHandler(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class UpdateHandler(msgspec.Struct, frozen=True):
     topic: str
     """The pattern of topic ids, as it was written."""
     function: Function
-    style: Style
+    mode: ExecutionMode
 
     def matches(self, topic_id: str) -> bool:
         """Say whether an update on this topic id is for the function."""
@@ -87,8 +87,8 @@ class Worker(msgspec.Struct, frozen=True):
 
     queue: str
     function: Function
-    style: Style
-    arguments: JobArguments
+    mode: ExecutionMode
+    arguments: JobArgumentReader
     concurrency: int = 1
 
 
@@ -96,8 +96,8 @@ class Hook(msgspec.Struct, frozen=True):
     """One function that runs at the start or at the end."""
 
     function: Function
-    style: Style
-    arguments: Arguments
+    mode: ExecutionMode
+    arguments: ArgumentReader
 
 
 class App:
@@ -116,7 +116,7 @@ class App:
         """By folded name."""
         self.routes: dict[str, Route] = {}
         """By folded prefix."""
-        self.handlers: list[Handler] = []
+        self.handlers: list[EventHandler] = []
         self.update_handlers: list[UpdateHandler] = []
         self.workers: list[Worker] = []
         self.startups: list[Hook] = []
@@ -139,16 +139,16 @@ class App:
             TypeError: no call could be served by the function; the message says why.
             ValueError: the name is taken, or `share` is none of these.
         """
-        if share not in SHARES:
-            raise ValueError(f"share is one of {', '.join(filter(None, SHARES))}, not {share!r}")
+        if share not in SHARE_POLICIES:
+            raise ValueError(f"share is one of {', '.join(filter(None, SHARE_POLICIES))}, not {share!r}")
 
         def offer(function: F) -> F:
-            written = name if isinstance(name, str) else _own_name(function)
-            folded, is_route = names.fold_offer(written, names.UMQ)
+            written = name if isinstance(name, str) else _function_name(function)
+            folded, is_route = names.fold_registration(written, names.UMQ)
             if is_route:
                 raise names.BadName(f"{written!r} ends in a separator, as no method does")
-            method = method_of(function, written, folded, doc, share)
-            self._check_free(folded)
+            method = make_method(function, written, folded, doc, share)
+            self._check_method_free(folded)
             self.methods[folded] = method
             return function
 
@@ -177,14 +177,14 @@ class App:
             TypeError: no call could be served by the function.
             ValueError: the route is taken.
         """
-        folded, _ = names.fold_offer(prefix.rstrip(names.UMQ.separators) + names.UMQ.writes, names.UMQ)
+        folded, _ = names.fold_registration(prefix.rstrip(names.UMQ.separators) + names.UMQ.joiner, names.UMQ)
         label = f"route {prefix}"
 
         def offer(function: F) -> F:
-            method = method_of(function, label, folded, doc)
+            method = make_method(function, label, folded, doc)
             if method.arguments.wants_stream or method.arguments.is_empty:
                 raise TypeError(f"{label}: the function takes the rest of a name, and a body")
-            self._check_route(folded)
+            self._check_route_free(folded)
             self.routes[folded] = Route(method, discover)
             return function
 
@@ -204,7 +204,9 @@ class App:
         pattern = topics.parse_pattern(topic, topics.UMQ)
 
         def follow(function: E) -> E:
-            self.handlers.append(Handler(topic, pattern, function, _handler_style(function, f"on {topic}", "event")))
+            self.handlers.append(
+                EventHandler(topic, pattern, function, _handler_mode(function, f"on {topic}", "event"))
+            )
             return function
 
         return follow
@@ -222,7 +224,7 @@ class App:
             raise TypeError('on_update needs a topic id: @app.on_update("prices.*")')
 
         def follow(function: U) -> U:
-            style = _handler_style(function, f"on_update {topic_id}", "update")
+            style = _handler_mode(function, f"on_update {topic_id}", "update")
             self.update_handlers.append(UpdateHandler(topic_id, function, style))
             return function
 
@@ -252,22 +254,22 @@ class App:
             raise ValueError(f"{label}: concurrency is at least 1, not {concurrency}")
 
         def declare(function: F) -> F:
-            style = style_of(function, label)
-            if style is Style.STREAM:
+            style = execution_mode(function, label)
+            if style is ExecutionMode.STREAM:
                 raise TypeError(f"{label}: an async generator cannot handle jobs; return the result instead")
-            self.workers.append(Worker(queue, function, style, JobArguments(function, label), concurrency))
+            self.workers.append(Worker(queue, function, style, JobArgumentReader(function, label), concurrency))
             return function
 
         return declare
 
     def startup(self, function: F) -> F:
         """Have a function run before the first call; it may take a `Context` to reach the hub."""
-        self.startups.append(_hook(function, "startup"))
+        self.startups.append(_make_hook(function, "startup"))
         return function
 
     def shutdown(self, function: F) -> F:
         """Have a function run after the last call; it may take a `Context`."""
-        self.shutdowns.append(_hook(function, "shutdown"))
+        self.shutdowns.append(_make_hook(function, "shutdown"))
         return function
 
     def include(self, other: "App", prefix: str = "") -> None:
@@ -281,19 +283,19 @@ class App:
         offered = [
             msgspec.structs.replace(
                 method,
-                name=names.fold_offer(above + method.name, names.UMQ)[0],
+                name=names.fold_registration(above + method.name, names.UMQ)[0],
                 spelling=f"{prefix.rstrip(':.')}:{method.spelling}" if prefix else method.spelling,
             )
             for method in other.methods.values()
         ]
         for method in offered:
-            self._check_free(method.name)
+            self._check_method_free(method.name)
         routes = [
             msgspec.structs.replace(route, method=msgspec.structs.replace(route.method, name=above + route.name))
             for route in other.routes.values()
         ]
         for route in routes:
-            self._check_route(route.name)
+            self._check_route_free(route.name)
         self.methods |= {method.name: method for method in offered}
         self.routes |= {route.name: route for route in routes}
         self.handlers += other.handlers
@@ -302,46 +304,46 @@ class App:
         self.startups += other.startups
         self.shutdowns += other.shutdowns
 
-    def _check_free(self, name: str) -> None:
+    def _check_method_free(self, name: str) -> None:
         if name in self.methods:
             raise ValueError(f"there is a method {name!r} already")
 
-    def _check_route(self, prefix: str) -> None:
+    def _check_route_free(self, prefix: str) -> None:
         if prefix in self.routes:
             raise ValueError(f"there is a route {prefix!r} already")
 
 
-def method_of(function: Function, label: str, name: str = "", doc: str | None = None, share: str = "") -> Method:
+def make_method(function: Function, label: str, name: str = "", doc: str | None = None, share: str = "") -> Method:
     """Return a function as a method; TypeError if no call could be served by it, with the label in its text."""
     told = inspect.getdoc(function) if doc is None else doc
-    style = style_of(function, label)
-    arguments = Arguments(function, label)
-    if style is Style.PLAIN and arguments.wants_stream:
+    style = execution_mode(function, label)
+    arguments = ArgumentReader(function, label)
+    if style is ExecutionMode.THREAD and arguments.wants_stream:
         raise TypeError(f"{label}: only an async function can read a stream")
     return Method(name, function, style, arguments, told or "", share, label if name else "")
 
 
-def _handler_style(function: Function, label: str, what: str) -> Style:
-    style = style_of(function, label)
+def _handler_mode(function: Function, label: str, what: str) -> ExecutionMode:
+    style = execution_mode(function, label)
     try:
         inspect.signature(function).bind(None)
     except TypeError as exc:
         raise TypeError(f"{label}: the function must take one argument, the {what}: {exc}") from exc
-    if style is Style.STREAM:
+    if style is ExecutionMode.STREAM:
         raise TypeError(f"{label}: there is nobody to whom it could yield anything")
     return style
 
 
-def _own_name(function: Callable[..., object]) -> str:
+def _function_name(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", "")
     if not str(name).isidentifier():
         raise TypeError(f"{function!r} has no name of its own; give it one: @app.method('name')")
     return str(name)
 
 
-def _hook(function: Callable[..., object], label: str) -> Hook:
-    style = style_of(function, label)
-    arguments = Arguments(function, label)
-    if style is Style.STREAM or not arguments.is_empty:
+def _make_hook(function: Callable[..., object], label: str) -> Hook:
+    style = execution_mode(function, label)
+    arguments = ArgumentReader(function, label)
+    if style is ExecutionMode.STREAM or not arguments.is_empty:
         raise TypeError(f"{label}: the function may take a Context, and nothing else")
     return Hook(function, style, arguments)

@@ -8,30 +8,30 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from fiveways.app.answers import Reply
-from fiveways.app.attached import Attachments
-from fiveways.app.caller import CallingPeer
-from fiveways.app.elements import Elements, Gathered
-from fiveways.app.jobs import Pulling
+from fiveways.app.attachments import Attachments
+from fiveways.app.calling_peer import CallingPeer
+from fiveways.app.jobs import JobPull
+from fiveways.app.request_elements import ElementCollector, ElementStream
+from fiveways.app.responses import Reply
 from fiveways.app.values import to_body
 from fiveways.errors import Unrepresentable
-from fiveways.model.messages import Call, Progress, Word
+from fiveways.model.messages import Call, HubMessage, Progress
 
 T = TypeVar("T")
-KINDS: Final = ("note", "warn", "transient", "debug")
+NOTE_KINDS: Final = ("note", "warn", "transient", "debug")
 """What may be told on the way: transient and debug only to callers who want to hear more than usual."""
-_QUIET: Final = frozenset({"note", "warn"})
-_VERBOSE: Final = "v"
+_DEFAULT_KINDS: Final = frozenset({"note", "warn"})
+_VERBOSE_KEY: Final = "v"
 
 
-def said_kind(kind: str) -> str:
+def internal_kind(kind: str) -> str:
     """Return the hub's own word for a kind of note; ValueError if there is no such kind."""
-    if kind not in KINDS:
-        raise ValueError(f"there are no notes of kind {kind!r}: it is one of {', '.join(KINDS)}")
+    if kind not in NOTE_KINDS:
+        raise ValueError(f"there are no notes of kind {kind!r}: it is one of {', '.join(NOTE_KINDS)}")
     return "tmp" if kind == "transient" else kind
 
 
-class Caller(Protocol):
+class CallerInfo(Protocol):
     """Who made a call, where the runtime knows it."""
 
     @property
@@ -52,7 +52,7 @@ class Caller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnknownCaller:
     """A caller of whom nothing is known."""
 
     peer: str = ""
@@ -61,10 +61,10 @@ class Stranger:
     variables: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 
-STRANGER: Final = Stranger()
+UNKNOWN_CALLER: Final = UnknownCaller()
 
 
-class Reach(Protocol):
+class HubApi(Protocol):
     """The hub that an application lives in, as its methods reach it."""
 
     def call(
@@ -85,54 +85,56 @@ class Reach(Protocol):
     def callback(self, function: Callable[..., object]) -> Awaitable[str]:
         """Make a token by which anybody can call the function once."""
 
-    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+    def pull(self, queue: str, *, timeout: float | None = None) -> JobPull:
         """Wait for a job of a work queue."""
 
 
-class Wait(Protocol):
+class Cancellable(Protocol):
     """Something that a thread waits for."""
 
     def cancel(self) -> bool:
         """Let it go on without."""
 
 
-class Running(msgspec.Struct, eq=False):
+class ActiveCall(msgspec.Struct, eq=False):
     """One call that is not answered yet."""
 
     call: Call
-    over: bool = False
+    is_over: bool = False
     """Nothing more is to be said about it."""
-    cancelled: bool = False
+    is_cancelled: bool = False
     stop: Callable[[], object] | None = None
     """Ends its work early, where that can be done."""
     attachments: Attachments | None = None
-    elements: Elements | Gathered | None = None
+    elements: ElementStream | ElementCollector | None = None
     """Where the further elements of a streamed request go."""
-    waits: set[Wait] | None = None
+    thread_waits: set[Cancellable] | None = None
     """What a thread waits for on its behalf."""
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
-        self.over = self.cancelled = True
+        self.is_over = self.is_cancelled = True
         if self.stop is not None:
             self.stop()
         # A copy: the thread may be adding one right now.
-        for wait in list(self.waits or ()):
+        for wait in list(self.thread_waits or ()):
             wait.cancel()
 
 
 class Context:
     """One call, as its method sees it: a parameter with this annotation gets it."""
 
-    __slots__ = ("_loop", "_reach", "_running", "_say", "_waits", "peer")
+    __slots__ = ("_active_call", "_hub_api", "_loop", "_send", "_waits", "peer")
 
-    def __init__(self, running: Running, peer: Caller, reach: Reach | None, say: Callable[[Word], None]) -> None:
-        self._running = running
-        self._reach = reach
-        self._say = say
+    def __init__(
+        self, running: ActiveCall, peer: CallerInfo, reach: HubApi | None, say: Callable[[HubMessage], None]
+    ) -> None:
+        self._active_call = running
+        self._hub_api = reach
+        self._send = say
         self._loop = asyncio.get_running_loop()
-        self._waits: set[Wait] = set()
-        running.waits = self._waits
+        self._waits: set[Cancellable] = set()
+        running.thread_waits = self._waits
         self.peer = peer
         """Who called; its fields are empty where that is not known."""
 
@@ -164,21 +166,21 @@ class Context:
     @property
     def timeout(self) -> float | None:
         """How many seconds the caller waits from when the call came, where it said so."""
-        return self._running.call.timeout
+        return self._active_call.call.timeout
 
     @property
     def cancelled(self) -> bool:
         """Whether the answer is not wanted any more. Async methods are stopped then; a thread can only look here."""
-        return self._running.cancelled
+        return self._active_call.is_cancelled
 
     def attachments(self) -> Attachments:
         """Return what came with the call: `await` it for a list of bytes, or read one by one with `async for`."""
-        return self._running.attachments or Attachments()
+        return self._active_call.attachments or Attachments()
 
     @property
     def verbose(self) -> bool | str:
         """How much the caller wants to hear on the way: false, true, or a text of its own; only nq can say so."""
-        given = (self._running.call.extras or {}).get(_VERBOSE)
+        given = (self._active_call.call.extras or {}).get(_VERBOSE_KEY)
         try:
             value = False if given is None else given.value()
         except Unrepresentable:
@@ -193,15 +195,15 @@ class Context:
         Raises:
             ValueError: there is no such kind.
         """
-        said, call = said_kind(kind), self._running.call
-        if call.progress and not self._running.over and (kind in _QUIET or self.verbose):
+        said, call = internal_kind(kind), self._active_call.call
+        if call.progress and not self._active_call.is_over and (kind in _DEFAULT_KINDS or self.verbose):
             # Beside a code, braces are places to be filled.
             filled, args = ("{1}", (text,)) if code and "{" in text else (text, ())
             word = Progress(call.id, to_body(value), said, code, filled, args)
             if self._is_in_loop():
-                self._report(word)
+                self._send_progress(word)
             else:
-                self._loop.call_soon_threadsafe(self._report, word)
+                self._loop.call_soon_threadsafe(self._send_progress, word)
 
     async def call(
         self,
@@ -212,7 +214,7 @@ class Context:
         attachments: Sequence[bytes] = (),
     ) -> object:
         """Call a method of the hub that the application lives in, as the application itself."""
-        return await self._hub().call(method, body, timeout=timeout, attachments=attachments)
+        return await self._require_hub().call(method, body, timeout=timeout, attachments=attachments)
 
     async def call_reply(
         self,
@@ -227,13 +229,13 @@ class Context:
         Raises:
             CallFailed: besides its usual sense, an attachment of the answer did not arrive; `data` is the value.
         """
-        return await self._hub().call_reply(method, body, timeout=timeout, attachments=attachments)
+        return await self._require_hub().call_reply(method, body, timeout=timeout, attachments=attachments)
 
     async def publish(
         self, topic: str, data: object = None, *, retain: bool = False, attachments: Sequence[bytes] = ()
     ) -> None:
         """Publish at the hub that the application lives in, as the application itself."""
-        await self._hub().publish(topic, data, retain=retain, attachments=attachments)
+        await self._require_hub().publish(topic, data, retain=retain, attachments=attachments)
 
     async def callback(self, function: Callable[..., object]) -> str:
         """Return a token by which anybody, in any protocol, can call the function once, by `callback.<token>`.
@@ -243,14 +245,14 @@ class Context:
         Raises:
             TypeError: no call could be served by the function.
         """
-        return await self._hub().callback(function)
+        return await self._require_hub().callback(function)
 
-    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+    def pull(self, queue: str, *, timeout: float | None = None) -> JobPull:
         """Wait for a job: `async with context.pull("thumbnails") as job:`, and it is done when the block ends.
 
         Without a timeout it waits as long as it takes; else CallTimeout when that is over.
         """
-        return self._hub().pull(queue, timeout=timeout)
+        return self._require_hub().pull(queue, timeout=timeout)
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Wait, in a plain function, for what an async one would await: `context.wait(context.call(...))`."""
@@ -258,23 +260,23 @@ class Context:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             raise RuntimeError("wait() is for plain functions; await it here")
-        future = asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._loop)
+        future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._loop)
         self._waits.add(future)
         try:
-            if self._running.cancelled:
+            if self._active_call.is_cancelled:
                 future.cancel()
             return future.result()
         finally:
             self._waits.discard(future)
 
-    def _hub(self) -> Reach:
-        if self._reach is None:
+    def _require_hub(self) -> HubApi:
+        if self._hub_api is None:
             raise RuntimeError("this application is in no hub")
-        return self._reach
+        return self._hub_api
 
-    def _report(self, word: Progress) -> None:
-        if not self._running.over:
-            self._say(word)
+    def _send_progress(self, word: Progress) -> None:
+        if not self._active_call.is_over:
+            self._send(word)
 
     def _is_in_loop(self) -> bool:
         try:
@@ -283,5 +285,5 @@ class Context:
             return False
 
 
-async def _awaited(awaitable: Awaitable[T]) -> T:
+async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fiveways.app.attached import Attachments
-from fiveways.app.typed import decode
+from fiveways.app.attachments import Attachments
+from fiveways.app.conversion import decode
 
 T = TypeVar("T")
 

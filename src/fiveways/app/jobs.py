@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fiveways.app.attached import Attachments
-from fiveways.app.callbacks import Callbacks, Line
-from fiveways.app.typed import decode
+from fiveways.app.attachments import Attachments
+from fiveways.app.callbacks import CallbackChannel, Callbacks
+from fiveways.app.conversion import decode
 from fiveways.app.values import to_body
 from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Unrepresentable
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Call, Failure, Result, Word
+from fiveways.model.messages import Call, Failure, HubMessage, Result
 
 T = TypeVar("T")
-_NOBODY: Final = "nobody waits any more"
+_NO_RECEIVER: Final = "nobody waits any more"
 
 
 class Job:
@@ -23,8 +23,8 @@ class Job:
     Otherwise (a failure, a lost connection, no answer in time) the hub gives it to the next one who pulls.
     """
 
-    def __init__(self, line: Line, call: Call) -> None:
-        self._line = line
+    def __init__(self, line: CallbackChannel, call: Call) -> None:
+        self._channel = line
         self.call = call
         """The call by which the hub delivered it."""
         self._is_over = False
@@ -34,7 +34,7 @@ class Job:
     @property
     def is_lost(self) -> bool:
         """Whether its connection is lost: the hub gives it to another worker."""
-        return self._line.is_over
+        return self._channel.is_over
 
     def decode(self, kind: type[T]) -> T:
         """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
@@ -46,25 +46,25 @@ class Job:
 
     async def done(self, value: object = None) -> None:
         """It is done; ConnectionLost if the hub cannot be told, and so will give it to somebody else."""
-        self._answer(Result(self.call.id, to_body(value)))
+        self._respond(Result(self.call.id, to_body(value)))
 
     async def fail(self, text: str = "") -> None:
         """It could not be done: somebody else may try."""
-        self._answer(Failure(self.call.id, Reason.RAISED, text))
+        self._respond(Failure(self.call.id, Reason.RAISED, text))
 
-    def _answer(self, word: Word) -> None:
+    def _respond(self, word: HubMessage) -> None:
         if self._is_over:
             return
-        if self._line.is_over:
+        if self._channel.is_over:
             self._is_over = True
             raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
-        self._line.say(word)
+        self._channel.send(word)
         self._is_over = True  # not before: a value that cannot be encoded leaves room for `fail`
 
     def decline(self) -> None:
         """Return it to its queue as never started: the hub does not count this delivery as a try."""
-        if not (self._is_over or self._line.is_over):
-            self._answer(Failure(self.call.id, Reason.NO_CALLBACK, _NOBODY))
+        if not (self._is_over or self._channel.is_over):
+            self._respond(Failure(self.call.id, Reason.NO_SUCH_CALLBACK, _NO_RECEIVER))
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,41 +74,41 @@ class Job:
     ) -> None:
         if kind is None:
             await self.done()
-        elif not self._line.is_over:
+        elif not self._channel.is_over:
             await self.fail(f"{kind.__name__}: {error}")
 
 
-class Pulled:
+class PendingPull:
     """A pull that the hub has not answered yet. Fulfils `callbacks.Waiting`."""
 
     def __init__(self) -> None:
-        self.given: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+        self.job: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
 
-    def called(self, line: Line, call: Call) -> None:
+    def handle_call(self, line: CallbackChannel, call: Call) -> None:
         """Take the work, unless nobody waits any more."""
-        if self.given.done():
-            line.say(Failure(call.id, Reason.NO_CALLBACK, _NOBODY))
+        if self.job.done():
+            line.send(Failure(call.id, Reason.NO_SUCH_CALLBACK, _NO_RECEIVER))
             return
         try:
-            self.given.set_result(Job(line, call))
+            self.job.set_result(Job(line, call))
         except Unrepresentable as exc:
-            line.say(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
-            self.given.set_exception(CallFailed(f"the work cannot be read: {exc}"))
+            line.send(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
+            self.job.set_exception(CallFailed(f"the work cannot be read: {exc}"))
 
     def decline(self) -> None:
         """Return a job that arrived in the event loop iteration in which its receiver was cancelled."""
-        if self.given.done() and not self.given.cancelled() and self.given.exception() is None:
-            self.given.result().decline()
+        if self.job.done() and not self.job.cancelled() and self.job.exception() is None:
+            self.job.result().decline()
 
-    def lost(self) -> str:
+    def connection_lost(self) -> str:
         """Let it be asked for again; so nothing is lost for the user."""
-        if not self.given.done():
-            self.given.set_exception(CallLost("the connection was lost before a job came"))
-            self.given.exception()  # nobody may be waiting for it yet
+        if not self.job.done():
+            self.job.set_exception(CallLost("the connection was lost before a job came"))
+            self.job.exception()  # nobody may be waiting for it yet
         return ""
 
 
-class Pulling:
+class JobPull:
     """`job = await peer.pull("thumbnails")`, or `async with peer.pull("thumbnails") as job:`."""
 
     def __init__(self, pull: Callable[[], Awaitable[Job]]) -> None:
@@ -149,11 +149,11 @@ async def pull_job(
     try:
         async with asyncio.timeout(timeout):
             while True:
-                pulled = Pulled()
+                pulled = PendingPull()
                 name = callbacks.add(pulled)
                 try:
                     await ask("hub.pull", {"queue": queue, "callback": name})
-                    return await pulled.given
+                    return await pulled.job
                 except CallLost:
                     if not again:
                         raise  # else the callback is lost as well: on a new connection there is a new one

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fiveways.app.app import UpdateHandler
-from fiveways.app.attached import Attachments, Incoming
-from fiveways.app.caller import CallingPeer
-from fiveways.app.feed import Backlog, HandlerQueue
-from fiveways.app.threads import Threads
+from fiveways.app.attachments import Attachments, PendingAttachments
+from fiveways.app.calling_peer import CallingPeer
+from fiveways.app.handler_queue import Backlog, HandlerQueue
+from fiveways.app.thread_runner import ThreadRunner
 from fiveways.model import messages as words
 
 
@@ -42,10 +42,10 @@ class Updates:
         self.topic_id = topic_id
         self._caller = caller
         self._backlog = backlog
-        self._stop = stop
+        self._unsubscribe = stop
         self._is_over = False
-        self._coming: asyncio.Future[None] | None = None
-        self._read: tuple[words.Update, Attachments] | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._current: tuple[words.Update, Attachments] | None = None
         """The one that is being read."""
 
     def put(self, word: words.Update) -> None:
@@ -60,26 +60,26 @@ class Updates:
 
     def close(self) -> None:
         """Unsubscribe; updates that were not read yet are dropped."""
-        self._let_go()
+        self._release_current()
         self._backlog.clear()
         if not self._is_over:
             self.end()
-            self._stop()
+            self._unsubscribe()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Update:
-        self._let_go()
+        self._release_current()
         while (taken := self._backlog.take()) is None:
             if self._is_over:
                 raise StopAsyncIteration
-            if self._coming is None:
-                self._coming = asyncio.get_running_loop().create_future()
+            if self._arrival is None:
+                self._arrival = asyncio.get_running_loop().create_future()
             # Shielded: one reader that is cancelled must not take it from another.
-            await asyncio.shield(self._coming)
+            await asyncio.shield(self._arrival)
         word, attachments = taken
-        self._read = word, attachments
+        self._current = word, attachments
         return Update(word.name, word.body.value(), self._caller, word.missed, attachments)
 
     async def __aenter__(self) -> Self:
@@ -88,73 +88,73 @@ class Updates:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    def _let_go(self) -> None:
-        if self._read is not None:
-            self._backlog.forget(*self._read)
-            self._read = None
+    def _release_current(self) -> None:
+        if self._current is not None:
+            self._backlog.discard(*self._current)
+            self._current = None
 
     def _wake(self) -> None:
-        if self._coming is not None:
-            self._coming.set_result(None)
-            self._coming = None
+        if self._arrival is not None:
+            self._arrival.set_result(None)
+            self._arrival = None
 
 
-class UpdateFeed(HandlerQueue[UpdateHandler, words.Update]):
+class UpdateQueue(HandlerQueue[UpdateHandler, words.Update]):
     """The updates of one function."""
 
-    def __init__(self, handler: UpdateHandler, incoming: Incoming, threads: Threads) -> None:
+    def __init__(self, handler: UpdateHandler, incoming: PendingAttachments, threads: ThreadRunner) -> None:
         super().__init__(handler, incoming, threads)
         self.matches = handler.matches
-        self.caller_of: Callable[[str], CallingPeer | None] = _nobody
+        self.find_caller: Callable[[str], CallingPeer | None] = _no_caller
 
-    def _made(self, word: words.Update, attachments: Attachments) -> object:
-        caller = self.caller_of(word.peer)
+    def _make_argument(self, word: words.Update, attachments: Attachments) -> object:
+        caller = self.find_caller(word.peer)
         if caller is None:
             return None  # the peer is gone meanwhile
         return Update(word.name, word.body.value(), caller, word.missed, attachments)
 
 
-class UpdateTable:
+class UpdateDispatcher:
     """All updates that an application takes."""
 
-    def __init__(self, handlers: Iterable[UpdateHandler], incoming: Incoming, threads: Threads) -> None:
-        self.feeds = [UpdateFeed(handler, incoming, threads) for handler in handlers]
-        self._incoming = incoming
-        self._open: dict[tuple[str, str], Updates] = {}
+    def __init__(self, handlers: Iterable[UpdateHandler], incoming: PendingAttachments, threads: ThreadRunner) -> None:
+        self.queues = [UpdateQueue(handler, incoming, threads) for handler in handlers]
+        self._pending_attachments = incoming
+        self._readers: dict[tuple[str, str], Updates] = {}
 
     def open(self, caller: CallingPeer, topic_id: str, stop: Callable[[], None]) -> Updates:
         """Return a reader; `stop` tells the hub that it has ended by itself."""
 
         def closed() -> None:
-            self._open.pop((caller.peer, topic_id), None)
+            self._readers.pop((caller.peer, topic_id), None)
             stop()
 
-        updates = Updates(topic_id, caller, Backlog(f"updates {topic_id}", self._incoming), closed)
-        self._open[caller.peer, topic_id] = updates
+        updates = Updates(topic_id, caller, Backlog(f"updates {topic_id}", self._pending_attachments), closed)
+        self._readers[caller.peer, topic_id] = updates
         return updates
 
     def put(self, word: words.Update) -> None:
         """Give an update to its reader, or to the first function whose pattern matches."""
-        updates = self._open.get((word.peer, word.name))
+        updates = self._readers.get((word.peer, word.name))
         if updates is not None:
             updates.put(word)
             return
-        for feed in self.feeds:
+        for feed in self.queues:
             if feed.matches(word.name):
                 feed.put(word)
                 return
 
-    def closed(self, word: words.UpdatesClosed) -> None:
+    def handle_closed(self, word: words.UpdatesClosed) -> None:
         """End a reader whose peer ended the topic, or left."""
-        updates = self._open.pop((word.peer, word.name), None)
+        updates = self._readers.pop((word.peer, word.name), None)
         if updates is not None:
             updates.end()
 
     def close(self) -> None:
         """End all of it."""
-        for updates in list(self._open.values()):
+        for updates in list(self._readers.values()):
             updates.close()
 
 
-def _nobody(_peer: str) -> None:
+def _no_caller(_peer: str) -> None:
     """Nobody is known."""

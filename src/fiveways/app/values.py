@@ -7,16 +7,16 @@ from typing import Final
 
 import msgspec
 
-from fiveways.app.typed import from_model
+from fiveways.app.conversion import from_model
 from fiveways.errors import FivewaysError, Unrepresentable
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value, may_hold_markers
 
-_PLAIN: Final = frozenset({str, int, float, bool, bytes, NoneType})
-_KEPT: Final = (bytes,)
-_MESSAGE_COST: Final = 128
+_SCALAR_TYPES: Final = frozenset({str, int, float, bool, bytes, NoneType})
+_KEPT_TYPES: Final = (bytes,)
+_MESSAGE_OVERHEAD: Final = 128
 
-MAX_HELD: Final = 256 << 20
+MAX_BUFFERED: Final = 256 << 20
 """Bytes that may wait in memory for the methods of one application: attachments, and elements of streams."""
 
 
@@ -34,19 +34,19 @@ def to_body(value: object) -> Payload:
     if kind is dict or kind is list:
         # Most answers are such, and are best written at once.
         try:
-            raw = jsontext.write(value)
+            raw = strict_json.write(value)
         except Unrepresentable:
             pass
         else:
             if not may_hold_markers(raw):
                 return Json(raw)
-    if kind in _PLAIN:
+    if kind in _SCALAR_TYPES:
         return NULL if value is None else Value(value)
     if isinstance(value, bytearray | memoryview):
         return Value(bytes(value))
     try:
         _set_defaults(value)
-        return Value(msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True, enc_hook=from_model))
+        return Value(msgspec.to_builtins(value, builtin_types=_KEPT_TYPES, str_keys=True, enc_hook=from_model))
     except Exception as exc:
         raise Unsendable(f"a {kind.__name__} cannot be sent: {exc}") from exc
 
@@ -82,33 +82,33 @@ def _attributes(value: object, names: Iterable[str]) -> Iterable[object]:
     return (getattr(value, name, None) for name in names)
 
 
-def cost(body: Payload) -> int:
+def memory_cost(body: Payload) -> int:
     """Return about how many bytes of memory a body takes while it waits."""
     match body:
         case Text() | Json() | Cbor():
-            return _MESSAGE_COST + len(body.raw)
+            return _MESSAGE_OVERHEAD + len(body.raw)
         case Binary():
-            return _MESSAGE_COST + len(body.data)
+            return _MESSAGE_OVERHEAD + len(body.data)
         case Value(native=str() | bytes() as native):
-            return _MESSAGE_COST + len(native)
+            return _MESSAGE_OVERHEAD + len(native)
         case _:
-            return _MESSAGE_COST
+            return _MESSAGE_OVERHEAD
 
 
-class Budget:
+class MemoryBudget:
     """How many bytes wait, of all calls and events together."""
 
-    def __init__(self, limit: int = MAX_HELD) -> None:
+    def __init__(self, limit: int = MAX_BUFFERED) -> None:
         self.limit = limit
-        self.held = 0
+        self.used = 0
 
-    def take(self, size: int) -> bool:
+    def acquire(self, size: int) -> bool:
         """Count so many more; False, and nothing is counted, if they are too many."""
-        if self.held + size > self.limit:
+        if self.used + size > self.limit:
             return False
-        self.held += size
+        self.used += size
         return True
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Count so many less."""
-        self.held -= size
+        self.used -= size

@@ -7,100 +7,100 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fiveways.cli.access import Access, run
-from fiveways.cli.endings import UsageError, tell
-from fiveways.cli.jsonio import read_json, readable, show
-from fiveways.cli.notes import Lines, Teller
+from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.errors import UsageError, print_stderr
+from fiveways.cli.json_io import check_readable, parse_json_argument, print_value
+from fiveways.cli.progress_notes import NoteDisplay, NoteLines
 from fiveways.client.peer import Peer
 from fiveways.errors import CallTimeout
 
-_TELLING: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
+_PROTOCOLS_WITH_NOTES: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
 """Protocols in which something is told on the way to an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CallOptions:
     """What the user typed."""
 
     method: str
     body: str | None = None
     timeout: float = 30.0
     stream: bool = False
-    attach: tuple[Path, ...] = ()
-    save: Path | None = None
+    attachments: tuple[Path, ...] = ()
+    save_directory: Path | None = None
     raw: bool = False
     verbose: bool = False
 
 
-def call(gate: Access, wish: Wish) -> None:
+def call(gate: ConnectionOptions, wish: CallOptions) -> None:
     """Call, and print what comes."""
     if gate.is_mqtt:
         _check_mqtt(wish)
-        run(_call_mqtt(gate, wish, read_json(wish.body)))
+        run_async(_call_mqtt(gate, wish, parse_json_argument(wish.body)))
         return
     if gate.schema:
         raise UsageError("--schema is for services behind a broker: mqtt-rpc+mqtt://...")
-    if wish.stream and (wish.attach or wish.save is not None):
+    if wish.stream and (wish.attachments or wish.save_directory is not None):
         raise UsageError("--stream goes without attachments")
     if wish.stream and wish.verbose:
         raise UsageError("--stream goes without --verbose")
-    body = read_json(wish.body)
-    attachments = [readable(path) for path in wish.attach]
-    run(_stream(gate, wish, body) if wish.stream else _call(gate, wish, body, attachments))
+    body = parse_json_argument(wish.body)
+    attachments = [check_readable(path) for path in wish.attachments]
+    run_async(_stream(gate, wish, body) if wish.stream else _call(gate, wish, body, attachments))
 
 
-async def _call(gate: Access, wish: Wish, body: object, attachments: list[Path]) -> None:
-    async with gate.within(wish.timeout) as peer:
+async def _call(gate: ConnectionOptions, wish: CallOptions, body: object, attachments: list[Path]) -> None:
+    async with gate.connect_within(wish.timeout) as peer:
         going = peer.begin(wish.method, body, timeout=wish.timeout, attachments=attachments, verbose=wish.verbose)
         try:
-            with _teller(peer, wish) as teller:
+            with _progress_display(peer, wish) as teller:
                 async for note in going.notes():
-                    teller.note(note)
+                    teller.show_note(note)
             reply = await going.reply()
         finally:
             going.cancel()
-    if wish.save is not None:
-        _save(reply.attachments, wish.save)
+    if wish.save_directory is not None:
+        _save(reply.attachments, wish.save_directory)
     elif reply.attachments:
-        tell(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
-    show(reply.value, raw=wish.raw)
+        print_stderr(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
+    print_value(reply.value, raw=wish.raw)
 
 
-def _check_mqtt(wish: Wish) -> None:
-    if wish.attach or wish.save is not None:
+def _check_mqtt(wish: CallOptions) -> None:
+    if wish.attachments or wish.save_directory is not None:
         raise UsageError("RPC over MQTT has no attachments")
     if wish.verbose:
         raise UsageError("in RPC over MQTT nothing is told on the way: leave --verbose out")
 
 
-async def _call_mqtt(gate: Access, wish: Wish, body: object) -> None:
+async def _call_mqtt(gate: ConnectionOptions, wish: CallOptions, body: object) -> None:
     """Call a service behind a broker."""
     try:
-        async with asyncio.timeout(wish.timeout) as limit, gate.broker(wish.timeout) as peer:
+        async with asyncio.timeout(wish.timeout) as limit, gate.connect_broker(wish.timeout) as peer:
             if wish.stream:
                 async for part in peer.stream(wish.method, body, timeout=wish.timeout):
-                    show(part, raw=wish.raw)
+                    print_value(part, raw=wish.raw)
             else:
-                show(await peer.call(wish.method, body, timeout=wish.timeout), raw=wish.raw)
+                print_value(await peer.call(wish.method, body, timeout=wish.timeout), raw=wish.raw)
     except TimeoutError:
         if not limit.expired():
             raise
         raise CallTimeout(f"no answer within {wish.timeout:g} s") from None
 
 
-def _teller(peer: Peer, wish: Wish) -> Teller:
+def _progress_display(peer: Peer, wish: CallOptions) -> NoteDisplay:
     """Choose who tells the user how far it is."""
-    if sys.stderr.isatty() and peer.protocol in _TELLING:
-        from fiveways.cli.meter import Meter  # noqa: PLC0415  a program that reads the output does without it
+    if sys.stderr.isatty() and peer.protocol in _PROTOCOLS_WITH_NOTES:
+        from fiveways.cli.progress_bar import NoteProgressBar  # noqa: PLC0415  a program that reads the output does without it
 
-        return Meter(wish.method, verbose=wish.verbose)
-    return Lines("fiveways call", verbose=wish.verbose)
+        return NoteProgressBar(wish.method, verbose=wish.verbose)
+    return NoteLines("fiveways call", verbose=wish.verbose)
 
 
-async def _stream(gate: Access, wish: Wish, body: object) -> None:
-    async with gate.within(wish.timeout) as peer:
+async def _stream(gate: ConnectionOptions, wish: CallOptions, body: object) -> None:
+    async with gate.connect_within(wish.timeout) as peer:
         async for part in peer.stream(wish.method, body, timeout=wish.timeout):
-            show(part, raw=wish.raw)
+            print_value(part, raw=wish.raw)
 
 
 def _save(attachments: Sequence[bytes], folder: Path) -> None:
@@ -108,4 +108,4 @@ def _save(attachments: Sequence[bytes], folder: Path) -> None:
     for number, data in enumerate(attachments, 1):
         path = folder / f"attachment-{number}"
         path.write_bytes(data)
-        tell(f"fiveways call: {len(data)} bytes are in {path}")
+        print_stderr(f"fiveways call: {len(data)} bytes are in {path}")

@@ -9,14 +9,14 @@ from enum import IntEnum
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from fiveways.cli.access import access, run
-from fiveways.cli.endings import UsageError, printable, sentence_of
+from fiveways.cli.connection_options import connection_options, run_async
+from fiveways.cli.errors import UsageError, error_message, printable
 from fiveways.client.urls import DEFAULT_PORT
 from fiveways.errors import FivewaysError
 
-_WELL = "ok"
+_READY_TEXT = "ok"
 """How /readyz begins where all is well enough."""
-_CUT = 200
+_MAX_RESPONSE_BYTES = 200
 """So many bytes of an answer are read."""
 
 
@@ -34,7 +34,7 @@ class Unhealthy(FivewaysError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CheckOptions:
     """What the user typed."""
 
     url: str
@@ -48,36 +48,36 @@ class Wish:
     secret_file: Path | None = None
 
 
-def check(wish: Wish) -> State:
+def check(wish: CheckOptions) -> State:
     """Print one line, and return the exit code."""
     times: dict[str, float] = {}
     try:
-        state, text = _judge(times, wish, _probe(wish, times))
+        state, text = _evaluate(times, wish, _probe(wish, times))
     except UsageError as exc:
         state, text = State.UNKNOWN, str(exc)
     except TimeoutError:
         state, text = State.CRITICAL, f"no answer from {wish.url} within {wish.timeout:g} s"
     except (OSError, http.client.HTTPException) as exc:
-        state, text = State.CRITICAL, f"{wish.url} cannot be reached: {sentence_of(exc)}"
+        state, text = State.CRITICAL, f"{wish.url} cannot be reached: {error_message(exc)}"
     except FivewaysError as exc:
-        state, text = State.CRITICAL, sentence_of(exc)
-    numbers = " ".join(f"{name}={seconds:.6f}s;{_bounds(wish)};0" for name, seconds in times.items())
+        state, text = State.CRITICAL, error_message(exc)
+    numbers = " ".join(f"{name}={seconds:.6f}s;{_thresholds(wish)};0" for name, seconds in times.items())
     # The bar begins the numbers that Nagios draws; one in the text would be taken for it.
     print(f"FIVEWAYS {state.name} - {printable(text.replace('|', '/'))}", *(["|", numbers] if times else []))  # noqa: T201
     return state
 
 
-def unknown(exc: UsageError) -> State:
+def report_unknown(exc: UsageError) -> State:
     """Print the line for a command line that names no hub, and return the exit code."""
     print(f"FIVEWAYS UNKNOWN - {printable(str(exc).replace('|', '/'))}")  # noqa: T201
     return State.UNKNOWN
 
 
-def _bounds(wish: Wish) -> str:
+def _thresholds(wish: CheckOptions) -> str:
     return ";".join("" if bound is None else f"{bound:g}" for bound in (wish.warning, wish.critical))
 
 
-def _probe(wish: Wish, times: dict[str, float]) -> str:
+def _probe(wish: CheckOptions, times: dict[str, float]) -> str:
     """Ask what can be asked, and note how long each took; return what is wrong though the hub is ready."""
     parts = _split(wish.url)
     said = ""
@@ -85,15 +85,17 @@ def _probe(wish: Wish, times: dict[str, float]) -> str:
         with _timed(times, name):
             said = _get(parts, name, wish.timeout)
     if wish.ping:
-        gate = access(_client_url(wish.url, parts), wish.token, wish.token_file, wish.identity, wish.secret_file)
+        gate = connection_options(
+            _client_url(wish.url, parts), wish.token, wish.token_file, wish.identity, wish.secret_file
+        )
 
         async def ping() -> None:
-            async with gate.within(wish.timeout) as peer:
+            async with gate.connect_within(wish.timeout) as peer:
                 with _timed(times, "ping"):
                     await peer.call("hub.ping", timeout=wish.timeout)
 
-        run(ping())
-    return said.removeprefix(_WELL).removeprefix(", but ")
+        run_async(ping())
+    return said.removeprefix(_READY_TEXT).removeprefix(", but ")
 
 
 @contextmanager
@@ -103,7 +105,7 @@ def _timed(times: dict[str, float], name: str) -> Iterator[None]:
     times[name] = time.perf_counter() - began
 
 
-def _judge(times: dict[str, float], wish: Wish, trouble: str) -> tuple[State, str]:
+def _evaluate(times: dict[str, float], wish: CheckOptions, trouble: str) -> tuple[State, str]:
     name, slowest = max(times.items(), key=lambda item: item[1])
     text = f"{name} took {slowest * 1000:.1f} ms"
     if wish.critical is not None and slowest > wish.critical:
@@ -143,7 +145,7 @@ def _get(parts: SplitResult, name: str, timeout: float) -> str:
     try:
         connection.request("GET", f"{below}/{name}")
         answer = connection.getresponse()
-        text = answer.read(_CUT).decode(errors="replace").strip()
+        text = answer.read(_MAX_RESPONSE_BYTES).decode(errors="replace").strip()
     finally:
         connection.close()
     if answer.status != http.client.OK:

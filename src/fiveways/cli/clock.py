@@ -34,11 +34,11 @@ def clock(
       fiveways clock lrpm+ws://localhost:7500
       fiveways clock lrpm+ws://localhost:7500 --confirm --token-file ops.token
     """
-    from fiveways.cli.access import Access, access, run  # noqa: PLC0415
-    from fiveways.cli.jsonio import show  # noqa: PLC0415
+    from fiveways.cli.connection_options import ConnectionOptions, connection_options, run_async  # noqa: PLC0415
+    from fiveways.cli.json_io import print_value  # noqa: PLC0415
 
-    async def asked(gate: Access) -> object:
-        async with gate.within(timeout) as peer:
+    async def asked(gate: ConnectionOptions) -> object:
+        async with gate.connect_within(timeout) as peer:
             return await peer.call("hub.clock", {"confirm": confirm})
 
-    show(run(asked(access(url, token, token_file, identity, secret_file))), raw=raw)
+    print_value(run_async(asked(connection_options(url, token, token_file, identity, secret_file))), raw=raw)

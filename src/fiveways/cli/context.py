@@ -6,13 +6,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from fiveways.cli import context_store, options, target
+from fiveways.cli import context_store, hub_choice, options
+from fiveways.cli.commands import Command, CommandGroup
 from fiveways.cli.context_store import SavedContext
-from fiveways.cli.endings import UsageError, printable, tell
-from fiveways.cli.plain import Verb, Verbs
+from fiveways.cli.errors import UsageError, print_stderr, printable
 
 app = typer.Typer(
-    cls=Verbs,
+    cls=CommandGroup,
     help="""Save the URLs of hubs under names, to use them in other commands.
 
 A context is a URL and the paths of credential files. Tokens and secrets
@@ -34,17 +34,19 @@ NewName: TypeAlias = Annotated[
     str, typer.Argument(metavar="NAME", help="Up to 64 ASCII letters, digits, - and _, such as prod.")
 ]
 Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of a saved context.", autocompletion=options.contexts)
+    str, typer.Argument(metavar="NAME", help="The name of a saved context.", autocompletion=options.complete_contexts)
 ]
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def add(
     name: NewName,
     url: Annotated[
         str,
         typer.Argument(
-            metavar="URL", help="The URL of a client, such as lrpm+ws://localhost:7500.", autocompletion=options.schemes
+            metavar="URL",
+            help="The URL of a client, such as lrpm+ws://localhost:7500.",
+            autocompletion=options.complete_schemes,
         ),
     ],
     *,
@@ -82,7 +84,7 @@ def add(
     print(printable(f"Saved context {name} in {path}"))  # noqa: T201
 
 
-@app.command("list", cls=Verb)
+@app.command("list", cls=Command)
 def list_() -> None:
     """List all contexts and their URLs.
 
@@ -108,7 +110,7 @@ def list_() -> None:
         raise broken
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def show(name: Name) -> None:
     """Show a context as TOML.
 
@@ -121,7 +123,7 @@ def show(name: Name) -> None:
     print(context_store.load(name).as_toml(), end="")  # noqa: T201
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def use(name: Name) -> None:
     """Choose the default context.
 
@@ -136,7 +138,7 @@ def use(name: Name) -> None:
     _note_variable()
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def remove(name: Name) -> None:
     """Delete a context.
 
@@ -175,5 +177,5 @@ def _absolute(path: Path) -> Path:
 
 
 def _note_variable() -> None:
-    if os.environ.get(target.VARIABLE, "").strip():
-        tell(f"fiveways context: {target.VARIABLE} is set and wins over the default context")
+    if os.environ.get(hub_choice.URL_VARIABLE, "").strip():
+        print_stderr(f"fiveways context: {hub_choice.URL_VARIABLE} is set and wins over the default context")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from fiveways.cli.endings import UsageError, sentence_of
+from fiveways.cli.errors import UsageError, error_message
 
 if TYPE_CHECKING:
-    from fiveways.settings.file import Place
+    from fiveways.settings.sources import SettingLocation
 
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Names have no dot and no colon, so that few methods, topics and queues look like one."""
 _KEYS: Final = ("url", "token_file", "identity", "secret_file", "schema")
 _SECRET_KEY: Final = re.compile(r"token|secret|passw|passphrase|pwd|auth|credential|key|jwt|signature", re.IGNORECASE)
@@ -64,7 +64,7 @@ def path_of(name: str) -> Path:
     Raises:
         UsageError: the name is malformed, or the user has no home directory.
     """
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot name a context: a name has up to 64 ASCII letters, digits, - and _, "
             "and begins with a letter or a digit"
@@ -76,7 +76,7 @@ def is_saved(name: str) -> bool:
     """Whether a context of this name is saved."""
     home = folder()
     # isfile is False for a directory that this user may not enter; Path.is_file would raise.
-    return home is not None and bool(NAME.fullmatch(name)) and os.path.isfile(home / f"{name}{_SUFFIX}")  # noqa: PTH113
+    return home is not None and bool(NAME_PATTERN.fullmatch(name)) and os.path.isfile(home / f"{name}{_SUFFIX}")  # noqa: PTH113
 
 
 def names() -> list[str]:
@@ -100,14 +100,14 @@ def load(name: str) -> SavedContext:
     Raises:
         UsageError: it does not exist, or its file is broken; the message names the file and the line.
     """
-    from fiveways.settings.file import SettingsError, read_toml  # noqa: PLC0415  help does without it
+    from fiveways.settings.sources import SettingsError, read_toml  # noqa: PLC0415  help does without it
 
     path = path_of(name)
     if not is_saved(name):
         raise UsageError(f"there is no context {name!r}; {saved_names()}")
     try:
         tree, place = read_toml(path)
-        return _context(tree, place, path.parent)
+        return _parse_context(tree, place, path.parent)
     except SettingsError as exc:
         raise UsageError(str(exc)) from exc
 
@@ -150,7 +150,7 @@ def default_name() -> str:
         raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError:
         name = ""
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise UsageError(f"{path}, line 1: this is no context name; `fiveways context use NAME` writes the file again")
     return name
 
@@ -180,20 +180,20 @@ def check_url(url: str) -> str:
     return ""
 
 
-def _context(tree: dict[str, object], place: "Place", base: Path) -> SavedContext:
+def _parse_context(tree: dict[str, object], place: "SettingLocation", base: Path) -> SavedContext:
     """Check the content of a file. Relative paths, which an editor may have written, are relative to the file."""
     for key, value in tree.items():
         if key not in _KEYS:
-            raise place.below(key).error(f"{key} is no key of a context; the keys are {', '.join(_KEYS)}", key)
+            raise place.child(key).error(f"{key} is no key of a context; the keys are {', '.join(_KEYS)}", key)
         if key == "schema":
             if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-                raise place.below(key).error("schema must be a list of paths", key)
+                raise place.child(key).error("schema must be a list of paths", key)
         elif not isinstance(value, str) or not value:
-            raise place.below(key).error(f"{key} must be a string that is not empty", key)
+            raise place.child(key).error(f"{key} must be a string that is not empty", key)
     if "url" not in tree:
         raise place.error("url is missing", "url")
     if reason := check_url(str(tree["url"])):
-        raise place.below("url").error(reason, "url")
+        raise place.child("url").error(reason, "url")
     paths = {key: base / str(tree[key]) for key in ("token_file", "secret_file") if key in tree}
     schema = tree.get("schema", [])
     return SavedContext(
@@ -237,4 +237,4 @@ def _write(path: Path, text: str) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as exc:
-        raise UsageError(f"{path} cannot be written: {sentence_of(exc)}") from exc
+        raise UsageError(f"{path} cannot be written: {error_message(exc)}") from exc

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fiveways.cli.endings import Code, UsageError, tell
+from fiveways.cli.errors import ExitCode, UsageError, print_stderr
 
 if TYPE_CHECKING:
-    from fiveways.demo.closing import Outcome
-    from fiveways.demo.run import Run
+    from fiveways.demo.run import DemoRun
+    from fiveways.demo.summary import DemoOutcome
 
-_ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_BY_SIGNAL: Final = 128
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_EXIT_BASE: Final = 128
 """What a shell adds to the number of a signal that ended a program."""
 
 
@@ -62,38 +62,38 @@ def demo(
     """
     import asyncio  # noqa: PLC0415  help does without it
 
-    from fiveways.demo.run import Run, Wish  # noqa: PLC0415
-    from fiveways.demo.stage import BadFolder  # noqa: PLC0415
+    from fiveways.demo.demo_hub import BadFolder  # noqa: PLC0415
+    from fiveways.demo.run import DemoOptions, DemoRun  # noqa: PLC0415
 
     try:
-        run = Run(Wish(seconds, keep, port, plain, not no_pipeline, directory), _show)
+        run = DemoRun(DemoOptions(seconds, keep, port, plain, not no_pipeline, directory), _print_summary)
     except BadFolder as exc:
         raise UsageError(f"--directory {exc}") from exc
     # What clients have to say of lost connections would spoil the view.
     logging.basicConfig(filename=run.outcome.folder.log, level=logging.WARNING, format="%(name)s: %(message)s")
-    outcome, ended_by = asyncio.run(_perform(run))
+    outcome, ended_by = asyncio.run(_run_until_signal(run))
     if ended_by is not None:
-        tell(f"fiveways demo: stopped; what there is lies in {run.outcome.folder.path}")
-        raise typer.Exit(_BY_SIGNAL + ended_by)
-    raise typer.Exit(Code.FAILED if outcome is None or outcome.failed else Code.OK)
+        print_stderr(f"fiveways demo: stopped; what there is lies in {run.outcome.folder.path}")
+        raise typer.Exit(_SIGNAL_EXIT_BASE + ended_by)
+    raise typer.Exit(ExitCode.FAILED if outcome is None or outcome.failures else ExitCode.OK)
 
 
-async def _perform(run: "Run") -> "tuple[Outcome | None, int | None]":
+async def _run_until_signal(run: "DemoRun") -> "tuple[DemoOutcome | None, int | None]":
     """Do it; return how it went, or by which signal it was ended before."""
     import asyncio  # noqa: PLC0415
 
-    from fiveways.demo import children  # noqa: PLC0415
+    from fiveways.demo import processes  # noqa: PLC0415
 
     loop, ended_by = asyncio.get_running_loop(), list[int]()
-    performing = asyncio.create_task(run.perform())
+    performing = asyncio.create_task(run.run())
 
     def end(number: int) -> None:
         if ended_by:
-            children.abort()  # whoever says it twice does not want to wait
+            processes.kill_all()  # whoever says it twice does not want to wait
         ended_by.append(number)
         performing.cancel()
 
-    for number in _ENDINGS:
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, end, number)
     try:
         return await performing, None
@@ -101,8 +101,8 @@ async def _perform(run: "Run") -> "tuple[Outcome | None, int | None]":
         return None, ended_by[0]
 
 
-def _show(outcome: "Outcome", seconds: float) -> None:
-    from fiveways.cli.program import program  # noqa: PLC0415
-    from fiveways.demo import closing  # noqa: PLC0415
+def _print_summary(outcome: "DemoOutcome", seconds: float) -> None:
+    from fiveways.cli.program import program_command  # noqa: PLC0415
+    from fiveways.demo import summary  # noqa: PLC0415
 
-    closing.show(outcome, seconds, program())
+    summary.print_summary(outcome, seconds, program_command())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from fiveways.cli.endings import printable
+from fiveways.cli.errors import printable
 from fiveways.settings.operations import LogSettings
 
 LOG = logging.getLogger("fiveways.serve")
@@ -24,7 +24,7 @@ def _quoted(value: object) -> str:
     return text if text and not set(' "=') & set(text) else msgspec.json.encode(text).decode()
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -41,7 +41,7 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """One line for people; only a traceback, which is our own, takes more."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  its name there
@@ -50,7 +50,7 @@ class TextLines(logging.Formatter):
         return printable(super().formatMessage(record) + fields)
 
 
-class Sentences(logging.Formatter):
+class MessageFormatter(logging.Formatter):
     """What happened, and nothing else."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -60,16 +60,16 @@ class Sentences(logging.Formatter):
 
 def configure(settings: LogSettings) -> None:
     """Send what is worth it to stderr."""
-    text = TextLines("{asctime} {levelname:7} {name}: {message}", style="{")
-    _send(JsonLines() if settings.format == "json" else text, settings.level.upper())
+    text = TextFormatter("{asctime} {levelname:7} {name}: {message}", style="{")
+    _install_handler(JsonFormatter() if settings.format == "json" else text, settings.level.upper())
 
 
-def tell_people() -> None:
+def configure_warnings() -> None:
     """Send warnings to stderr, as sentences: that a connection was lost, and that there is a new one."""
-    _send(Sentences(), logging.WARNING)
+    _install_handler(MessageFormatter(), logging.WARNING)
 
 
-def _send(formatter: logging.Formatter, level: int | str) -> None:
+def _install_handler(formatter: logging.Formatter, level: int | str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     ours = logging.getLogger("fiveways")

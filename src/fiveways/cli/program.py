@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def program() -> str:
+def program_command() -> str:
     """Return how this program is started from here: by its name, where the shell finds it, else by its path."""
     path = Path(sys.argv[0])
     if path.parts[-2:] == ("fiveways", "__main__.py"):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from fiveways.cli.access import Access, run
-from fiveways.cli.endings import UsageError, tell
-from fiveways.cli.jsonio import read_json, show, value_of
-from fiveways.cli.lines import lines
+from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.errors import UsageError, print_stderr
+from fiveways.cli.json_io import parse_json, parse_json_argument, print_value
+from fiveways.cli.stdin_lines import stdin_lines
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PushOptions:
     """What the user typed."""
 
     queue: str
@@ -18,43 +18,43 @@ class Wish:
     timeout: float = 30.0
 
 
-def push(gate: Access, wish: Wish) -> None:
+def push(gate: ConnectionOptions, wish: PushOptions) -> None:
     """Push one piece and print how many wait, or push every line and print how many these were."""
     if not wish.lines:
-        show(run(_push(gate, wish, read_json(wish.body))))
+        print_value(run_async(_push(gate, wish, parse_json_argument(wish.body))))
         return
     if wish.body is not None:
         raise UsageError("--lines takes its work from standard input, not from the command line")
-    done = Count()
+    done = PushCount()
     try:
-        run(_push_lines(gate, wish, done))
+        run_async(_push_lines(gate, wish, done))
     except BaseException:
-        if done.pieces:
-            tell(f"fiveways push: the hub has confirmed {done}")
+        if done.jobs:
+            print_stderr(f"fiveways push: the hub has confirmed {done}")
         raise
-    show(done.pieces)
+    print_value(done.jobs)
 
 
 @dataclass(slots=True)
-class Count:
+class PushCount:
     """The lines that the hub has, for certain."""
 
-    pieces: int = 0
-    line: int = 0
+    jobs: int = 0
+    last_line: int = 0
     """The last of them."""
 
     def __str__(self) -> str:
-        return f"{self.pieces} {'piece' if self.pieces == 1 else 'pieces'}, up to line {self.line}"
+        return f"{self.jobs} {'piece' if self.jobs == 1 else 'pieces'}, up to line {self.last_line}"
 
 
-async def _push(gate: Access, wish: Wish, data: object) -> int:
-    async with gate.within(wish.timeout) as peer:
+async def _push(gate: ConnectionOptions, wish: PushOptions, data: object) -> int:
+    async with gate.connect_within(wish.timeout) as peer:
         return await peer.push(wish.queue, data)
 
 
-async def _push_lines(gate: Access, wish: Wish, done: Count) -> None:
+async def _push_lines(gate: ConnectionOptions, wish: PushOptions, done: PushCount) -> None:
     """Push one after the other: so it is known which were taken, should the hub take no more."""
-    async with gate.peer(wish.timeout) as peer:
-        async for number, line in lines():
-            await peer.push(wish.queue, value_of(line, f"line {number}"))
-            done.pieces, done.line = done.pieces + 1, number
+    async with gate.connect_peer(wish.timeout) as peer:
+        async for number, line in stdin_lines():
+            await peer.push(wish.queue, parse_json(line, f"line {number}"))
+            done.jobs, done.last_line = done.jobs + 1, number

@@ -11,19 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fiveways.cli.access import Access, access, run
-from fiveways.cli.endings import UsageError, printable, tell
-from fiveways.cli.jsonio import show
+from fiveways.cli.connection_options import ConnectionOptions, connection_options, run_async
+from fiveways.cli.errors import UsageError, print_stderr, printable
+from fiveways.cli.json_io import print_value
 from fiveways.errors import CallFailed
 
-_PATIENCE = 1.0
+_COMPLETION_TIMEOUT = 1.0
 """Seconds that somebody who pressed Tab will wait."""
 _COLUMNS: Final = {"waiting": "waiting", "given": "given out", "dead": "dead"}
-_NOTHING: Final = dict.fromkeys(_COLUMNS, 0)
+_EMPTY_QUEUE: Final = dict.fromkeys(_COLUMNS, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class QueueOptions:
     """What the user typed."""
 
     queue: str = ""
@@ -35,22 +35,22 @@ class Wish:
     raw: bool = False
 
 
-def queues(gate: Access, wish: Wish) -> None:
+def queues(gate: ConnectionOptions, wish: QueueOptions) -> None:
     """Print all queues, one of them, or dead jobs; or redrive or drop dead jobs."""
     _check(wish)
     if wish.redrive:
-        show(run(_redrive(gate, wish)), raw=wish.raw)
+        print_value(run_async(_redrive(gate, wish)), raw=wish.raw)
     elif wish.drop:
-        run(_asked(gate, wish, "hub.drop"))
+        run_async(_call_for_queue(gate, wish, "hub.drop"))
     elif wish.job is not None:
-        show(run(_asked(gate, wish, "hub.dead")), raw=wish.raw)
+        print_value(run_async(_call_for_queue(gate, wish, "hub.dead")), raw=wish.raw)
     elif wish.dead:
-        _list_dead(run(_dead(gate, wish)), raw=wish.raw)
+        _print_dead_jobs(run_async(_fetch_dead_jobs(gate, wish)), raw=wish.raw)
     else:
-        _list_queues(gate, wish)
+        _print_queues(gate, wish)
 
 
-def _check(wish: Wish) -> None:
+def _check(wish: QueueOptions) -> None:
     chosen = [name for name in ("dead", "redrive", "drop") if getattr(wish, name)]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
@@ -63,36 +63,36 @@ def _check(wish: Wish) -> None:
         raise UsageError("--dead lists all dead jobs; --job alone shows one")
 
 
-def _list_queues(gate: Access, wish: Wish) -> None:
-    found = run(_told(gate, wish.timeout))
+def _print_queues(gate: ConnectionOptions, wish: QueueOptions) -> None:
+    found = run_async(_fetch_queues(gate, wish.timeout))
     if wish.queue and wish.queue not in found:
         # A queue is there as long as something or somebody is in it.
-        tell(f"fiveways queues: nothing is in {wish.queue}")
-    chosen = {wish.queue: found.get(wish.queue, _NOTHING)} if wish.queue else dict(sorted(found.items()))
+        print_stderr(f"fiveways queues: nothing is in {wish.queue}")
+    chosen = {wish.queue: found.get(wish.queue, _EMPTY_QUEUE)} if wish.queue else dict(sorted(found.items()))
     if wish.raw or not sys.stdout.isatty():
-        show(chosen[wish.queue] if wish.queue else chosen, raw=wish.raw)
+        print_value(chosen[wish.queue] if wish.queue else chosen, raw=wish.raw)
     else:
-        _draw(chosen)
+        _print_table(chosen)
 
 
-async def _asked(gate: Access, wish: Wish, method: str) -> object:
+async def _call_for_queue(gate: ConnectionOptions, wish: QueueOptions, method: str) -> object:
     """Call a method of the hub for a queue, or for one dead job of it."""
-    async with gate.within(wish.timeout) as peer:
+    async with gate.connect_within(wish.timeout) as peer:
         return await peer.call(method, {"queue": wish.queue, "job": wish.job})
 
 
-async def _redrive(gate: Access, wish: Wish) -> object:
-    match await _asked(gate, wish, "hub.redrive"):
+async def _redrive(gate: ConnectionOptions, wish: QueueOptions) -> object:
+    match await _call_for_queue(gate, wish, "hub.redrive"):
         case {"redriven": int(count)}:
             return count
         case _:
             raise CallFailed("the hub does not say how many jobs wait again")
 
 
-async def _dead(gate: Access, wish: Wish) -> list[Mapping[str, object]]:
+async def _fetch_dead_jobs(gate: ConnectionOptions, wish: QueueOptions) -> list[Mapping[str, object]]:
     """Return all dead jobs of a queue; the hub tells a hundred at a time."""
     jobs: list[Mapping[str, object]] = []
-    async with gate.within(wish.timeout) as peer:
+    async with gate.connect_within(wish.timeout) as peer:
         while True:
             after = jobs[-1]["job"] if jobs else 0
             match await peer.call("hub.dead", {"queue": wish.queue, "after": after}):
@@ -104,11 +104,11 @@ async def _dead(gate: Access, wish: Wish) -> list[Mapping[str, object]]:
                 return jobs
 
 
-def _list_dead(jobs: list[Mapping[str, object]], *, raw: bool) -> None:
+def _print_dead_jobs(jobs: list[Mapping[str, object]], *, raw: bool) -> None:
     """Show dead jobs: a table to people, a line of JSON each to programs."""
     if raw or not sys.stdout.isatty():
         for each in jobs:
-            show(each, raw=raw)
+            print_value(each, raw=raw)
         return
     console = Console(highlight=False)
     if not jobs:
@@ -123,15 +123,15 @@ def _list_dead(jobs: list[Mapping[str, object]], *, raw: bool) -> None:
     console.print("\n--job NUMBER shows one, with --redrive it is tried again, with --drop it is deleted.")
 
 
-async def _told(gate: Access, patience: float) -> Mapping[str, Mapping[str, object]]:
-    async with gate.within(patience) as peer:
+async def _fetch_queues(gate: ConnectionOptions, patience: float) -> Mapping[str, Mapping[str, object]]:
+    async with gate.connect_within(patience) as peer:
         found = await peer.call("hub.queues")
     if not isinstance(found, dict):
         raise CallFailed("the hub's answer is no list of queues")
     return found
 
 
-def _draw(chosen: Mapping[str, Mapping[str, object]]) -> None:
+def _print_table(chosen: Mapping[str, Mapping[str, object]]) -> None:
     """Show a table to people, and what can be done about the dead."""
     console = Console(highlight=False)
     if not chosen:
@@ -152,9 +152,13 @@ def _cell(key: str, count: object) -> Text:
     return Text(str(count), style=style)
 
 
-def names(url: str, token: str, token_file: Path | None, identity: str, secret_file: Path | None) -> list[str]:
+def queue_names(url: str, token: str, token_file: Path | None, identity: str, secret_file: Path | None) -> list[str]:
     """Return the queues of a hub, for completion: nothing if it is away or refuses."""
     try:
-        return list(run(_told(access(url, token, token_file, identity, secret_file), _PATIENCE)))
+        return list(
+            run_async(
+                _fetch_queues(connection_options(url, token, token_file, identity, secret_file), _COMPLETION_TIMEOUT)
+            )
+        )
     except Exception:  # noqa: BLE001  a shell shows nothing else than completions
         return []

@@ -12,55 +12,55 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from fiveways.cli.endings import Code, UsageError, printable
-from fiveways.cli.frames import json_line
-from fiveways.cli.spark import Span
+from fiveways.cli.errors import ExitCode, UsageError, printable
+from fiveways.cli.message_lines import to_json_line
+from fiveways.cli.pipeline_actions import TimeRangeOptions
 from fiveways.client.urls import BadUrl
-from fiveways.journal.places import existing_segments
-from fiveways.journal.rows import count, in_order
-from fiveways.replay.judging import VERDICTS, Difference
-from fiveways.replay.places import Places
-from fiveways.replay.player import Options, Player
+from fiveways.journal.records import count_records, merge_by_time
+from fiveways.journal.segments import require_segments
+from fiveways.replay.comparison import VERDICTS, Difference
+from fiveways.replay.replay_target import ReplayTarget
+from fiveways.replay.replayer import ReplayConfig, Replayer
 
-_FLAT_OUT: Final = "max"
-_WHAT: Final = {"call": "calls", "request": "requests to callees", "event": "events"}
-_MOST_SHOWN: Final = 2000
+_MAX_SPEED: Final = "max"
+_CATEGORY_TITLES: Final = {"call": "calls", "request": "requests to callees", "event": "events"}
+_MAX_VALUE: Final = 2000
 """Characters of a difference, on each side."""
-_MOST_SESSIONS: Final = 20
+_MAX_SESSIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayOptions:
     """What the user typed."""
 
     directory: str
     url: str
     speed: str = "1"
-    span: Span = field(default_factory=Span)
+    span: TimeRangeOptions = field(default_factory=TimeRangeOptions)
     protocol: str = ""
     session: str = ""
     limit: int | None = None
     zmq: str = ""
     timeout: float = 5.0
     json: bool = False
-    remote: bool = False
+    allows_remote: bool = False
     token: str = field(default="", repr=False)
     identity: str = ""
     secret: str = field(default="", repr=False)
 
 
-def replay(wish: Wish) -> Code:
+def replay(wish: ReplayOptions) -> ExitCode:
     """Send it, and say what differs; the exit code says whether something does."""
     try:
-        places = Places(wish.url, wish.zmq)
+        places = ReplayTarget(wish.url, wish.zmq)
     except BadUrl as exc:
         raise UsageError(str(exc)) from exc
-    if places.remote and not wish.remote:
-        host = places.remote
+    if places.remote_host and not wish.allows_remote:
+        host = places.remote_host
         raise UsageError(f"{host} is another machine, where all this would happen once more: --yes-remote allows it")
-    options = Options(
+    options = ReplayConfig(
         places,
-        _speed(wish.speed),
+        _parse_speed(wish.speed),
         wish.timeout,
         wish.limit,
         wish.protocol,
@@ -70,34 +70,34 @@ def replay(wish: Wish) -> Code:
         wish.secret,
     )
     try:
-        player = asyncio.run(_play(wish, options))
+        player = asyncio.run(_run_replay(wish, options))
     except KeyboardInterrupt:
-        return Code.FAILED
+        return ExitCode.FAILED
     if wish.json:
-        print(json_line(report(player)))  # noqa: T201
+        print(to_json_line(build_report(player)))  # noqa: T201
     else:
-        _tell(player)
-    return Code.OK if player.tally.is_equal else Code.FAILED
+        _print_report(player)
+    return ExitCode.OK if player.stats.is_equal else ExitCode.FAILED
 
 
-def _speed(text: str) -> float:
-    if text == _FLAT_OUT:
+def _parse_speed(text: str) -> float:
+    if text == _MAX_SPEED:
         return math.inf
     try:
         speed = float(text)
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise UsageError(f"--speed is a number such as 1 or 10, or {_FLAT_OUT}, not {text!r}")
+        raise UsageError(f"--speed is a number such as 1 or 10, or {_MAX_SPEED}, not {text!r}")
     return speed
 
 
-async def _play(wish: Wish, options: Options) -> Player:
-    span, found = wish.span.bounds(), existing_segments(wish.directory)
-    await options.places.check()
-    with _progress(count(found)) as told:
-        player = Player(options, told)
-        await player.play(in_order(found, span))
+async def _run_replay(wish: ReplayOptions, options: ReplayConfig) -> Replayer:
+    span, found = wish.span.bounds(), require_segments(wish.directory)
+    await options.target.check_reachable()
+    with _progress(count_records(found)) as told:
+        player = Replayer(options, told)
+        await player.run(merge_by_time(found, span))
     return player
 
 
@@ -114,17 +114,17 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.advance(task, done)
 
 
-def report(player: Player) -> dict[str, object]:
+def build_report(player: Replayer) -> dict[str, object]:
     """Return all there is to tell, for programs."""
-    tally = player.tally
-    counts = {what: {verdict: tally.counts[what][verdict] for verdict in VERDICTS} for what in _WHAT}
+    tally = player.stats
+    counts = {what: {verdict: tally.counts[what][verdict] for verdict in VERDICTS} for what in _CATEGORY_TITLES}
     return {
         "equal": tally.is_equal,
-        "sent": player.voice.sent,
+        "sent": player.sender.sent,
         "sessions": player.sessions,
-        "unsent": dict(player.voice.unsent),
+        "unsent": dict(player.sender.unsent),
         "redacted": player.redacted,
-        "left_out": player.left_out,
+        "left_out": player.skipped_sessions,
         "lost": dict(tally.lost),
         "open_at_end": tally.open_at_end,
         **counts,
@@ -133,40 +133,40 @@ def report(player: Player) -> dict[str, object]:
     }
 
 
-def _tell(player: Player) -> None:
-    tally, console = player.tally, Console(highlight=False, soft_wrap=True, markup=False)
-    console.print(f"sent {player.voice.sent} frames of {player.sessions} sessions")
-    for why, number in player.voice.unsent.items():
+def _print_report(player: Replayer) -> None:
+    tally, console = player.stats, Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"sent {player.sender.sent} frames of {player.sessions} sessions")
+    for why, number in player.sender.unsent.items():
         console.print(f"  {number} frames not sent: {why}")
     if player.redacted:
         console.print(f"  {player.redacted} frames sent with *** where something was redacted")
-    for why, number in player.left_out.items():
+    for why, number in player.skipped_sessions.items():
         console.print(printable(f"  {number} sessions left out, {why}"))
     for why, number in tally.lost.items():
         console.print(printable(f"  {number} sessions lost: {why}"), style="red")
     if tally.open_at_end:
         console.print(f"  {tally.open_at_end} calls without an answer where the recording ends")
-    for what, words in _WHAT.items():
+    for what, words in _CATEGORY_TITLES.items():
         counted = [f"{tally.counts[what][verdict]} {verdict}" for verdict in VERDICTS if tally.counts[what][verdict]]
         console.print(f"{words}: {', '.join(counted) or 'none'}")
-    for session, each in list(tally.sessions.items())[:_MOST_SESSIONS]:
+    for session, each in list(tally.sessions.items())[:_MAX_SESSIONS]:
         counted = [f"{number} {verdict}" for verdict, number in each.items()]
         console.print(printable(f"  session {session}: {', '.join(counted)}"), style="yellow")
     for difference in tally.differences:
-        _tell_difference(console, difference)
+        _print_difference(console, difference)
     if tally.is_equal:
         console.print("all that came back is as it was", style="green")
     sys.stdout.flush()
 
 
-def _tell_difference(console: Console, each: Difference) -> None:
+def _print_difference(console: Console, each: Difference) -> None:
     at = f", record {each.seq}" if each.seq is not None else ""
     name = f" {each.name}{f' #{each.id}' if each.id else ''}" if each.name or each.id else ""
     console.print(printable(f"{each.what}{name} in session {each.session}{at}: {each.verdict}"), style="red")
     if each.what != "session":
-        console.print(f"  then  {_shown(each.recorded)}\n  now   {_shown(each.live)}")
+        console.print(f"  then  {_format_value(each.recorded)}\n  now   {_format_value(each.live)}")
 
 
-def _shown(value: object) -> str:
-    text = "nothing" if value is None else json_line(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+def _format_value(value: object) -> str:
+    text = "nothing" if value is None else to_json_line(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fiveways.cli.endings import printable
-from fiveways.cli.pipeline import Group
+from fiveways.cli.errors import printable
+from fiveways.cli.pipeline_commands import Group
 
 if TYPE_CHECKING:
-    from fiveways.journal.access import Access
+    from fiveways.journal.file_permissions import FilePermissions
 
 
 def report(
@@ -34,14 +34,14 @@ def report(
       fiveways report --tables tables
       fiveways report --tables tables -o monday.html --open
     """
-    from fiveways.cli.spark import unbreakable_output  # noqa: PLC0415  help does without it
-    from fiveways.journal.access import access_of  # noqa: PLC0415
-    from fiveways.pipeline.report.page import page  # noqa: PLC0415
+    from fiveways.cli.pipeline_actions import unbreakable_output  # noqa: PLC0415  help does without it
+    from fiveways.journal.file_permissions import permissions_for_group  # noqa: PLC0415
+    from fiveways.pipeline.report.page import render_directory  # noqa: PLC0415
 
     unbreakable_output()
 
-    made = page(tables)
-    _write(output, made.encode(), access_of(group))
+    made = render_directory(tables)
+    _replace_file(output, made.encode(), permissions_for_group(group))
     print(f"{printable(str(output))}: {len(made.encode()) / 1000:.0f} kB")  # noqa: T201
     if show:
         import webbrowser  # noqa: PLC0415
@@ -49,9 +49,9 @@ def report(
         webbrowser.open(output.absolute().as_uri())
 
 
-def _write(path: Path, content: bytes, access: "Access") -> None:
+def _replace_file(path: Path, content: bytes, access: "FilePermissions") -> None:
     """Put a file in its place at once, so that nobody reads half a page, and an old one stays if there is no room."""
-    from fiveways.pipeline.report.reading import ReportError  # noqa: PLC0415
+    from fiveways.pipeline.report.table_reader import ReportError  # noqa: PLC0415
 
     try:
         target = path.resolve()  # what a link names is replaced, not the link

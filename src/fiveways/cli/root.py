@@ -10,14 +10,25 @@ from typing import Annotated
 
 import typer
 
-from fiveways.cli import clock, context, demo, journals, options, pipeline, report, store, traffic, work
-from fiveways.cli.encoding import tolerate_any_terminal
-from fiveways.cli.endings import Code, NobodyReads, UsageError, end, end_usage
-from fiveways.cli.plain import HubCommand, Verb, Verbs
+from fiveways.cli import (
+    clock,
+    context,
+    demo,
+    journal_commands,
+    options,
+    pipeline_commands,
+    queue_commands,
+    report,
+    store,
+    traffic,
+)
+from fiveways.cli.commands import Command, CommandGroup, HubCommand
+from fiveways.cli.errors import ExitCode, OutputClosed, UsageError, report_error, report_usage_error
+from fiveways.cli.output_encoding import tolerate_any_terminal
 
 app = typer.Typer(
     name="fiveways",
-    cls=Verbs,
+    cls=CommandGroup,
     help="""One messaging hub for UMQ, UMQ36, LRPM, RPC over MQTT and NQ.
 
 [bold]A first try[/bold]
@@ -38,7 +49,7 @@ Or in two terminals:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 config_app = typer.Typer(
-    cls=Verbs,
+    cls=CommandGroup,
     help="""Check a configuration file, or show what is set.
 
 Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration.md
@@ -51,7 +62,7 @@ Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration
 )
 app.add_typer(config_app, name="config")
 app.add_typer(context.app, name="context")
-app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(pipeline_commands.app, name="pipeline")
 app.add_typer(store.app, name="store")
 _NEGATIVE = re.compile(r"-\d")
 
@@ -66,22 +77,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = list(takewhile(lambda each: each.startswith("-"), given))
     command = given[len(own) : len(own) + 1]
     try:
-        return int(app(given, prog_name="fiveways", standalone_mode=False) or Code.OK)
+        return int(app(given, prog_name="fiveways", standalone_mode=False) or ExitCode.OK)
     except typer.TyperException as exc:
-        code = end_usage(exc, "fiveways")
+        code = report_usage_error(exc, "fiveways")
         # Nagios reads 2 as an alarm, and a command line that is wrong says nothing about the hub.
         return 3 if command == ["check"] else code
-    except NobodyReads:
+    except OutputClosed:
         # Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Code.OK
+        return ExitCode.OK
     except Exception as exc:  # noqa: BLE001  a user is never shown a traceback that they did not ask for
         # The choice of the hub fails before the command runs.
         if isinstance(exc, UsageError) and command == ["check"]:
-            from fiveways.cli.check import unknown  # noqa: PLC0415
+            from fiveways.cli.check import report_unknown  # noqa: PLC0415
 
-            return unknown(exc)
-        return end(" ".join(["fiveways", *command]), exc, debug="--debug" in own)
+            return report_unknown(exc)
+        return report_error(" ".join(["fiveways", *command]), exc, debug="--debug" in own)
 
 
 def _show_version(*, wanted: bool) -> None:
@@ -103,7 +114,7 @@ def _root(
     """Take what stands before the command; `main` looks for --debug itself."""
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def serve(
     *,
     config: Annotated[
@@ -148,14 +159,15 @@ def serve(
     """
     from fiveways.cli import serve as verb  # noqa: PLC0415
 
-    verb.serve(config, verb.flags(host, port, journal, settings or []), application)
+    verb.serve(config, verb.settings_from_flags(host, port, journal, settings or []), application)
 
 
 @app.command(cls=HubCommand)
 def call(  # noqa: PLR0913  as many as the user has
     url: options.Url,
     method: Annotated[
-        str, typer.Argument(metavar="METHOD", help="Its name, such as math.add.", autocompletion=options.methods)
+        str,
+        typer.Argument(metavar="METHOD", help="Its name, such as math.add.", autocompletion=options.complete_methods),
     ],
     body: options.Body = None,
     *,
@@ -191,10 +203,10 @@ def call(  # noqa: PLR0913  as many as the user has
       fiveways call mqtt-rpc+mqtt://localhost/Greeter SayHello '{"name": "Bob"}' --schema greeter.binpb
     """
     from fiveways.cli import call as verb  # noqa: PLC0415
-    from fiveways.cli.access import access  # noqa: PLC0415
+    from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = access(url, token, token_file, identity, secret_file, schema)
-    verb.call(gate, verb.Wish(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
+    gate = connection_options(url, token, token_file, identity, secret_file, schema)
+    verb.call(gate, verb.CallOptions(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
 
 
 @app.command(cls=HubCommand)
@@ -221,10 +233,10 @@ def publish(  # noqa: PLR0913
       fiveways publish umq+ws://localhost:7500 status '"up"' --retain
     """
     from fiveways.cli import publish as verb  # noqa: PLC0415
-    from fiveways.cli.access import access  # noqa: PLC0415
+    from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = access(url, token, token_file, identity, secret_file)
-    verb.publish(gate, verb.Wish(topic, body, retain, tuple(attach or ()), timeout))
+    gate = connection_options(url, token, token_file, identity, secret_file)
+    verb.publish(gate, verb.PublishOptions(topic, body, retain, tuple(attach or ()), timeout))
 
 
 @app.command(cls=HubCommand)
@@ -258,10 +270,10 @@ def subscribe(  # noqa: PLR0913
       fiveways subscribe umq+ws://localhost:7500 status --count 1
     """
     from fiveways.cli import subscribe as verb  # noqa: PLC0415
-    from fiveways.cli.access import access  # noqa: PLC0415
+    from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = access(url, token, token_file, identity, secret_file)
-    verb.subscribe(gate, verb.Wish(pattern, count, timeout, envelope, raw))
+    gate = connection_options(url, token, token_file, identity, secret_file)
+    verb.subscribe(gate, verb.SubscribeCommandOptions(pattern, count, timeout, envelope, raw))
 
 
 @app.command(cls=HubCommand)
@@ -288,17 +300,17 @@ def discover(
       fiveways discover lrpm+ws://localhost:7500 math.add --raw
     """
     from fiveways.cli import discover as verb  # noqa: PLC0415
-    from fiveways.cli.access import access  # noqa: PLC0415
+    from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    verb.discover(access(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
+    verb.discover(connection_options(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
 
 
-for _queue_verb in (work.push, work.pull, work.queues, work.held, clock.clock):
+for _queue_verb in (queue_commands.push, queue_commands.pull, queue_commands.queues, queue_commands.held, clock.clock):
     app.command(cls=HubCommand)(_queue_verb)
-for _verb in (report.report, pipeline.sql, traffic.traffic, demo.demo):
-    app.command(cls=Verb)(_verb)
-for _reader in (journals.tail, journals.trace, journals.replay):
-    app.command(cls=Verb)(_reader)
+for _verb in (report.report, pipeline_commands.sql, traffic.traffic, demo.demo):
+    app.command(cls=Command)(_verb)
+for _reader in (journal_commands.tail, journal_commands.trace, journal_commands.replay):
+    app.command(cls=Command)(_reader)
 
 
 @app.command(cls=HubCommand)
@@ -309,7 +321,7 @@ def check(  # noqa: PLR0913
             metavar="URL",
             help="The hub: http://..., the URL of a client, or the name of a saved context. "
             "If omitted: FIVEWAYS_URL, then the default context.",
-            autocompletion=options.urls,
+            autocompletion=options.complete_urls,
         ),
     ] = "http://localhost:7500",
     *,
@@ -340,11 +352,11 @@ def check(  # noqa: PLR0913
     """
     from fiveways.cli import check as verb  # noqa: PLC0415
 
-    wish = verb.Wish(url, warning, critical, timeout, ping, token, token_file, identity, secret_file)
+    wish = verb.CheckOptions(url, warning, critical, timeout, ping, token, token_file, identity, secret_file)
     raise typer.Exit(verb.check(wish))
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def proto() -> None:
     """Print rpc.proto, the protobuf schema of RPC over MQTT.
 
@@ -360,7 +372,7 @@ def proto() -> None:
     print(files("fiveways.protocols.mqtt_rpc").joinpath("rpc.proto").read_text(encoding="utf-8"), end="")  # noqa: T201
 
 
-@config_app.command("check", cls=Verb)
+@config_app.command("check", cls=Command)
 def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file of settings.")]) -> None:
     """Say whether a file is a good configuration.
 
@@ -375,7 +387,7 @@ def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TO
     verb.check(file)
 
 
-@config_app.command("show", cls=Verb)
+@config_app.command("show", cls=Command)
 def config_show(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A TOML file of settings.", envvar="FIVEWAYS_CONFIG")

@@ -10,18 +10,27 @@ import uvloop
 from rich.console import Console
 
 from fiveways.app.app import App
-from fiveways.app.load import LoadError
-from fiveways.app.load import load as load_app
+from fiveways.app.loader import LoadError
+from fiveways.app.loader import load_app as load_app
 from fiveways.cli import logs
-from fiveways.cli.endings import UsageError
-from fiveways.cli.program import program
+from fiveways.cli.errors import UsageError
+from fiveways.cli.program import program_command
 from fiveways.runtime import server
-from fiveways.settings.file import SettingsError
-from fiveways.settings.load import COMMAND_LINE, Exposed, Loaded, again, is_loopback, read
+from fiveways.settings.load import (
+    COMMAND_LINE_SOURCE,
+    ExposedHubError,
+    LoadedSettings,
+    is_loopback,
+    load_again,
+    read_settings,
+)
 from fiveways.settings.sections import Settings
+from fiveways.settings.sources import SettingsError
 
 
-def flags(host: str | None, port: int | None, journal: str | None, assignments: Sequence[str]) -> dict[str, object]:
+def settings_from_flags(
+    host: str | None, port: int | None, journal: str | None, assignments: Sequence[str]
+) -> dict[str, object]:
     """Return the settings of the command line.
 
     Raises:
@@ -44,7 +53,7 @@ def flags(host: str | None, port: int | None, journal: str | None, assignments: 
 
 def serve(config: Path | None, given: dict[str, object], application: str | None) -> None:
     """Run a hub until it is told to stop."""
-    loaded = _loaded(config, given)
+    loaded = _load_settings(config, given)
     settings = loaded.settings
     logs.configure(settings.log)
     for warning in loaded.warnings:
@@ -54,14 +63,14 @@ def serve(config: Path | None, given: dict[str, object], application: str | None
         runner.run(_serve(settings, app))
 
 
-def _loaded(config: Path | None, given: dict[str, object]) -> Loaded:
+def _load_settings(config: Path | None, given: dict[str, object]) -> LoadedSettings:
     try:
-        return read(config, os.environ, given)
-    except Exposed:
+        return read_settings(config, os.environ, given)
+    except ExposedHubError:
         # Nothing is misspelled: it is the hub that does not start so.
         raise
     except SettingsError as exc:
-        if exc.place == COMMAND_LINE:
+        if exc.source == COMMAND_LINE_SOURCE:
             raise UsageError(str(exc)) from exc
         raise
 
@@ -78,12 +87,12 @@ def _load(application: str) -> App:
 
 async def _serve(settings: Settings, app: App | None) -> None:
     def started(running: server.Server) -> None:
-        greet(running.urls, settings, has_app=app is not None)
+        print_greeting(running.urls, settings, has_app=app is not None)
 
-    await server.serve(settings, app, started=started, reload=lambda: again(settings))
+    await server.serve(settings, app, started=started, reload=lambda: load_again(settings))
 
 
-def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool) -> None:
+def print_greeting(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool) -> None:
     """Say where the hub is, what to try first, and who cannot reach it."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]Fiveways is running[/bold] with pid {os.getpid()}. It answers:")
@@ -93,14 +102,14 @@ def greet(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool)
     # Who is asked for a token has one.
     token = " --token TOKEN" if settings.auth.anonymous == "never" else ""
     console.print("\nTry it from a second terminal:")
-    console.print(f"""  {program()} call {first} hub.echo '"hello"'{token}""", markup=False)
+    console.print(f"""  {program_command()} call {first} hub.echo '"hello"'{token}""", markup=False)
     if has_app:
-        console.print(f"  {program()} discover {first}{token}", markup=False)
-    console.print(f"\n{_reach(settings)}\n{_kept(settings)}\nCtrl-C stops it.\n", markup=False)
+        console.print(f"  {program_command()} discover {first}{token}", markup=False)
+    console.print(f"\n{_reachability_text(settings)}\n{_persistence_text(settings)}\nCtrl-C stops it.\n", markup=False)
     console.file.flush()
 
 
-def _kept(settings: Settings) -> str:
+def _persistence_text(settings: Settings) -> str:
     """Say what becomes of requests that were accepted, and of work that waits, when the hub ends."""
     if settings.store.path:
         return f"What it accepts in NQ, work in queues and retained values are kept in {settings.store.path}."
@@ -116,7 +125,7 @@ def _first_url(urls: Sequence[tuple[str, str]]) -> str:
     return url.removesuffix(parts.path)
 
 
-def _reach(settings: Settings) -> str:
+def _reachability_text(settings: Settings) -> str:
     """Return who can come in, and what would have to be set for others."""
     server_settings, auth = settings.server, settings.auth
     if is_loopback(server_settings.host):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from fiveways.cli.endings import Code, UsageError, printable
-from fiveways.cli.plain import Verb, Verbs
+from fiveways.cli.commands import Command, CommandGroup
+from fiveways.cli.errors import ExitCode, UsageError, printable
 
 if TYPE_CHECKING:
-    from fiveways.store.salvage import Report
+    from fiveways.store.store_repair import DamageReport
 
 app = typer.Typer(
-    cls=Verbs,
+    cls=CommandGroup,
     help="""Check the store of a hub that is stopped, or repair it.
 
 The store is the file of the setting store.path. Beside it are its WAL and its
@@ -27,7 +27,7 @@ state file, with -wal and -state at the end of their names.
 """,
     no_args_is_help=True,
 )
-_SHOWN = 1000
+_MAX_LINES = 1000
 """Lines about damage that are printed."""
 
 Store: TypeAlias = Annotated[
@@ -39,7 +39,7 @@ Config: TypeAlias = Annotated[
 ]
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def check(store: Store = None, *, config: Config = None) -> None:
     """Check each record of a store, and its files. Nothing is changed.
 
@@ -50,21 +50,21 @@ def check(store: Store = None, *, config: Config = None) -> None:
       fiveways store check hub.db
       fiveways store check --config fiveways.toml
     """
-    from fiveways.runtime.undecodable import decode  # noqa: PLC0415  help does without it
-    from fiveways.store import salvage  # noqa: PLC0415
+    from fiveways.runtime.undecodable_records import check_row  # noqa: PLC0415  help does without it
+    from fiveways.store import store_repair  # noqa: PLC0415
 
     path = _path(store, config)
-    report = salvage.check(path, decode)
+    report = store_repair.check_store(path, check_row)
     if not report.damage:
-        _say(f"{path} is ok: {_counted(report)}")
+        _say(f"{path} is ok: {_record_counts(report)}")
         return
     _say(f"{path} is damaged:")
-    _list(report.damage)
-    _say(f"Readable: {_counted(report)}. `fiveways store repair {path}` shows what a repair keeps.")
-    raise typer.Exit(Code.FAILED)
+    _print_lines(report.damage)
+    _say(f"Readable: {_record_counts(report)}. `fiveways store repair {path}` shows what a repair keeps.")
+    raise typer.Exit(ExitCode.FAILED)
 
 
-@app.command(cls=Verb)
+@app.command(cls=Command)
 def repair(
     store: Store = None,
     *,
@@ -80,22 +80,22 @@ def repair(
       fiveways store repair hub.db
       fiveways store repair hub.db --yes
     """
-    from fiveways.runtime.undecodable import decode  # noqa: PLC0415
-    from fiveways.store import salvage  # noqa: PLC0415
+    from fiveways.runtime.undecodable_records import check_row  # noqa: PLC0415
+    from fiveways.store import store_repair  # noqa: PLC0415
 
     path = _path(store, config)
-    report = salvage.check(path, decode)
+    report = store_repair.check_store(path, check_row)
     if not report.damage:
-        _say(f"{path} is ok, nothing is to be repaired: {_counted(report)}")
+        _say(f"{path} is ok, nothing is to be repaired: {_record_counts(report)}")
         return
-    _list(report.damage)
+    _print_lines(report.damage)
     moved: list[Path] = []
     if yes:
-        report, moved = salvage.repair(path, decode)
-    _say(f"{'Kept' if yes else 'A repair keeps'}: {_counted(report)}")
+        report, moved = store_repair.repair_store(path, check_row)
+    _say(f"{'Kept' if yes else 'A repair keeps'}: {_record_counts(report)}")
     if report.lost:
         _say("Lost, besides records that left no trace:")
-        _list(report.lost)
+        _print_lines(report.lost)
     else:
         _say("Lost: no record that left a trace.")
     if yes:
@@ -108,14 +108,14 @@ def _path(store: Path | None, config: Path | None) -> Path:
     """Return the store that is meant."""
     if store is not None:
         return store.absolute()
-    from fiveways.settings.load import read  # noqa: PLC0415
+    from fiveways.settings.load import read_settings  # noqa: PLC0415
 
-    if not (named := read(config, os.environ).settings.store.path):
+    if not (named := read_settings(config, os.environ).settings.store.path):
         raise UsageError("name the file of a store, or a configuration that sets store.path")
     return Path(named).absolute()
 
 
-def _counted(report: "Report") -> str:
+def _record_counts(report: "DamageReport") -> str:
     rows = report.rows
     return (
         f"{len(rows.get('peer', []))} peers, {len(rows.get('log', []))} lines about requests,"
@@ -123,11 +123,11 @@ def _counted(report: "Report") -> str:
     )
 
 
-def _list(lines: list[str]) -> None:
-    for line in lines[:_SHOWN]:
+def _print_lines(lines: list[str]) -> None:
+    for line in lines[:_MAX_LINES]:
         _say(f"  {line}")
-    if len(lines) > _SHOWN:
-        _say(f"  and {len(lines) - _SHOWN} more")
+    if len(lines) > _MAX_LINES:
+        _say(f"  and {len(lines) - _MAX_LINES} more")
 
 
 def _say(line: str) -> None:

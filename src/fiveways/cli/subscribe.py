@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from fiveways.app.events import Event
 from fiveways.cli import logs
-from fiveways.cli.access import Access, run
-from fiveways.cli.endings import UsageError
-from fiveways.cli.jsonio import show
+from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.errors import UsageError
+from fiveways.cli.json_io import print_value
 from fiveways.errors import CallTimeout
 from fiveways.model import topics
 
 if TYPE_CHECKING:
-    from fiveways.client.mqtt.feeds import Publication
+    from fiveways.client.mqtt.subscriptions import Publication
 
-_OPENING = 30.0
+_HANDSHAKE_TIMEOUT = 30.0
 """Seconds for the handshake and the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscribeCommandOptions:
     """What the user typed."""
 
     pattern: str
@@ -32,26 +32,26 @@ class Wish:
     raw: bool = False
 
 
-def subscribe(gate: Access, wish: Wish) -> None:
+def subscribe(gate: ConnectionOptions, wish: SubscribeCommandOptions) -> None:
     """Print events until there are enough, the time is over, the topic is closed or the user has seen enough."""
     try:
         topics.parse_pattern(wish.pattern, topics.MQTT if gate.is_mqtt else topics.UMQ)
     except topics.BadTopic as exc:
         raise UsageError(str(exc)) from exc
-    logs.tell_people()
+    logs.configure_warnings()
     try:
-        run(_subscribe(gate, wish))
+        run_async(_subscribe(gate, wish))
     except KeyboardInterrupt:
         return
 
 
-async def _subscribe(gate: Access, wish: Wish) -> None:
+async def _subscribe(gate: ConnectionOptions, wish: SubscribeCommandOptions) -> None:
     seen = 0
     patience = asyncio.timeout(wish.timeout)
     try:
         async with patience, _events(gate, wish.pattern) as events:
             async for event in events:
-                show(_enveloped(event) if wish.envelope else event.data, raw=wish.raw)
+                print_value(_as_envelope(event) if wish.envelope else event.data, raw=wish.raw)
                 seen += 1
                 if seen == wish.count:
                     return
@@ -63,15 +63,18 @@ async def _subscribe(gate: Access, wish: Wish) -> None:
 
 
 @asynccontextmanager
-async def _events(gate: Access, pattern: str) -> "AsyncIterator[AsyncIterator[Event | Publication]]":
+async def _events(gate: ConnectionOptions, pattern: str) -> "AsyncIterator[AsyncIterator[Event | Publication]]":
     if gate.is_mqtt:
-        async with gate.broker(_OPENING, reconnect=True) as broker, broker.subscribe(pattern) as publications:
+        async with (
+            gate.connect_broker(_HANDSHAKE_TIMEOUT, reconnect=True) as broker,
+            broker.subscribe(pattern) as publications,
+        ):
             yield aiter(publications)
     else:
-        async with gate.peer(_OPENING, reconnect=True) as peer, peer.subscribe(pattern) as events:
+        async with gate.connect_peer(_HANDSHAKE_TIMEOUT, reconnect=True) as peer, peer.subscribe(pattern) as events:
             yield aiter(events)
 
 
-def _enveloped(event: "Event | Publication") -> dict[str, object]:
+def _as_envelope(event: "Event | Publication") -> dict[str, object]:
     missed = {"missed": event.missed} if event.missed else {}
     return {"topic": event.topic, "data": event.data, **missed}

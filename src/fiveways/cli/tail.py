@@ -13,23 +13,23 @@ import pyarrow as pa
 from pyarrow import compute
 from rich.console import Console
 
-from fiveways.cli.endings import NobodyReads, UsageError
-from fiveways.cli.frames import Line, Reader, json_line, line_text, row_of
-from fiveways.journal.finding import has_op
-from fiveways.journal.following import Follower
-from fiveways.journal.places import existing_segments
-from fiveways.journal.rows import by_time, records
+from fiveways.cli.errors import OutputClosed, UsageError
+from fiveways.cli.message_lines import LineBuilder, MessageLine, line_as_dict, line_text, to_json_line
+from fiveways.journal.follower import JournalFollower
+from fiveways.journal.operation_index import has_op
+from fiveways.journal.records import iter_records, sort_by_time
+from fiveways.journal.segments import require_segments
 from fiveways.model import names
-from fiveways.wire.packet import NO_OP
+from fiveways.wire.packet import NO_OPERATION
 
-_BEFORE: Final = 1000
+_CONTEXT_RECORDS: Final = 1000
 """Records before those that are shown in which the call may be that one of these answers."""
-_PAUSE: Final = 0.2
+_POLL_INTERVAL: Final = 0.2
 """Seconds between two looks at the directory; a hub writes every 0.1 s unless it was told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TailOptions:
     """What the user typed."""
 
     directory: str
@@ -45,14 +45,14 @@ class Wish:
     raw: bool = False
 
 
-class Choice:
+class LineFilter:
     """Which lines are wanted."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: TailOptions) -> None:
         self._wish = wish
-        self._method = _folded(wish.method)
+        self._method = _fold_method(wish.method)
 
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def filter_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records of a batch that may be wanted, as far as that is seen without reading frames."""
         wish = self._wish
         if wish.protocol:
@@ -66,11 +66,11 @@ class Choice:
         return batch
 
     @property
-    def needs_no_reading(self) -> bool:
+    def is_decided_by_columns(self) -> bool:
         """Whether every record that may be wanted is."""
         return not (self._method or self._wish.kind)
 
-    def wants(self, line: Line) -> bool:
+    def matches(self, line: MessageLine) -> bool:
         """Say whether a line of these is wanted."""
         wish = self._wish
         return (
@@ -80,31 +80,31 @@ class Choice:
         )
 
 
-def _folded(method: str) -> str:
+def _fold_method(method: str) -> str:
     try:
         return names.fold(method, names.LOCAL) if method else ""
     except names.BadName as exc:
         raise UsageError(str(exc)) from exc
 
 
-def tail(wish: Wish) -> None:
+def tail(wish: TailOptions) -> None:
     """Print the last lines, and then those that come, until the user has seen enough."""
-    if NO_OP in wish.op.split() or " " in wish.op:
+    if NO_OPERATION in wish.op.split() or " " in wish.op:
         raise UsageError(f"{wish.op!r} is no operation")
-    choice, printer = Choice(wish), Printer(json=wish.json, raw=wish.raw)
+    choice, printer = LineFilter(wish), LinePrinter(json=wish.json, raw=wish.raw)
     if not wish.follow:
-        existing_segments(wish.directory)
-    follower = Follower(wish.directory)
+        require_segments(wish.directory)
+    follower = JournalFollower(wish.directory)
     try:
-        for line in _last(wish, choice, follower):
+        for line in _last_lines(wish, choice, follower):
             printer.show(line)
-        reader = Reader()
+        reader = LineBuilder()
         while wish.follow:
-            for batch in follower.news():
-                for line in _lines(reader, choice, [batch], raw=wish.raw):
+            for batch in follower.read_new():
+                for line in _matching_lines(reader, choice, [batch], raw=wish.raw):
                     printer.show(line)
             printer.flush()
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_INTERVAL)
         printer.flush()
     except KeyboardInterrupt:
         return
@@ -112,15 +112,15 @@ def tail(wish: Wish) -> None:
         follower.close()
 
 
-def _last(wish: Wish, choice: Choice, follower: Follower) -> Iterator[Line]:
+def _last_lines(wish: TailOptions, choice: LineFilter, follower: JournalFollower) -> Iterator[MessageLine]:
     """Give the last lines; of several runs, by their times."""
     left = wish.count
-    by_run: dict[str, list[list[Line]]] = {}
-    for batches in follower.past():
+    by_run: dict[str, list[list[MessageLine]]] = {}
+    for batches in follower.read_existing():
         if left <= 0:
             break
-        read = _end(choice, batches, wish.count) if choice.needs_no_reading else batches
-        found = deque(_lines(Reader(), choice, read, raw=wish.raw), maxlen=wish.count)
+        read = _last_batches(choice, batches, wish.count) if choice.is_decided_by_columns else batches
+        found = deque(_matching_lines(LineBuilder(), choice, read, raw=wish.raw), maxlen=wish.count)
         if found:
             by_run.setdefault(found[0].record.run, []).append(list(found))
         left -= len(found)
@@ -130,10 +130,10 @@ def _last(wish: Wish, choice: Choice, follower: Follower) -> Iterator[Line]:
     return iter(merged)
 
 
-def _end(choice: Choice, batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+def _last_batches(choice: LineFilter, batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """Return the last records that are wanted, and some before these, which may tell what was called."""
-    kept, rows, most = deque[pa.RecordBatch](), 0, count + _BEFORE
-    for batch in map(choice.rows, batches):
+    kept, rows, most = deque[pa.RecordBatch](), 0, count + _CONTEXT_RECORDS
+    for batch in map(choice.filter_records, batches):
         kept.append(batch)
         rows += len(batch)
         while rows - len(kept[0]) >= most:
@@ -143,17 +143,19 @@ def _end(choice: Choice, batches: Iterable[pa.RecordBatch], count: int) -> list[
     return list(kept)
 
 
-def _lines(reader: Reader, choice: Choice, batches: Iterable[pa.RecordBatch], *, raw: bool) -> Iterator[Line]:
+def _matching_lines(
+    reader: LineBuilder, choice: LineFilter, batches: Iterable[pa.RecordBatch], *, raw: bool
+) -> Iterator[MessageLine]:
     for batch in batches:
-        for record in records(by_time(choice.rows(batch))):
-            for line in reader.lines(record):
-                if choice.wants(line):
+        for record in iter_records(sort_by_time(choice.filter_records(batch))):
+            for line in reader.build_lines(record):
+                if choice.matches(line):
                     yield line
                     if raw:
                         break  # a frame is shown once, however many messages it holds
 
 
-class Printer:
+class LinePrinter:
     """Prints lines: for people on a terminal, whole and without colours for all others."""
 
     def __init__(self, *, json: bool, raw: bool) -> None:
@@ -162,22 +164,22 @@ class Printer:
         self._is_terminal = sys.stdout.isatty()
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
 
-    def show(self, line: Line) -> None:
+    def show(self, line: MessageLine) -> None:
         """Print one; NobodyReads if nobody does."""
         try:
             if self._json:
-                sys.stdout.write(f"{json_line(row_of(line, raw=self._raw))}\n")
+                sys.stdout.write(f"{to_json_line(line_as_dict(line, raw=self._raw))}\n")
             elif self._is_terminal:
                 width = shutil.get_terminal_size().columns
                 self._console.print(line_text(line, raw=self._raw, width=width))
             else:
                 sys.stdout.write(f"{line_text(line, raw=self._raw).plain}\n")
         except BrokenPipeError as exc:
-            raise NobodyReads from exc
+            raise OutputClosed from exc
 
     def flush(self) -> None:
         """Let all be seen."""
         try:
             sys.stdout.flush()
         except BrokenPipeError as exc:
-            raise NobodyReads from exc
+            raise OutputClosed from exc

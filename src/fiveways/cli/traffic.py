@@ -42,8 +42,10 @@ def traffic(  # noqa: PLR0913  as many as the user has
       fiveways traffic localhost:7600 --seconds 5 --rate 500 --seed 7
       fiveways traffic --mqtt mqtt://localhost:1883 --json > summary.json
     """
-    from fiveways.cli import driven  # noqa: PLC0415
-    from fiveways.cli.access import access  # noqa: PLC0415
+    from fiveways.cli import traffic_run  # noqa: PLC0415
+    from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    shown = access(url, token, token_file).token
-    driven.drive(driven.Command(url, seconds, rate, seed, peers, mqtt, shown, remote), as_json=json)
+    shown = connection_options(url, token, token_file).token
+    traffic_run.run_traffic(
+        traffic_run.TrafficOptions(url, seconds, rate, seed, peers, mqtt, shown, remote), as_json=json
+    )

@@ -8,21 +8,21 @@ from typing import Any, cast
 
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
-from fiveways.client.handshake import BadLogin
-from fiveways.client.keeper import OpenLink
-from fiveways.client.lasting import PROTOCOLS
+from fiveways.client.handshake import BadCredentials
 from fiveways.client.peer import Peer
-from fiveways.client.settings import HUB_TIMEOUT, NO_TIME, Settings, check_name
+from fiveways.client.reconnector import OpenLink
+from fiveways.client.resumable_session import RESUMABLE_PROTOCOLS
+from fiveways.client.settings import BAD_TIMEOUT, HUB_TIMEOUT, ClientSettings, check_name
 from fiveways.protocols import registry
 from fiveways.transports.http_client import open_http
 from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 
 
-class Connecting:
+class Connector:
     """What `connect` returns: `peer = await connect(url)`, or `async with connect(url) as peer:`."""
 
-    def __init__(self, settings: Settings, app: App | None = None, open_link: OpenLink = open_websocket) -> None:
+    def __init__(self, settings: ClientSettings, app: App | None = None, open_link: OpenLink = open_websocket) -> None:
         self._settings = settings
         self._app = app
         self._open_link = open_link
@@ -68,7 +68,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     limits: Limits = Limits(),
     show_errors: bool = False,
     name: str | None = None,
-) -> Connecting:
+) -> Connector:
     """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
 
     Args:
@@ -103,41 +103,47 @@ def connect(  # noqa: PLR0913  all but the first have a default
     """
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None or name is not None:
-            raise BadLogin("a broker takes `identity` and `secret`, but no `token`, `app`, `idle_close` or `name`")
+            raise BadCredentials(
+                "a broker takes `identity` and `secret`, but no `token`, `app`, `idle_close` or `name`"
+            )
         usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "wait": wait, "keepalive": keepalive}
-        return _to_broker(url, identity, secret, schema, {**usual, "limits": limits, "show_errors": show_errors})
+        return _connect_to_broker(
+            url, identity, secret, schema, {**usual, "limits": limits, "show_errors": show_errors}
+        )
     more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "wait": wait, "idle_close": idle_close}
     more |= {"show_errors": show_errors, "name": check_name(name)}
-    settings = Settings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
-    _check(settings)
-    return Connecting(settings, app, _opener(settings))
+    settings = ClientSettings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
+    _check_settings(settings)
+    return Connector(settings, app, _link_opener(settings))
 
 
-def _to_broker(url: str, user: str, password: str, schema: Iterable[Path | str], usual: dict[str, Any]) -> Connecting:
+def _connect_to_broker(
+    url: str, user: str, password: str, schema: Iterable[Path | str], usual: dict[str, Any]
+) -> Connector:
     from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
 
     broker, service = urls.parse_mqtt(url)
     opening = connect_mqtt(replace(broker, user=user, password=password), service=service, schema=schema, **usual)
-    return cast(Connecting, opening)  # whoever wants it typed asks for it by `connect_mqtt`
+    return cast(Connector, opening)  # whoever wants it typed asks for it by `connect_mqtt`
 
 
-def _check(settings: Settings) -> None:
-    handshake.check(settings, registry.load(settings.address.protocol))
+def _check_settings(settings: ClientSettings) -> None:
+    handshake.check_credentials(settings, registry.load(settings.address.protocol))
     if settings.idle_close is None:
         return
     if settings.idle_close <= 0:
-        raise ValueError(NO_TIME.replace("a timeout", "`idle_close`"))
-    if settings.address.protocol not in PROTOCOLS:
-        able = ", ".join(urls.transports_of(*sorted(PROTOCOLS)))
+        raise ValueError(BAD_TIMEOUT.replace("a timeout", "`idle_close`"))
+    if settings.address.protocol not in RESUMABLE_PROTOCOLS:
+        able = ", ".join(urls.schemes_of(*sorted(RESUMABLE_PROTOCOLS)))
         raise ValueError(f"`idle_close` is for {able}: elsewhere a conversation ends with its link")
 
 
-def _opener(settings: Settings) -> OpenLink:
+def _link_opener(settings: ClientSettings) -> OpenLink:
     """Return how links are opened."""
     if settings.address.is_zmq:
-        from fiveways.transports.zmq_client import open_nq  # noqa: PLC0415  few need all of ZeroMQ
+        from fiveways.transports.zmq_client import open_nq_zmq  # noqa: PLC0415  few need all of ZeroMQ
 
-        return open_nq
+        return open_nq_zmq
     if not settings.address.is_http:
         return open_websocket
     return open_http if settings.idle_close is None else partial(open_http, idle=settings.idle_close)

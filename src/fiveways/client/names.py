@@ -12,33 +12,33 @@ from fiveways.model.failures import Reason
 from fiveways.model.names import BadName, NameStyle
 from fiveways.model.topics import BadTopic, Pattern, Topic
 
-_CALLBACKS = ("callback.", "callback:")
+_CALLBACK_PREFIXES = ("callback.", "callback:")
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     """What is called."""
 
     method: str
     """Folded, or the token of a callback."""
     spelling: str = ""
-    callback: bool = False
+    is_callback: bool = False
 
 
 @lru_cache(maxsize=4096)
-def target(name: str) -> Target:
+def parse_target(name: str) -> CallTarget:
     """Return what a name means to a caller; NotExecuted if it means nothing."""
-    if name.startswith(_CALLBACKS):
-        return Target(name[len(_CALLBACKS[0]) :].lower(), callback=True)
+    if name.startswith(_CALLBACK_PREFIXES):
+        return CallTarget(name[len(_CALLBACK_PREFIXES[0]) :].lower(), is_callback=True)
     try:
-        return Target(names.fold(name, names.UMQ), name)
+        return CallTarget(names.fold(name, names.UMQ), name)
     except BadName as exc:
-        raise NotExecuted(Reason.NO_METHOD, str(exc)) from exc
+        raise NotExecuted(Reason.NO_SUCH_METHOD, str(exc)) from exc
 
 
-def offered(name: str) -> str:
+def fold_method(name: str) -> str:
     """Return the folded name of what is offered; NotExecuted if nothing can be offered so."""
     try:
-        folded, is_route = names.fold_offer(name, names.UMQ)
+        folded, is_route = names.fold_registration(name, names.UMQ)
     except BadName as exc:
         raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
     if is_route:
@@ -46,7 +46,7 @@ def offered(name: str) -> str:
     return folded
 
 
-def written(name: str, style: NameStyle) -> str:
+def spell_name(name: str, style: NameStyle) -> str:
     """Return a name, a prefix or nothing as a protocol writes it: untouched, where that is possible."""
     if not name or style.alphabet is None or style.alphabet.fullmatch(name):
         return name
@@ -57,7 +57,7 @@ def written(name: str, style: NameStyle) -> str:
         raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
-def topic(text: str) -> Topic:
+def parse_topic(text: str) -> Topic:
     """Read a topic; NotExecuted if there is none."""
     try:
         return topics.parse(text, topics.UMQ)
@@ -65,7 +65,7 @@ def topic(text: str) -> Topic:
         raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
-def pattern(text: str) -> Pattern:
+def parse_pattern(text: str) -> Pattern:
     """Read what somebody subscribes to; NotExecuted if nothing can match."""
     try:
         return topics.parse_pattern(text, topics.UMQ)

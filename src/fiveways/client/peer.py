@@ -6,26 +6,26 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Self, TypeVar, overload
 
-from fiveways.app.answers import Reply
 from fiveways.app.app import App
-from fiveways.app.attached import AttachmentError
-from fiveways.app.jobs import Job, Pulling, pull_job
-from fiveways.app.sources import Attachable
-from fiveways.app.typed import decode
+from fiveways.app.attachment_sources import Attachable
+from fiveways.app.attachments import AttachmentError
+from fiveways.app.conversion import decode
+from fiveways.app.jobs import Job, JobPull, pull_job
+from fiveways.app.responses import Reply
 from fiveways.client import names
-from fiveways.client.core import Core, answered
-from fiveways.client.keeper import OpenLink
+from fiveways.client.connection_state import ConnectionState, ConnectionStatus
+from fiveways.client.core import ClientCore, wait_result
 from fiveways.client.listing import Listing
-from fiveways.client.ongoing import MAX_WAITING, Ongoing, told
-from fiveways.client.requests import Extras, Parts
-from fiveways.client.settings import NO_TIME, Settings
-from fiveways.client.states import State, Status
-from fiveways.client.streams import parts_of
-from fiveways.client.subscriptions import Subscription, Wish
+from fiveways.client.part_iteration import iterate_parts
+from fiveways.client.pending_call import MAX_WAITING, PendingCall, progress_callback
+from fiveways.client.pending_requests import PartQueue, RequestOptions
+from fiveways.client.reconnector import OpenLink
+from fiveways.client.settings import BAD_TIMEOUT, ClientSettings
+from fiveways.client.subscriptions import SubscribeOptions, Subscription
 from fiveways.client.variables import Vars
 from fiveways.errors import CallFailed, CallLost, ConnectionLost
 from fiveways.model.messages import CloseTopic, Description, Discover, Publish
-from fiveways.model.outcomes import value_of
+from fiveways.model.outcomes import value_of_result
 from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.payload import Value
 
@@ -43,11 +43,11 @@ class Peer:
     (`FileNotFoundError` or another `OSError`), nor with a timeout that is not above 0 (`ValueError`).
     """
 
-    def __init__(self, settings: Settings, open_link: OpenLink = open_websocket) -> None:
+    def __init__(self, settings: ClientSettings, open_link: OpenLink = open_websocket) -> None:
         """Make one; `connect` does that, and opens it."""
-        self._core = Core(settings, self, open_link)
-        self._keeper = self._core.keeper
-        self._timeout = settings.timeout
+        self._core = ClientCore(settings, self, open_link)
+        self._reconnector = self._core.reconnector
+        self._default_timeout = settings.timeout
         self.vars = Vars(self._core.variables, self)
         """Our variables at the hub, and the hub's for us."""
 
@@ -57,7 +57,7 @@ class Peer:
     @property
     def url(self) -> str:
         """Where it is connected to."""
-        return self._core.settings.address.given
+        return self._core.settings.address.original_url
 
     @property
     def protocol(self) -> str:
@@ -67,16 +67,16 @@ class Peer:
     @property
     def session(self) -> str:
         """What the hub calls this connection; another name after a reconnect."""
-        return self._keeper.session_name
+        return self._reconnector.session_name
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         """How the connection is."""
-        return self._keeper.states.now.state
+        return self._reconnector.states.current.state
 
-    def states(self) -> AsyncGenerator[Status, None]:
+    def states(self) -> AsyncGenerator[ConnectionStatus, None]:
         """Follow the connection: `async for status in peer.states(): print(status)`, the present state first."""
-        return self._keeper.states.follow()
+        return self._reconnector.states.follow()
 
     # Calls.
 
@@ -129,19 +129,19 @@ class Peer:
         still waits; a text asks for NQ's own debugging as well. Other protocols have no such thing and ignore it.
         """
         if idempotent or progress is not None or verbose:
-            extras = Extras(progress=told(progress), verbose=verbose)
-            value = (await self._reply(method, body, timeout, attachments, extras, idempotent)).value
+            extras = RequestOptions(progress=progress_callback(progress), verbose=verbose)
+            value = (await self._call(method, body, timeout, attachments, extras, idempotent)).value
             return value if type is None else decode(value, type)
-        session = self._keeper.session
+        session = self._reconnector.session
         if session is None or session.is_full:
-            session, timeout = await self._keeper.ready(self._timeout if timeout is None else timeout)
+            session, timeout = await self._reconnector.wait_ready(self._default_timeout if timeout is None else timeout)
         pending = session.call(method, body, timeout, attachments)
         try:
             answer = await pending.future
         except asyncio.CancelledError:
             session.abandon(pending)
             raise
-        return value_of(answer) if type is None else decode(value_of(answer), type)
+        return value_of_result(answer) if type is None else decode(value_of_result(answer), type)
 
     async def call_reply(
         self,
@@ -159,8 +159,8 @@ class Peer:
         Raises:
             CallFailed: besides its usual sense, an attachment of the answer did not arrive; `data` is the value.
         """
-        extras = Extras(progress=told(progress), attachments=True, verbose=verbose)
-        return await self._reply(method, body, timeout, attachments, extras, idempotent)
+        extras = RequestOptions(progress=progress_callback(progress), wants_attachments=True, verbose=verbose)
+        return await self._call(method, body, timeout, attachments, extras, idempotent)
 
     def begin(
         self,
@@ -171,7 +171,7 @@ class Peer:
         attachments: Sequence[Attachable] = (),
         verbose: bool | str = False,
         max_waiting: int = MAX_WAITING,
-    ) -> Ongoing:
+    ) -> PendingCall:
         """Begin a call and go on: `call = peer.begin("report.build", {"year": 2026})`, then `value = await call`.
 
         `async for note in call.progress():` tells what the method says on the way, `call.cancel()` ends it. Of notes
@@ -179,35 +179,35 @@ class Peer:
         answer too. `verbose` is as with `call`.
         """
         if timeout is not None and timeout <= 0:
-            raise ValueError(NO_TIME)
+            raise ValueError(BAD_TIMEOUT)
 
-        run = partial(self._reply, method, body, timeout, attachments, again=False)
-        return Ongoing(run, verbose, max_waiting)
+        run = partial(self._call, method, body, timeout, attachments, again=False)
+        return PendingCall(run, verbose, max_waiting)
 
-    async def _reply(
+    async def _call(
         self,
         method: str,
         body: object,
         timeout: float | None,
         attachments: Sequence[Attachable],
-        extras: Extras,
+        extras: RequestOptions,
         again: bool,
     ) -> Reply:
-        left = self._timeout if timeout is None else timeout
+        left = self._default_timeout if timeout is None else timeout
         while True:
-            session, left = await self._keeper.ready(left)
+            session, left = await self._reconnector.wait_ready(left)
             pending = session.call(method, body, left, attachments, extras)
             try:
-                answer = await answered(session, pending)
+                answer = await wait_result(session, pending)
             except CallLost:
                 if again and session.ended.done() and self._core.settings.reconnect:
                     continue
                 raise
-            value = value_of(answer)
-            if pending.gathered is None:
+            value = value_of_result(answer)
+            if pending.attachments is None:
                 return Reply(value)
             try:
-                return Reply(value, await pending.gathered)
+                return Reply(value, await pending.attachments)
             except AttachmentError as exc:
                 raise CallFailed(f"an attachment of the answer did not arrive: {exc}", data=value) from exc
 
@@ -226,10 +226,10 @@ class Peer:
         answer is the only part. If over `max_waiting` parts wait to be taken, the call is cancelled. In nq, it
         ends by `CallLost` after its last part if the hub has begun anew in the middle of it.
         """
-        session, left = await self._keeper.ready(self._timeout if timeout is None else timeout)
-        parts = Parts(max_waiting)
-        pending = session.call(method, body, left, attachments, Extras(parts))
-        async with aclosing(parts_of(session, pending, parts)) as found:
+        session, left = await self._reconnector.wait_ready(self._default_timeout if timeout is None else timeout)
+        parts = PartQueue(max_waiting)
+        pending = session.call(method, body, left, attachments, RequestOptions(parts))
+        async with aclosing(iterate_parts(session, pending, parts)) as found:
             async for part in found:
                 yield part
 
@@ -250,17 +250,17 @@ class Peer:
         With `retain`, later subscribers get it too, as their first event. Without `confirm` the hub is not waited for,
         and a refusal never heard of.
         """
-        where = names.topic(topic)
-        wait = self._timeout if timeout is None else timeout
+        where = names.parse_topic(topic)
+        wait = self._default_timeout if timeout is None else timeout
         if confirm:
-            await self._core.ask(
+            await self._core.request(
                 lambda name, attached: Publish(name, where, Value(data), attached, retain), wait, attachments
             )
             return
-        session = self._keeper.session
+        session = self._reconnector.session
         if session is None or session.is_full:
-            session, _ = await self._keeper.ready(wait)
-        session.post(lambda attached: Publish(None, where, Value(data), attached, retain), attachments)
+            session, _ = await self._reconnector.wait_ready(wait)
+        session.notify(lambda attached: Publish(None, where, Value(data), attached, retain), attachments)
 
     def subscribe(
         self, pattern: str, *, when_full: str = "", envelope: bool | None = None, max_waiting: int = 1000
@@ -272,13 +272,13 @@ class Peer:
         dropped, and counted in the `missed` of the next one. With `envelope`, updates in the dialects of UMQ tell their
         topic and what the hub skipped; for patterns that is the default.
         """
-        wish = Wish(pattern, names.pattern(pattern), when_full, envelope, max_waiting)
-        return Subscription(self._core.feeds, self._core.feeds.new(wish))
+        wish = SubscribeOptions(pattern, names.parse_pattern(pattern), when_full, envelope, max_waiting)
+        return Subscription(self._core.subscriptions, self._core.subscriptions.create(wish))
 
     async def close_topic(self, topic: str) -> None:
         """End a topic for all who subscribed to it, and forget its retained value."""
-        where = names.topic(topic)
-        await self._core.ask(lambda name, _: CloseTopic(name, where))
+        where = names.parse_topic(topic)
+        await self._core.request(lambda name, _: CloseTopic(name, where))
 
     # Methods on offer.
 
@@ -294,11 +294,11 @@ class Peer:
             TypeError: it is no function, or one whose arguments cannot be checked.
             ValueError: we offer that name already, or `share` is none of these.
         """
-        await self._core.offers.register(method, function, doc, share)
+        await self._core.registrations.register(method, function, doc, share)
 
     async def unregister(self, method: str) -> None:
         """Offer it no longer; calls that run are finished."""
-        await self._core.offers.unregister(method)
+        await self._core.registrations.unregister(method)
 
     async def serve(self, app: App) -> None:
         """Offer the methods of an application, subscribe its handlers and start its workers; `close` stops these.
@@ -306,7 +306,7 @@ class Peer:
         Raises:
             ValueError: we offer one of its names already.
         """
-        await self._core.offers.serve(app)
+        await self._core.registrations.serve(app)
 
     async def callback(self, function: Callable[..., object]) -> str:
         """Return a token by which somebody, in any protocol, can call the function once.
@@ -320,9 +320,9 @@ class Peer:
 
     async def discover(self, name: str = "") -> Listing:
         """Ask what there is: all, what is below a route (`account.`), or the documentation of a method."""
-        written = names.written(name, self._keeper.spec.names)
-        answer = await self._core.ask(lambda call_id, _: Discover(call_id, written))
-        match value_of(answer):
+        written = names.spell_name(name, self._reconnector.spec.name_style)
+        answer = await self._core.request(lambda call_id, _: Discover(call_id, written))
+        match value_of_result(answer):
             case Description(methods=methods, routes=routes, doc=doc, more=more):
                 return Listing(methods, routes, doc, more)
             case _:
@@ -338,12 +338,12 @@ class Peer:
             case _:
                 return 0
 
-    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+    def pull(self, queue: str, *, timeout: float | None = None) -> JobPull:
         """Wait for a piece of work: `async with peer.pull("thumbnails") as job:`, and it is done when the block ends.
 
         Without a timeout it waits as long as it takes; else CallTimeout when that is over.
         """
-        return Pulling(partial(self._pull, queue, timeout))
+        return JobPull(partial(self._pull, queue, timeout))
 
     async def jobs(self, queue: str) -> AsyncGenerator[Job, None]:
         """Give one job of a queue after the other: `async for job in peer.jobs("thumbnails"):`.
@@ -367,7 +367,7 @@ class Peer:
 
     async def open(self) -> None:
         """Connect; Refused or ConnectionLost if that fails."""
-        await self._keeper.start()
+        await self._reconnector.start()
 
     def pause(self) -> None:
         """Stop all traffic until `resume()`: nothing is sent or received, and calls wait, up to their timeouts.
@@ -377,17 +377,17 @@ class Peer:
         Raises:
             LocalProtocolError: only nq can pause; elsewhere a conversation ends with its link.
         """
-        self._keeper.pause()
+        self._reconnector.pause()
 
     def resume(self) -> None:
         """Go on after `pause()`, and get what is due."""
-        self._keeper.resume()
+        self._reconnector.resume()
 
     async def close(self) -> None:
         """Part from the hub; subscriptions end, and what is still called is cancelled."""
         await self._core.close()
 
-    async def wait_closed(self) -> Status:
+    async def wait_closed(self) -> ConnectionStatus:
         """Wait until the connection is over for good, and return why."""
         async for status in self.states():
             last = status

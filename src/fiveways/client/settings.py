@@ -13,13 +13,13 @@ MAX_NAME: Final = 64
 """Characters of a session's name that a hub shows."""
 _NAME_VARIABLE: Final = "name"
 """The variable from which a hub takes the name of a session."""
-_UNSHOWN: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories that a name must not hold: control characters, surrogates, line and paragraph separators."""
-NO_TIME: Final = "a timeout is a positive number of seconds"
+BAD_TIMEOUT: Final = "a timeout is a positive number of seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """Times in seconds. `connect` explains each of these."""
 
     address: Address
@@ -57,6 +57,6 @@ def check_name(name: str | None) -> str:
         raise ValueError("`name` is a text that is not empty")
     if len(name) > MAX_NAME:
         raise ValueError(f"`name` has {len(name)} characters, of which a hub shows {MAX_NAME}")
-    if any(category(character) in _UNSHOWN for character in name):
+    if any(category(character) in _FORBIDDEN_CATEGORIES for character in name):
         raise ValueError(f"`name` must not hold control characters: {name!r}")
     return name

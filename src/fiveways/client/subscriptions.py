@@ -11,10 +11,10 @@ from functools import partial
 from itertools import count
 from typing import Self
 
-from fiveways.app.attached import Attachments
+from fiveways.app.attachments import Attachments
 from fiveways.app.events import Event
+from fiveways.client.restore_requests import Requester, RestoreRequest
 from fiveways.client.session import Session
-from fiveways.client.wanted import Asker, Wanted
 from fiveways.errors import CallError, ConnectionLost, Unrepresentable
 from fiveways.model import messages as words
 from fiveways.model import topics
@@ -24,10 +24,10 @@ _log = logging.getLogger("fiveways.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscribeOptions:
     """What somebody subscribes to, and how it is to be served."""
 
-    text: str
+    topic: str
     pattern: Pattern
     when_full: str = ""
     envelope: bool | None = None
@@ -35,53 +35,53 @@ class Wish:
     max_waiting: int = 1000
 
 
-class Feed:
+class SubscriptionQueue:
     """What one subscription has brought and nobody has taken yet; at its bound the oldest is dropped, and counted."""
 
-    def __init__(self, name: str, wish: Wish) -> None:
+    def __init__(self, name: str, wish: SubscribeOptions) -> None:
         self.name = name
-        self.wish = wish
+        self.options = wish
         self.is_open = False
         """The hub has granted it; so it is asked for again on a new connection."""
         self.restored = 0
         self.is_over = False
         self._error: Exception | None = None
-        self._waiting: deque[tuple[words.Event, Attachments | None]] = deque()
+        self._queue: deque[tuple[words.Event, Attachments | None]] = deque()
         self._missed = 0
-        self._more = asyncio.Event()
+        self._arrived = asyncio.Event()
 
-    def request(self, session: Session, call_id: str) -> words.Subscribe:
+    def make_request(self, session: Session, call_id: str) -> words.Subscribe:
         """Return the word that asks for it."""
-        wish = self.wish
+        wish = self.options
         if self.is_open:
             session.forget_subscription(self.name)
         envelope = wish.envelope
         if envelope is None:
             # Updates tell their topic in lrpm; elsewhere an envelope must, where it could be one of many.
-            envelope = wish.pattern.is_wildcard and not session.spec.challenges
+            envelope = wish.pattern.is_wildcard and not session.spec.supports_challenge
         return words.Subscribe(call_id, wish.pattern, self.name, envelope, wish.when_full)
 
-    def take(self, session: Session, event: words.Event) -> None:
+    def put(self, session: Session, event: words.Event) -> None:
         """Let an event wait."""
         attachments = session.expect(event.attachments) if event.attachments else None
-        if len(self._waiting) >= self.wish.max_waiting:
-            oldest, _ = self._waiting.popleft()
+        if len(self._queue) >= self.options.max_waiting:
+            oldest, _ = self._queue.popleft()
             self._missed += 1 + oldest.missed
-        self._waiting.append((event, attachments))
-        self._more.set()
+        self._queue.append((event, attachments))
+        self._arrived.set()
 
     def end(self, error: Exception | None = None) -> None:
         """Nothing more comes; what waits can still be taken."""
         if not self.is_over:
             self.is_over = True
             self._error = error
-            self._more.set()
+            self._arrived.set()
 
-    async def next(self) -> Event | None:
+    async def wait_next(self) -> Event | None:
         """Return the next event, None at the end; the exception that ended it, if one did."""
         while True:
-            if self._waiting:
-                event = self._taken(*self._waiting.popleft())
+            if self._queue:
+                event = self._to_event(*self._queue.popleft())
                 if event is not None:
                     return event
             elif self.is_over:
@@ -89,14 +89,14 @@ class Feed:
                     raise self._error
                 return None
             else:
-                self._more.clear()
-                await self._more.wait()
+                self._arrived.clear()
+                await self._arrived.wait()
 
     def take_waiting(self, most: int) -> list[Event]:
         """Return what waits already, `most` at most."""
         taken: list[Event] = []
-        while self._waiting and len(taken) < most:
-            event = self._taken(*self._waiting.popleft())
+        while self._queue and len(taken) < most:
+            event = self._to_event(*self._queue.popleft())
             if event is not None:
                 taken.append(event)
         return taken
@@ -104,11 +104,11 @@ class Feed:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
-        return not self._waiting
+        return not self._queue
 
-    def _taken(self, word: words.Event, attachments: Attachments | None) -> Event | None:
+    def _to_event(self, word: words.Event, attachments: Attachments | None) -> Event | None:
         missed, self._missed = self._missed + word.missed, 0
-        topic = topics.spell(word.topic, topics.UMQ) if word.topic else self.wish.text
+        topic = topics.spell(word.topic, topics.UMQ) if word.topic else self.options.topic
         try:
             data = word.body.value()
         except Unrepresentable as exc:
@@ -118,76 +118,76 @@ class Feed:
         return Event(topic, data, missed) if attachments is None else Event(topic, data, missed, attachments)
 
 
-class Feeds:
+class Subscriptions:
     """All feeds of one client."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
-        self._feeds: dict[str, Feed] = {}
+    def __init__(self, asker: Requester) -> None:
+        self._requester = asker
+        self._queues: dict[str, SubscriptionQueue] = {}
         self._names = count(1)
 
-    def new(self, wish: Wish) -> Feed:
+    def create(self, wish: SubscribeOptions) -> SubscriptionQueue:
         """Make a feed that is not open yet."""
-        return Feed(self.new_name(), wish)
+        return SubscriptionQueue(self.new_name(), wish)
 
     def new_name(self) -> str:
         """Return a name for one more."""
         return str(next(self._names))
 
-    async def open(self, feed: Feed) -> None:
+    async def open(self, feed: SubscriptionQueue) -> None:
         """Ask the hub for it; CallError if that is refused."""
-        self._feeds[feed.name] = feed  # before it is granted, as the first event comes right behind the grant
+        self._queues[feed.name] = feed  # before it is granted, as the first event comes right behind the grant
         try:
-            await self._asker.settle(feed.request)
+            await self._requester.request_idempotent(feed.make_request)
         except BaseException:
-            self._feeds.pop(feed.name, None)
+            self._queues.pop(feed.name, None)
             raise
         feed.is_open = True
 
-    def close(self, feed: Feed) -> None:
+    def close(self, feed: SubscriptionQueue) -> None:
         """Tell the hub that nobody wants it any more."""
         feed.end()
-        if self._feeds.pop(feed.name, None) is not None and feed.is_open:
-            self._asker.tell(words.Unsubscribe(None, feed.name))
+        if self._queues.pop(feed.name, None) is not None and feed.is_open:
+            self._requester.send_if_connected(words.Unsubscribe(None, feed.name))
 
-    def heard(self, session: Session, word: words.Event | words.TopicClosed) -> None:
+    def handle_message(self, session: Session, word: words.Event | words.TopicClosed) -> None:
         """Take what the hub says about a subscription."""
-        feed = self._feeds.get(word.subscription)
+        feed = self._queues.get(word.subscription)
         if feed is None:
             return
         if isinstance(word, words.Event):
-            feed.take(session, word)
+            feed.put(session, word)
         else:
-            del self._feeds[feed.name]
+            del self._queues[feed.name]
             feed.end()
 
-    def wanted(self) -> list[Wanted]:
+    def restore_requests(self) -> list[RestoreRequest]:
         """Return what a new session must be asked for."""
         return [
-            Wanted(f"subscription {feed.wish.text}", feed.request, partial(self._restored, feed))
-            for feed in self._feeds.values()
+            RestoreRequest(f"subscription {feed.options.topic}", feed.make_request, partial(self._restored, feed))
+            for feed in self._queues.values()
             if feed.is_open
         ]
 
     def __len__(self) -> int:
-        return len(self._feeds)
+        return len(self._queues)
 
     def open_names(self) -> list[str]:
         """Return what the hub knows those by that it has granted."""
-        return [feed.name for feed in self._feeds.values() if feed.is_open]
+        return [feed.name for feed in self._queues.values() if feed.is_open]
 
-    def _restored(self, feed: Feed, refusal: CallError | None) -> None:
+    def _restored(self, feed: SubscriptionQueue, refusal: CallError | None) -> None:
         if refusal is None:
             feed.restored += 1
         else:
-            self._feeds.pop(feed.name, None)
+            self._queues.pop(feed.name, None)
             feed.end(refusal)
 
     def end(self, error: ConnectionLost | None) -> None:
         """Let all end: the connection will not come back."""
-        for feed in self._feeds.values():
+        for feed in self._queues.values():
             feed.end(error)
-        self._feeds.clear()
+        self._queues.clear()
 
 
 class Subscription:
@@ -197,31 +197,31 @@ class Subscription:
     lost connection; what was published meanwhile is missed. It ends when the topic is closed.
     """
 
-    def __init__(self, feeds: Feeds, feed: Feed) -> None:
-        self._feeds = feeds
-        self._feed = feed
-        self._opening: asyncio.Lock = asyncio.Lock()
+    def __init__(self, feeds: Subscriptions, feed: SubscriptionQueue) -> None:
+        self._subscriptions = feeds
+        self._queue = feed
+        self._open_lock: asyncio.Lock = asyncio.Lock()
         # Who forgets it, by leaving a bare `async for`, has unsubscribed too.
         loop = asyncio.get_running_loop()
-        self._finalizer = weakref.finalize(self, _forget, loop, feeds, feed)
+        self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, loop, feeds, feed)
         self._finalizer.atexit = False
 
     @property
     def restored(self) -> int:
         """How often it was asked for again on a new connection; events may be missing each time."""
-        return self._feed.restored
+        return self._queue.restored
 
     async def open(self) -> "Subscription":
         """Ask the hub for it, unless that was done before; CallError if it is refused."""
-        async with self._opening:
-            if not (self._feed.is_open or self._feed.is_over):
-                await self._feeds.open(self._feed)
+        async with self._open_lock:
+            if not (self._queue.is_open or self._queue.is_over):
+                await self._subscriptions.open(self._queue)
         return self
 
     async def close(self) -> None:
         """Unsubscribe; what waits can still be read."""
         self._finalizer.detach()
-        self._feeds.close(self._feed)
+        self._subscriptions.close(self._queue)
 
     def __await__(self) -> Generator[object, None, "Subscription"]:
         return self.open().__await__()
@@ -236,26 +236,26 @@ class Subscription:
     @property
     def is_over(self) -> bool:
         """Whether no event waits, and none will come."""
-        return self._feed.is_over and self._feed.is_empty
+        return self._queue.is_over and self._queue.is_empty
 
-    async def some(self, most: int = 100) -> list[Event]:
+    async def next_batch(self, most: int = 100) -> list[Event]:
         """Wait for an event, and return it with those that are there already; nothing at the end."""
-        first = await self._feed.next()
-        return [] if first is None else [first, *self._feed.take_waiting(most - 1)]
+        first = await self._queue.wait_next()
+        return [] if first is None else [first, *self._queue.take_waiting(most - 1)]
 
     def __aiter__(self) -> "Subscription":
         return self
 
     async def __anext__(self) -> Event:
-        if not self._feed.is_open:
+        if not self._queue.is_open:
             await self.open()
-        event = await self._feed.next()
+        event = await self._queue.wait_next()
         if event is None:
             raise StopAsyncIteration
         return event
 
 
-def _forget(loop: asyncio.AbstractEventLoop, feeds: Feeds, feed: Feed) -> None:
+def _unsubscribe_forgotten(loop: asyncio.AbstractEventLoop, feeds: Subscriptions, feed: SubscriptionQueue) -> None:
     # From whatever thread the last reference was dropped in; and the loop may be over.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(feeds.close, feed)

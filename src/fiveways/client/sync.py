@@ -8,19 +8,19 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, overload
 
-from fiveways.app.answers import Reply
 from fiveways.app.app import App
+from fiveways.app.attachment_sources import Attachable
+from fiveways.app.conversion import decode
 from fiveways.app.jobs import Job
-from fiveways.app.sources import Attachable
-from fiveways.app.typed import decode
-from fiveways.client.background import Background
-from fiveways.client.connect import Connecting, connect
-from fiveways.client.handles import SyncCall, SyncJob, SyncSubscription, SyncVars
+from fiveways.app.responses import Reply
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState, ConnectionStatus
 from fiveways.client.listing import Listing
-from fiveways.client.ongoing import MAX_WAITING, Ongoing
+from fiveways.client.loop_thread import LoopThread
 from fiveways.client.peer import Peer
+from fiveways.client.pending_call import MAX_WAITING, PendingCall
 from fiveways.client.settings import HUB_TIMEOUT
-from fiveways.client.states import State, Status
+from fiveways.client.sync_handles import SyncJob, SyncPendingCall, SyncSubscription, SyncVars
 from fiveways.client.urls import BadUrl, is_mqtt
 from fiveways.wire.limits import Limits
 
@@ -34,13 +34,13 @@ class SyncPeer:
     the connection's loop.
     """
 
-    def __init__(self, connecting: Callable[[], Connecting]) -> None:
+    def __init__(self, connecting: Callable[[], Connector]) -> None:
         """Connect; Refused or ConnectionLost if that fails."""
-        self._loop = loop = Background()
+        self._loop_thread = loop = LoopThread()
         try:
-            self._peer = peer = loop.run(_connected(connecting))
+            self._peer = peer = loop.run(_connect(connecting))
         except BaseException:
-            loop.stop(_nothing)
+            loop.stop(_close_nothing)
             raise
         # A notebook forgets a peer by making another one in its place.
         self._finalizer = weakref.finalize(self, loop.stop, peer.close)
@@ -66,13 +66,13 @@ class SyncPeer:
         return self._peer.session
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         """How the connection is."""
         return self._peer.state
 
-    def states(self) -> Iterator[Status]:
+    def states(self) -> Iterator[ConnectionStatus]:
         """Follow the connection, the present state first."""
-        return self._loop.items(self._peer.states())
+        return self._loop_thread.iterate(self._peer.states())
 
     @overload
     def call(
@@ -114,7 +114,7 @@ class SyncPeer:
         verbose: bool | str = False,
     ) -> Any:
         """Call a method and return its value, as `type` if that is given: `peer.call("math.add", [2, 3])`."""
-        value = self._loop.run(
+        value = self._loop_thread.run(
             self._peer.call(
                 method,
                 body,
@@ -139,7 +139,7 @@ class SyncPeer:
         verbose: bool | str = False,
     ) -> Reply:
         """Call a method and return its value with its attachments."""
-        return self._loop.run(
+        return self._loop_thread.run(
             self._peer.call_reply(
                 method,
                 body,
@@ -160,15 +160,15 @@ class SyncPeer:
         attachments: Sequence[Attachable] = (),
         verbose: bool | str = False,
         max_waiting: int = MAX_WAITING,
-    ) -> SyncCall:
+    ) -> SyncPendingCall:
         """Begin a call and go on: `call = peer.begin("report.build")`, then `for note in call.progress():`."""
 
-        async def begun() -> Ongoing:
+        async def begun() -> PendingCall:
             return self._peer.begin(
                 method, body, timeout=timeout, attachments=attachments, verbose=verbose, max_waiting=max_waiting
             )
 
-        return SyncCall(self._loop, self._loop.run(begun()))
+        return SyncPendingCall(self._loop_thread, self._loop_thread.run(begun()))
 
     def stream(
         self,
@@ -181,7 +181,7 @@ class SyncPeer:
     ) -> Iterator[Any]:
         """Call a method and give the parts of its answer as they come: `for part in peer.stream("log.tail"):`."""
         parts = self._peer.stream(method, body, timeout=timeout, attachments=attachments, max_waiting=max_waiting)
-        return self._loop.items(parts)
+        return self._loop_thread.iterate(parts)
 
     def publish(
         self,
@@ -194,7 +194,7 @@ class SyncPeer:
         timeout: float | None = None,
     ) -> None:
         """Give `data` to all who subscribed: `peer.publish("sensors.roof.temperature", 21.5)`."""
-        self._loop.run(
+        self._loop_thread.run(
             self._peer.publish(topic, data, retain=retain, attachments=attachments, confirm=confirm, timeout=timeout)
         )
 
@@ -203,43 +203,43 @@ class SyncPeer:
     ) -> SyncSubscription:
         """Follow a topic, or all that fit: `with peer.subscribe("sensors.*.temperature") as events:`."""
         return SyncSubscription(
-            self._loop,
+            self._loop_thread,
             lambda: self._peer.subscribe(pattern, when_full=when_full, envelope=envelope, max_waiting=max_waiting),
         )
 
     def close_topic(self, topic: str) -> None:
         """End a topic for all who subscribed to it."""
-        self._loop.run(self._peer.close_topic(topic))
+        self._loop_thread.run(self._peer.close_topic(topic))
 
     def register(
         self, method: str, function: Callable[..., object], *, doc: str | None = None, share: str = ""
     ) -> None:
         """Offer a function to all: `peer.register("math.add", add)`."""
-        self._loop.run(self._peer.register(method, function, doc=doc, share=share))
+        self._loop_thread.run(self._peer.register(method, function, doc=doc, share=share))
 
     def unregister(self, method: str) -> None:
         """Offer it no longer."""
-        self._loop.run(self._peer.unregister(method))
+        self._loop_thread.run(self._peer.unregister(method))
 
     def serve(self, app: App) -> None:
         """Offer all of an application; return when the hub has taken it. `wait_closed()` then keeps a script alive."""
-        self._loop.run(self._peer.serve(app))
+        self._loop_thread.run(self._peer.serve(app))
 
     def callback(self, function: Callable[..., object]) -> str:
         """Return a token by which somebody, in any protocol, can call the function once."""
-        return self._loop.run(self._peer.callback(function))
+        return self._loop_thread.run(self._peer.callback(function))
 
     def discover(self, name: str = "") -> Listing:
         """Ask what there is: all, what is below a route, or the documentation of a method."""
-        return self._loop.run(self._peer.discover(name))
+        return self._loop_thread.run(self._peer.discover(name))
 
     def push(self, queue: str, data: object = None) -> int:
         """Put work into a queue; return how many pieces wait there now."""
-        return self._loop.run(self._peer.push(queue, data))
+        return self._loop_thread.run(self._peer.push(queue, data))
 
     def pull(self, queue: str, *, timeout: float | None = None) -> SyncJob:
         """Wait for a piece of work: `with peer.pull("thumbnails") as job:`; CallTimeout if none comes in time."""
-        return SyncJob(self._loop, self._loop.run(_pulled(self._peer, queue, timeout)))
+        return SyncJob(self._loop_thread, self._loop_thread.run(_pull(self._peer, queue, timeout)))
 
     def jobs(self, queue: str) -> Iterator[SyncJob]:
         """Give one job of a queue after the other; a job is done when the loop asks for the next one."""
@@ -249,19 +249,19 @@ class SyncPeer:
 
     def pause(self) -> None:
         """Stop all traffic until `resume()`; LocalProtocolError in protocols other than nq."""
-        self._loop.run(_called(self._peer.pause))
+        self._loop_thread.run(_call_in_loop(self._peer.pause))
 
     def resume(self) -> None:
         """Go on after `pause()`, and get what is due."""
-        self._loop.run(_called(self._peer.resume))
+        self._loop_thread.run(_call_in_loop(self._peer.resume))
 
     def close(self) -> None:
         """Part from the hub, and end the thread."""
         self._finalizer()
 
-    def wait_closed(self) -> Status:
+    def wait_closed(self) -> ConnectionStatus:
         """Wait until the connection is over for good, and return why."""
-        return self._loop.run(self._peer.wait_closed())
+        return self._loop_thread.run(self._peer.wait_closed())
 
     def __enter__(self) -> Self:
         return self
@@ -270,19 +270,19 @@ class SyncPeer:
         self.close()
 
 
-async def _connected(connecting: Callable[[], Connecting]) -> Peer:
+async def _connect(connecting: Callable[[], Connector]) -> Peer:
     return await connecting()
 
 
-async def _pulled(peer: Peer, queue: str, timeout: float | None) -> Job:  # noqa: ASYNC109  it is passed on
+async def _pull(peer: Peer, queue: str, timeout: float | None) -> Job:  # noqa: ASYNC109  it is passed on
     return await peer.pull(queue, timeout=timeout)
 
 
-async def _called(function: Callable[[], None]) -> None:
+async def _call_in_loop(function: Callable[[], None]) -> None:
     function()
 
 
-async def _nothing() -> None:
+async def _close_nothing() -> None:
     """There is nothing to close."""
 
 

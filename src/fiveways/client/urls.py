@@ -6,14 +6,14 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from fiveways.errors import FivewaysError
-from fiveways.transports.address import NO_TLS, unreachable
+from fiveways.transports.address import NO_TLS, connect_error
 from fiveways.transports.mqtt_broker import Broker
 
 DEFAULT_PORT: Final = 7500
 """Where a hub listens unless it was told otherwise."""
 
 _PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443, "http": DEFAULT_PORT, "https": 443, "zmq": 7555}
-_DUPLEX: Final = ("ws", "wss")
+_WEBSOCKET_TRANSPORTS: Final = ("ws", "wss")
 
 
 class BadUrl(FivewaysError, ValueError):
@@ -27,7 +27,7 @@ class _Scheme:
     path: str
     encodings: dict[str, tuple[str, str]]
     """`?encoding=`: the protocol's name in the registry and its WebSocket subprotocol; the first is the default."""
-    transports: tuple[str, ...] = _DUPLEX
+    transports: tuple[str, ...] = _WEBSOCKET_TRANSPORTS
 
 
 _SCHEMES: Final = {
@@ -52,7 +52,7 @@ class Address:
     url: str
     """What the transport opens."""
     subprotocol: str
-    given: str
+    original_url: str
     """As the user wrote it."""
 
     @property
@@ -65,17 +65,17 @@ class Address:
         """Whether the hub's ZeroMQ port is asked, to which nobody shows who it is."""
         return self.url.startswith("zmq")
 
-    def explain(self, error: BaseException) -> str:
+    def explain_error(self, error: BaseException) -> str:
         """Return one sentence for a connection that could not be opened."""
         parts = urlsplit(self.url)
-        text = unreachable(error, parts.hostname or "", parts.port)
+        text = connect_error(error, parts.hostname or "", parts.port)
         if text.endswith(NO_TLS):
-            return f"{text}; use {self.given.partition('://')[0].removesuffix('s')}://"
+            return f"{text}; use {self.original_url.partition('://')[0].removesuffix('s')}://"
         # An error of the system came before anybody saw the path.
-        return text if getattr(error, "errno", None) else f"{text}{self.doubt}"
+        return text if getattr(error, "errno", None) else f"{text}{self.path_hint}"
 
     @property
-    def doubt(self) -> str:
+    def path_hint(self) -> str:
         """What may be wrong with it, if a hub is there and does not understand us; mostly nothing."""
         if self.is_zmq:
             return ""
@@ -98,10 +98,10 @@ def parse(url: str) -> Address:
     except ValueError as exc:
         raise BadUrl(f"{url!r} is no URL: {exc}") from exc
     _check_no_secret(parts)
-    scheme, transport = _scheme(parts.scheme, url)
+    scheme, transport = _parse_scheme(parts.scheme, url)
     if not parts.hostname:
         raise BadUrl(f"{url!r} names no host; a URL looks like {parts.scheme}://localhost:{DEFAULT_PORT}")
-    protocol, subprotocol, query = _encoding(scheme, parts.query)
+    protocol, subprotocol, query = _parse_encoding(scheme, parts.query)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{_PORTS[transport] if port is None else port}"
     path = scheme.path if parts.path in {"", "/"} else parts.path
@@ -140,30 +140,30 @@ def _check_no_secret(parts: SplitResult) -> None:
         raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
 
 
-def transports_of(*protocols: str) -> list[str]:
+def schemes_of(*protocols: str) -> list[str]:
     """Return what goes before `://` for these protocols."""
     return [f"{protocol}+{transport}" for protocol in protocols for transport in _SCHEMES[protocol].transports]
 
 
-def _scheme(written: str, url: str) -> tuple[_Scheme, str]:
+def _parse_scheme(written: str, url: str) -> tuple[_Scheme, str]:
     protocol, _, transport = written.partition("+")
     if protocol in _SCHEMES and transport in _SCHEMES[protocol].transports:
         return _SCHEMES[protocol], transport
     _, has_scheme, rest = url.partition("://")
     if not has_scheme:
-        raise BadUrl(f"{url!r} has no scheme; {_forms(_SCHEMES, _PORTS, url)}")
+        raise BadUrl(f"{url!r} has no scheme; {_suggest_urls(_SCHEMES, _PORTS, url)}")
     if protocol in _SCHEMES:
         known = f" for {protocol}" if transport in _PORTS else ""
         said = f"{transport} is no transport of this client{known}" if transport else f"{written}:// says no transport"
-        raise BadUrl(f"{said}; {_forms([protocol], _PORTS, rest)}")
+        raise BadUrl(f"{said}; {_suggest_urls([protocol], _PORTS, rest)}")
     if written in _PORTS:
-        raise BadUrl(f"{written}:// says no protocol; {_forms(_SCHEMES, [written], rest)}")
+        raise BadUrl(f"{written}:// says no protocol; {_suggest_urls(_SCHEMES, [written], rest)}")
     if transport in _PORTS:
-        raise BadUrl(f"{protocol} is no protocol of this client; {_forms(_SCHEMES, [transport], rest)}")
-    raise BadUrl(f"{written}:// says neither protocol nor transport; {_forms(_SCHEMES, _PORTS, rest)}")
+        raise BadUrl(f"{protocol} is no protocol of this client; {_suggest_urls(_SCHEMES, [transport], rest)}")
+    raise BadUrl(f"{written}:// says neither protocol nor transport; {_suggest_urls(_SCHEMES, _PORTS, rest)}")
 
 
-def _forms(protocols: Iterable[str], transports: Collection[str], rest: str) -> str:
+def _suggest_urls(protocols: Iterable[str], transports: Collection[str], rest: str) -> str:
     """Return the schemes that would do, and the URL with the first of them."""
     schemes = [
         f"{protocol}+{transport}://"
@@ -176,7 +176,7 @@ def _forms(protocols: Iterable[str], transports: Collection[str], rest: str) -> 
     return f"use one of {', '.join(schemes)}, such as {schemes[0]}{rest or 'localhost'}"
 
 
-def _encoding(scheme: _Scheme, query: str) -> tuple[str, str, str]:
+def _parse_encoding(scheme: _Scheme, query: str) -> tuple[str, str, str]:
     """Return the protocol, its subprotocol, and the query without what was for us alone."""
     items = parse_qsl(query, keep_blank_values=True)
     chosen = next((value for key, value in items if key == "encoding"), next(iter(scheme.encodings)))

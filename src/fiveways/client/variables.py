@@ -4,64 +4,67 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from fiveways.app.context import Reach
+from fiveways.app.context import HubApi
+from fiveways.client.restore_requests import Requester, RestoreRequest
 from fiveways.client.session import Session
-from fiveways.client.wanted import Asker, Wanted
 from fiveways.errors import CallError, Unrepresentable
 from fiveways.model.messages import SetVariable, UnsetVariable
 from fiveways.wire.payload import Value
 
 
-class Variables:
+class VariableState:
     """All of one client. How many there may be, the hub decides for ours, and the conversation for the hub's."""
 
-    def __init__(self, asker: Asker, ours: Mapping[str, object] = MappingProxyType({})) -> None:
+    def __init__(self, asker: Requester, ours: Mapping[str, object] = MappingProxyType({})) -> None:
         """Make it; `ours` are set on the first connection already."""
-        self._asker = asker
-        self._ours: dict[str, object] = dict(ours)
-        self._theirs: dict[str, object] = {}
-        self.theirs: Mapping[str, object] = MappingProxyType(self._theirs)
+        self._requester = asker
+        self._own: dict[str, object] = dict(ours)
+        self._from_hub: dict[str, object] = {}
+        self.from_hub: Mapping[str, object] = MappingProxyType(self._from_hub)
 
     async def set(self, name: str, value: object) -> None:
         """Set one, and keep it set over a lost connection."""
-        await self._asker.settle(partial(_set, name, value))
-        self._ours[name] = value
+        await self._requester.request_idempotent(partial(_set_message, name, value))
+        self._own[name] = value
 
     async def unset(self, name: str) -> None:
         """Take one back."""
-        self._ours.pop(name, None)
-        await self._asker.settle(lambda _, call_id: UnsetVariable(call_id, name))
+        self._own.pop(name, None)
+        await self._requester.request_idempotent(lambda _, call_id: UnsetVariable(call_id, name))
 
-    def wanted(self) -> list[Wanted]:
+    def restore_requests(self) -> list[RestoreRequest]:
         """Return what a new session must be asked for."""
-        return [Wanted(f"variable {name}", partial(_set, name, value), _ignore) for name, value in self._ours.items()]
+        return [
+            RestoreRequest(f"variable {name}", partial(_set_message, name, value), _ignore_refusal)
+            for name, value in self._own.items()
+        ]
 
-    def heard(self, word: SetVariable | UnsetVariable) -> None:
+    def handle_message(self, word: SetVariable | UnsetVariable) -> None:
         """Take what the hub sets."""
         if isinstance(word, UnsetVariable):
-            self._theirs.pop(word.name, None)
+            self._from_hub.pop(word.name, None)
             return
         try:
-            self._theirs[word.name] = word.body.value()
+            self._from_hub[word.name] = word.body.value()
         except Unrepresentable:
-            self._theirs[word.name] = None
+            self._from_hub[word.name] = None
 
-    def forget_theirs(self) -> None:
+    def clear_hub_variables(self) -> None:
         """Know that a new connection has begun, on which the hub has set nothing yet."""
-        self._theirs.clear()
+        self._from_hub.clear()
 
 
 class Vars:
     """Variables of our session, `peer.vars`: everyone can read them at the hub, and they survive a reconnect."""
 
-    def __init__(self, variables: Variables, reach: Reach) -> None:
+    def __init__(self, variables: VariableState, reach: HubApi) -> None:
         self._variables = variables
-        self._reach = reach
+        self._hub = reach
 
     @property
     def theirs(self) -> Mapping[str, object]:
         """What the hub has set for us."""
-        return self._variables.theirs
+        return self._variables.from_hub
 
     async def set(self, name: str, value: object) -> None:
         """Set one: `await peer.vars.set("language", "cs")`."""
@@ -73,12 +76,12 @@ class Vars:
 
     async def get(self, name: str, *, peer: str = "") -> object:
         """Read one of ours, or of another session: `await peer.vars.get("language", peer=session)`."""
-        return await self._reach.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
+        return await self._hub.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
 
 
-def _set(name: str, value: object, _: Session, call_id: str) -> SetVariable:
+def _set_message(name: str, value: object, _: Session, call_id: str) -> SetVariable:
     return SetVariable(call_id, name, Value(value))
 
 
-def _ignore(_: CallError | None) -> None:
+def _ignore_refusal(_: CallError | None) -> None:
     """A refusal has been logged, and the next connection may grant it."""

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fiveways.demo import analysis, stage
-from fiveways.demo.analysis import Analysis
-from fiveways.demo.closing import Outcome
-from fiveways.demo.company import Company
-from fiveways.demo.ledger import Ledger
-from fiveways.demo.programme import Programme, Step
-from fiveways.demo.show import FULL, SLOW, Show
-from fiveways.demo.stage import Folder, Stage
-from fiveways.demo.views import view_for
+from fiveways.demo import demo_hub, spark_client
+from fiveways.demo.demo_hub import DemoHub, RunFolder
+from fiveways.demo.progress import DemoProgress, DemoStep
+from fiveways.demo.shop_peers import ShopPeers
+from fiveways.demo.shop_traffic import FULL_RATE, IDLE_RATE, ShopTraffic
+from fiveways.demo.spark_client import SparkClient
+from fiveways.demo.stats import DemoStats
+from fiveways.demo.summary import DemoOutcome
+from fiveways.demo.views import create_view
 
-_SPARK: Final = 15.0
+_SPARK_SECONDS: Final = 15.0
 """Seconds that Spark takes at the end, about: it has made tables once before."""
-_SHARE: Final = 0.5
+_MIN_TRAFFIC_SHARE: Final = 0.5
 """Of a short run, so much is traffic all the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DemoOptions:
     """What the user typed."""
 
     seconds: float = 60.0
@@ -35,61 +35,65 @@ class Wish:
     directory: Path | None = None
 
 
-class Run:
+class DemoRun:
     """Everything that happens in one run."""
 
-    def __init__(self, wish: Wish, told: Callable[[Outcome, float], None]) -> None:
+    def __init__(self, wish: DemoOptions, told: Callable[[DemoOutcome, float], None]) -> None:
         """Make it, and its folder; `told` prints the last page, after so many seconds."""
-        self._wish = wish
-        self._told = told
-        self._ledger = Ledger()
-        stage.check(wish.port)
-        self.outcome = Outcome(Folder.fresh(wish.directory), self._ledger)
+        self._options = wish
+        self._print_summary = told
+        self._stats = DemoStats()
+        demo_hub.check_port(wish.port)
+        self.outcome = DemoOutcome(RunFolder.create(wish.directory), self._stats)
         if wish.pipeline:
-            self.outcome.lacking = analysis.lacking()
-        self._has_spark = wish.pipeline and not self.outcome.lacking
-        steps = [Step.HUB, Step.TRAFFIC, *([Step.JOURNAL, Step.TABLES, Step.REPORT] if self._has_spark else [])]
-        self._programme = Programme(wish.seconds, tuple(steps))
-        self._stage = Stage(self.outcome.folder, wish.port)
+            self.outcome.missing_requirement = spark_client.missing_requirement()
+        self._has_spark = wish.pipeline and not self.outcome.missing_requirement
+        steps = [
+            DemoStep.HUB,
+            DemoStep.TRAFFIC,
+            *([DemoStep.JOURNAL, DemoStep.TABLES, DemoStep.REPORT] if self._has_spark else []),
+        ]
+        self._progress = DemoProgress(wish.seconds, tuple(steps))
+        self._hub = DemoHub(self.outcome.folder, wish.port)
 
-    async def perform(self) -> Outcome:
+    async def run(self) -> DemoOutcome:
         """Do all of it, and return how it went; NoStage if it cannot begin, or if the hub ends before it should."""
-        wish, outcome, programme = self._wish, self.outcome, self._programme
+        wish, outcome, programme = self._options, self.outcome, self._progress
         async with AsyncExitStack() as house:
             async with AsyncExitStack() as viewing:
-                await viewing.enter_async_context(view_for(programme, self._ledger, plain=wish.plain))
-                await house.enter_async_context(self._stage)
-                outcome.dashboard, outcome.places = self._stage.dashboard, self._stage.places
-                self._note_places()
-                spark = await viewing.enter_async_context(self._spark()) if self._has_spark else None
-                company = await house.enter_async_context(Company(self._stage.places, self._ledger))
-                show = Show(company, self._ledger)
-                await self._while_up(self._traffic(show, spark))
+                await viewing.enter_async_context(create_view(programme, self._stats, plain=wish.plain))
+                await house.enter_async_context(self._hub)
+                outcome.dashboard, outcome.endpoints = self._hub.dashboard, self._hub.endpoints
+                self._add_start_notes()
+                spark = await viewing.enter_async_context(self._spark_client()) if self._has_spark else None
+                company = await house.enter_async_context(ShopPeers(self._hub.endpoints, self._stats))
+                show = ShopTraffic(company, self._stats)
+                await self._while_hub_runs(self._run_traffic(show, spark))
                 if spark is not None:
-                    await self._while_up(self._analyse(spark))
-            outcome.failed += [
-                f"{caller} never got an answer from {callee}" for caller, callee in self._ledger.missing()
+                    await self._while_hub_runs(self._run_analysis(spark))
+            outcome.failures += [
+                f"{caller} never got an answer from {callee}" for caller, callee in self._stats.missing_pairs()
             ]
-            outcome.failed += company.trouble
+            outcome.failures += company.errors
             if wish.keep:
-                self._told(outcome, programme.elapsed)
-                await self._stay(show)
-        outcome.places = None
+                self._print_summary(outcome, programme.elapsed)
+                await self._keep_running(show)
+        outcome.endpoints = None
         if not wish.keep:
-            self._told(outcome, programme.elapsed)
+            self._print_summary(outcome, programme.elapsed)
         return outcome
 
-    def _note_places(self) -> None:
-        programme = self._programme
+    def _add_start_notes(self) -> None:
+        programme = self._progress
         programme.dashboard = self.outcome.dashboard
-        programme.notes += self._stage.ports.unusual() if self._wish.port is None else []
+        programme.notes += self._hub.ports.non_default() if self._options.port is None else []
         programme.notes.append(f"the dashboard is at {self.outcome.dashboard} while this runs")
-        if self.outcome.lacking:
-            programme.notes.append(f"there will be no tables and no report: {self.outcome.lacking}")
+        if self.outcome.missing_requirement:
+            programme.notes.append(f"there will be no tables and no report: {self.outcome.missing_requirement}")
 
-    async def _while_up(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _while_hub_runs(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something for which the hub has to be there."""
-        doing, gone = asyncio.create_task(work), asyncio.create_task(self._stage.gone())
+        doing, gone = asyncio.create_task(work), asyncio.create_task(self._hub.wait_for_exit())
         try:
             await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
             await (doing if doing.done() else gone)
@@ -98,45 +102,45 @@ class Run:
             gone.cancel()
             await asyncio.gather(doing, gone, return_exceptions=True)
 
-    async def _traffic(self, show: Show, spark: Analysis | None) -> None:
-        programme, wish = self._programme, self._wish
-        programme.step = Step.TRAFFIC
-        await show.greetings()
-        if self._ledger.first_call_at is not None:
-            self.outcome.first_call = self._ledger.first_call_at - programme.began_at
-            programme.notes.append(f"the first call was answered after {self.outcome.first_call:.1f} s")
-        end = wish.seconds if spark is None else max(wish.seconds - _SPARK, wish.seconds * _SHARE)
-        await show.play(FULL, max(0.0, end - programme.elapsed))
-        show.rest()
+    async def _run_traffic(self, show: ShopTraffic, spark: SparkClient | None) -> None:
+        programme, wish = self._progress, self._options
+        programme.step = DemoStep.TRAFFIC
+        await show.call_every_service()
+        if self._stats.first_call_at is not None:
+            self.outcome.first_call_seconds = self._stats.first_call_at - programme.started_at
+            programme.notes.append(f"the first call was answered after {self.outcome.first_call_seconds:.1f} s")
+        end = wish.seconds if spark is None else max(wish.seconds - _SPARK_SECONDS, wish.seconds * _MIN_TRAFFIC_SHARE)
+        await show.run(FULL_RATE, max(0.0, end - programme.elapsed))
+        show.pause()
 
-    async def _analyse(self, spark: Analysis) -> None:
+    async def _run_analysis(self, spark: SparkClient) -> None:
         """Have tables made, and the report; what goes wrong there is told at the end."""
-        programme, outcome = self._programme, self.outcome
-        spark.curtain()
+        programme, outcome = self._progress, self.outcome
+        spark.skip_warm_up()
         try:
-            programme.step = Step.JOURNAL
-            await analysis.closed(outcome.folder)
-            programme.step = Step.TABLES
-            told = await spark.tables()
-            programme.step = Step.REPORT
-            await spark.report()
-        except analysis.NoAnswer as exc:
-            outcome.failed.append(str(exc))
+            programme.step = DemoStep.JOURNAL
+            await spark_client.wait_for_closed_segments(outcome.folder)
+            programme.step = DemoStep.TABLES
+            told = await spark.make_tables()
+            programme.step = DemoStep.REPORT
+            await spark.make_report()
+        except spark_client.AnalysisFailed as exc:
+            outcome.failures.append(str(exc))
             return
-        outcome.tables, outcome.unreadable = told["rows"], told["unreadable"]
-        outcome.report = programme.elapsed
+        outcome.table_rows, outcome.unreadable = told["rows"], told["unreadable"]
+        outcome.report_seconds = programme.elapsed
 
-    def _spark(self) -> Analysis:
+    def _spark_client(self) -> SparkClient:
         def told(what: str) -> None:
-            self._programme.spark = what
+            self._progress.spark_status = what
 
-        return Analysis(self.outcome.folder, told)
+        return SparkClient(self.outcome.folder, told)
 
-    async def _stay(self, show: Show) -> None:
+    async def _keep_running(self, show: ShopTraffic) -> None:
         """Go on slowly until somebody has enough, which is a good end then."""
         task = asyncio.current_task()
         try:
-            await self._while_up(show.play(SLOW, None))
+            await self._while_hub_runs(show.run(IDLE_RATE, None))
         except asyncio.CancelledError:
             if task is not None:
                 task.uncancel()

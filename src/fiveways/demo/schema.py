@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import (
 
 PACKAGE: Final = "shop"
 FILE: Final = "shop.binpb"
-_KINDS: Final = {
+_FIELD_TYPES: Final = {
     "double": FieldDescriptorProto.TYPE_DOUBLE,
     "int32": FieldDescriptorProto.TYPE_INT32,
     "string": FieldDescriptorProto.TYPE_STRING,
@@ -49,7 +49,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 SERVICES: Final = tuple(_SERVICES)
 
 
-def described() -> bytes:
+def descriptor_set() -> bytes:
     """Return the descriptor set of all services."""
     file = FileDescriptorProto(name="shop.proto", package=PACKAGE, syntax="proto3")
     file.message_type.extend(_message(name, fields) for name, fields in _MESSAGES.items())
@@ -60,7 +60,7 @@ def described() -> bytes:
 def _message(name: str, fields: Mapping[str, str]) -> DescriptorProto:
     message = DescriptorProto(name=name)
     for number, (field, kind) in enumerate(fields.items(), 1):
-        message.field.add(name=field, number=number, type=_KINDS[kind], label=FieldDescriptorProto.LABEL_OPTIONAL)
+        message.field.add(name=field, number=number, type=_FIELD_TYPES[kind], label=FieldDescriptorProto.LABEL_OPTIONAL)
     return message
 
 

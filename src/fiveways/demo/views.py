@@ -10,9 +10,9 @@ from typing import Final, Self
 from rich.console import Console
 from rich.live import Live
 
-from fiveways.demo.drawing import SMALLEST, drawn
-from fiveways.demo.ledger import PROTOCOLS, Ledger
-from fiveways.demo.programme import Pace, Programme, Step
+from fiveways.demo.live_view import MIN_SIZE, render_view
+from fiveways.demo.progress import CallRate, DemoProgress, DemoStep
+from fiveways.demo.stats import PROTOCOLS, DemoStats
 
 _LOOK_EVERY: Final = 1.0
 """Seconds between two looks at the numbers."""
@@ -23,14 +23,14 @@ _SAY_EVERY: Final = 5.0
 class View(ABC):
     """Shows a run from the beginning to the end: `async with view_for(...):`."""
 
-    def __init__(self, programme: Programme, ledger: Ledger) -> None:
-        self._programme = programme
-        self._ledger = ledger
-        self._pace = Pace(ledger)
+    def __init__(self, programme: DemoProgress, ledger: DemoStats) -> None:
+        self._progress = programme
+        self._stats = ledger
+        self._rate = CallRate(ledger)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._show())]
+        self._tasks = [asyncio.create_task(self._sample_rates()), asyncio.create_task(self._run())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -40,77 +40,77 @@ class View(ABC):
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def _look(self) -> None:
+    async def _sample_rates(self) -> None:
         while True:
-            self._pace.look(time.monotonic())
+            self._rate.sample(time.monotonic())
             await asyncio.sleep(_LOOK_EVERY)
 
     @abstractmethod
-    async def _show(self) -> None:
+    async def _run(self) -> None:
         """Show it until nobody looks any more."""
 
 
-class Screen(View):
+class ScreenView(View):
     """The whole terminal, drawn anew four times a second."""
 
-    def __init__(self, programme: Programme, ledger: Ledger, console: Console) -> None:
+    def __init__(self, programme: DemoProgress, ledger: DemoStats, console: Console) -> None:
         super().__init__(programme, ledger)
         self._console = console
 
-    async def _show(self) -> None:
+    async def _run(self) -> None:
         with Live(console=self._console, screen=True, auto_refresh=False, redirect_stderr=False) as live:
             while True:
                 width, height = self._console.size
-                live.update(drawn(self._programme, self._ledger, self._pace, width, height), refresh=True)
+                live.update(render_view(self._progress, self._stats, self._rate, width, height), refresh=True)
                 await asyncio.sleep(_DRAW_EVERY)
 
 
-class Lines(View):
+class LineView(View):
     """A line for each step, and every few seconds one with numbers."""
 
-    def __init__(self, programme: Programme, ledger: Ledger) -> None:
+    def __init__(self, programme: DemoProgress, ledger: DemoStats) -> None:
         super().__init__(programme, ledger)
-        self._said = 0
+        self._printed_notes = 0
 
-    async def _show(self) -> None:
-        step: Step | None = None
+    async def _run(self) -> None:
+        step: DemoStep | None = None
         spoken = 0.0
         while True:
-            self._say_notes()
-            if self._programme.step is not step:
-                step, spoken = self._programme.step, time.monotonic()
-                self._say(step.value)
+            self._print_notes()
+            if self._progress.step is not step:
+                step, spoken = self._progress.step, time.monotonic()
+                self._print(step.value)
             elif time.monotonic() - spoken >= _SAY_EVERY:
                 spoken = time.monotonic()
-                self._say(self._numbers())
+                self._print(self._status_line())
             await asyncio.sleep(_DRAW_EVERY)
 
     async def __aexit__(self, *args: object) -> None:
         await super().__aexit__(*args)
-        self._say_notes()
+        self._print_notes()
 
-    def _say_notes(self) -> None:
-        for note in self._programme.notes[self._said :]:
-            self._say(note)
-        self._said = len(self._programme.notes)
+    def _print_notes(self) -> None:
+        for note in self._progress.notes[self._printed_notes :]:
+            self._print(note)
+        self._printed_notes = len(self._progress.notes)
 
-    def _numbers(self) -> str:
-        ledger, pace = self._ledger, self._pace
+    def _status_line(self) -> str:
+        ledger, pace = self._stats, self._rate
         shares = ", ".join(f"{protocol} {pace.rate(protocol):.0f}" for protocol in PROTOCOLS)
-        spark = f"; Spark: {self._programme.spark}" if self._programme.spark else ""
-        if self._programme.step not in {Step.HUB, Step.TRAFFIC}:
+        spark = f"; Spark: {self._progress.spark_status}" if self._progress.spark_status else ""
+        if self._progress.step not in {DemoStep.HUB, DemoStep.TRAFFIC}:
             return spark.removeprefix("; ")
-        return f"{ledger.calls:,} calls, {pace.total():.0f}/s ({shares}), {ledger.failed:,} failed{spark}"
+        return f"{ledger.calls:,} calls, {pace.total_rate():.0f}/s ({shares}), {ledger.failed:,} failed{spark}"
 
-    def _say(self, text: str) -> None:
-        print(f"{self._programme.elapsed:5.1f} s  {text}", flush=True)  # noqa: T201
+    def _print(self, text: str) -> None:
+        print(f"{self._progress.elapsed:5.1f} s  {text}", flush=True)  # noqa: T201
 
 
-def view_for(programme: Programme, ledger: Ledger, *, plain: bool, console: Console | None = None) -> View:
+def create_view(programme: DemoProgress, ledger: DemoStats, *, plain: bool, console: Console | None = None) -> View:
     """Return the screen if there is one that is large enough and nobody asked for lines."""
     console = console or Console(highlight=False)
     is_dumb = os.environ.get("TERM") in {"dumb", "unknown"} or bool(os.environ.get("NO_COLOR"))
-    fits = console.width >= SMALLEST[0] and console.height >= SMALLEST[1]
+    fits = console.width >= MIN_SIZE[0] and console.height >= MIN_SIZE[1]
     if plain or is_dumb or not console.is_terminal or not fits:
-        return Lines(programme, ledger)
-    return Screen(programme, ledger, console)
+        return LineView(programme, ledger)
+    return ScreenView(programme, ledger, console)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.refusal import Refusal, busy
+from fiveways.hub.refusal import Refusal, overloaded
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import Owner, Pool
@@ -17,24 +17,24 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
 
 
-class Relay(msgspec.Struct, eq=False):
+class AttachmentRelay(msgspec.Struct, eq=False):
     """One attachment as its receivers know it."""
 
     number: int
     """Rises from one announcement to the next."""
-    label: str
+    receiver_name: str
     """Its name at the receivers."""
     receivers: Sequence[Session]
     op: str
     source: Session
-    name: str
+    source_name: str
     """Of the source."""
-    message: "Incomplete | None" = None
+    message: "IncompleteMessage | None" = None
     """The message that is held until it has come, if any."""
-    has_come: bool = False
+    has_arrived: bool = False
 
 
-class Incomplete(msgspec.Struct, eq=False):
+class IncompleteMessage(msgspec.Struct, eq=False):
     """A message that its receivers' conversations hold until all of its attachments have come."""
 
     owner: Owner
@@ -51,112 +51,114 @@ class Attachments:
     """
 
     def __init__(self, limits: Limits, settings: HubSettings) -> None:
-        self._most, self._longest = limits.max_expected_attachments, limits.max_text
-        self._held = Pool(settings.max_incomplete_bytes, settings.shares)
-        self._last = 0
-        self._relays: dict[str, Relay] = {}
+        self._max_expected, self._max_text = limits.max_expected_attachments, limits.max_text
+        self._incomplete = Pool(settings.max_incomplete_bytes, settings.shares)
+        self._last_number = 0
+        self._relays: dict[str, AttachmentRelay] = {}
         """All that have not come, by the names that their receivers know."""
 
     def configure(self, settings: HubSettings) -> None:
         """Let this bound hold from now on."""
-        self._held.configure(settings.max_incomplete_bytes, settings.shares)
+        self._incomplete.configure(settings.max_incomplete_bytes, settings.shares)
 
     @property
-    def held(self) -> int:
+    def incomplete_bytes(self) -> int:
         """Bytes of messages that wait for their attachments."""
-        return self._held.used
+        return self._incomplete.used
 
     def check_room(self, source: Session, names: Sequence[str]) -> None:
         """Refuse a message with more attachments than one peer may owe."""
-        if len(source.sending) + len(names) > self._most:
-            raise Refusal(Reason.TOO_LARGE, f"more than {self._most} attachments are on their way")
+        if len(source.announced_attachments) + len(names) > self._max_expected:
+            raise Refusal(Reason.TOO_LARGE, f"more than {self._max_expected} attachments are on their way")
         # Whether the message will be held, and by how many, is not known yet.
-        held = self._held
-        if held.used >= held.free and source.traits.attaches_later and (excess := held.excess(source.owner)):
-            raise busy(f"too much waits for attachments: {excess}")
+        held = self._incomplete
+        if held.used >= held.safe_amount and source.traits.attachments_follow and (excess := held.excess(source.owner)):
+            raise overloaded(f"too much waits for attachments: {excess}")
 
     def relay(
         self, source: Session, names: Sequence[str], receivers: Sequence[Session], op: str, body: Payload | None
     ) -> tuple[str, ...]:
         """Return the names under which the receivers will get what the source calls `names`, which belong to `body`."""
         fresh = []
-        in_order = [each for each in receivers if each.traits.attaches_later]
+        in_order = [each for each in receivers if each.traits.attachments_follow]
         message = None
-        if len(in_order) < len(receivers) and names and source.traits.attaches_later:
-            message = self._incomplete(source, receivers, len(names), body)
+        if len(in_order) < len(receivers) and names and source.traits.attachments_follow:
+            message = self._count_incomplete(source, receivers, len(names), body)
         for name in names:
-            self._last += 1
-            label = f"a{self._last}"
+            self._last_number += 1
+            label = f"a{self._last_number}"
             fresh.append(label)
-            relay = self._relays[label] = Relay(self._last, label, receivers, op, source, name, message)
-            source.sending.setdefault(name, []).append(relay)
+            relay = self._relays[label] = AttachmentRelay(
+                self._last_number, label, receivers, op, source, name, message
+            )
+            source.announced_attachments.setdefault(name, []).append(relay)
             for each in in_order:
-                if each.awaited is None:
-                    each.awaited = deque()
-                each.awaited.append(relay)
+                if each.expected_attachments is None:
+                    each.expected_attachments = deque()
+                each.expected_attachments.append(relay)
         return tuple(fresh)
 
-    def arrived(self, source: Session, word: Attachment, now: float) -> Deliveries:
+    def forward(self, source: Session, word: Attachment, now: float) -> Deliveries:
         """Pass an attachment on to all who wait for it and are still there."""
         deliveries: Deliveries = []
-        for relay in source.sending.pop(word.name, ()):
-            source.op, relay.has_come = relay.op, True
-            passed = Attachment(relay.label, word.data, word.error)
-            del self._relays[relay.label]
+        for relay in source.announced_attachments.pop(word.name, ()):
+            source.op, relay.has_arrived = relay.op, True
+            passed = Attachment(relay.receiver_name, word.data, word.error)
+            del self._relays[relay.receiver_name]
             if relay.message is not None:
-                self._one_less(relay.message, len(word.data))
+                self._count_arrival(relay.message, len(word.data))
             for each in relay.receivers:
-                if each.is_here:
+                if each.is_present:
                     deliveries.append(Delivery(each.peer, passed, relay.op))
-                    awaited = each.awaited
+                    awaited = each.expected_attachments
                     if awaited and awaited[0] is relay:
                         awaited.popleft()
                     elif awaited:
-                        deliveries += self._hurry(awaited, relay, now)
+                        deliveries += self._hurry_earlier(awaited, relay, now)
         return deliveries
 
-    def _incomplete(
+    def _count_incomplete(
         self, source: Session, receivers: Sequence[Session], missing: int, body: Payload | None
-    ) -> Incomplete | None:
+    ) -> IncompleteMessage | None:
         """Count a message for its source, if it is held: an application gets it at once."""
-        holders = sum(not (each.traits.attaches_later or each.credentials.is_trusted) for each in receivers)
+        holders = sum(not (each.traits.attachments_follow or each.credentials.is_trusted) for each in receivers)
         if not holders:
             return None
-        message = Incomplete(source.owner, holders, missing)
-        self._count(message, 0 if body is None else size_of(body))
+        message = IncompleteMessage(source.owner, holders, missing)
+        self._add_size(message, 0 if body is None else size_of(body))
         return message
 
-    def _count(self, message: Incomplete, size: int) -> None:
+    def _add_size(self, message: IncompleteMessage, size: int) -> None:
         message.size += size * message.holders
-        self._held.acquire(message.owner, size * message.holders)
+        self._incomplete.acquire(message.owner, size * message.holders)
 
-    def _one_less(self, message: Incomplete, size: int) -> None:
+    def _count_arrival(self, message: IncompleteMessage, size: int) -> None:
         message.missing -= 1
         if message.missing:
-            self._count(message, min(size, self._longest))
+            self._add_size(message, min(size, self._max_text))
         else:
-            self._held.release(message.owner, message.size)
+            self._incomplete.release(message.owner, message.size)
 
-    def _hurry(self, awaited: deque[Relay], relay: Relay, now: float) -> Deliveries:
+    def _hurry_earlier(self, awaited: deque[AttachmentRelay], relay: AttachmentRelay, now: float) -> Deliveries:
         """Hurry all that a receiver gets before this one, which has come; each of them once."""
         deliveries: Deliveries = []
-        while awaited and (awaited[0].has_come or awaited[0].number < relay.number):
-            deliveries += _hurried(awaited.popleft(), now)
+        while awaited and (awaited[0].has_arrived or awaited[0].number < relay.number):
+            deliveries += _hurry_source(awaited.popleft(), now)
         return deliveries
 
-    def hurry(self, _receiver: Session, word: Hurry, now: float) -> Deliveries:
+    def handle_hurry(self, _receiver: Session, word: Hurry, now: float) -> Deliveries:
         """Hurry one that delays others at a receiver whose protocol holds messages until they are complete."""
         relay = self._relays.get(word.name)
-        return [] if relay is None else _hurried(relay, now)
+        return [] if relay is None else _hurry_source(relay, now)
 
     def leave(self, source: Session, now: float) -> Deliveries:
         """Tell all who wait for something of a peer that is gone."""
-        lost = [Attachment(name, error="the sender is gone") for name in source.sending]
-        return [delivery for word in lost for delivery in self.arrived(source, word, now)]
+        lost = [Attachment(name, error="the sender is gone") for name in source.announced_attachments]
+        return [delivery for word in lost for delivery in self.forward(source, word, now)]
 
 
-def _hurried(relay: Relay, now: float) -> Deliveries:
+def _hurry_source(relay: AttachmentRelay, now: float) -> Deliveries:
     source = relay.source
-    if relay.has_come or not source.is_here or not source.traits.attaches_later:
+    if relay.has_arrived or not source.is_present or not source.traits.attachments_follow:
         return []
-    return [Delivery(source.peer, Hurry(relay.name, now))]
+    return [Delivery(source.peer, Hurry(relay.source_name, now))]

@@ -5,13 +5,13 @@ from typing import Final
 
 import msgspec
 
-from fiveways.hub.refusal import Refusal, busy
+from fiveways.hub.refusal import Refusal, overloaded
 from fiveways.hub.session import Session
 from fiveways.model.failures import Reason
 from fiveways.wire import base36
 
-_FIRST: Final = 36**11
-_LAST: Final = 36**12 - 1
+_MIN_TOKEN: Final = 36**11
+_MAX_TOKEN: Final = 36**12 - 1
 """Twelve digits, of which the first is not 0."""
 
 
@@ -27,22 +27,22 @@ class Callbacks:
 
     def __init__(self, random: Random, most: int) -> None:
         self._random = random
-        self._most = most
+        self._max_per_peer = most
         self._callbacks: dict[str, Callback] = {}
         self._by_peer: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._callbacks)
 
-    def of(self, peer: str) -> int:
+    def count_of(self, peer: str) -> int:
         """Return how many a peer has."""
         return len(self._by_peer.get(peer, ()))
 
-    def make(self, owner: Session, own_id: str) -> str:
+    def create(self, owner: Session, own_id: str) -> str:
         """Return a new token for a callback of the owner; a Refusal if it has too many."""
         mine = self._by_peer.get(owner.peer, {})
-        if len(mine) >= self._most:
-            raise busy(f"more than {self._most} callbacks")
+        if len(mine) >= self._max_per_peer:
+            raise overloaded(f"more than {self._max_per_peer} callbacks")
         token = self._new_token()
         while token in self._callbacks:
             token = self._new_token()
@@ -54,14 +54,14 @@ class Callbacks:
         """Return the callback of a token; a Refusal if there is none, or it was used."""
         callback = self._callbacks.get(token)
         if callback is None:
-            raise Refusal(Reason.NO_CALLBACK, "there is no such callback, or it was called before")
+            raise Refusal(Reason.NO_SUCH_CALLBACK, "there is no such callback, or it was called before")
         return callback
 
     def find(self, token: str) -> Callback | None:
         """Return the callback of a token, if there is one."""
         return self._callbacks.get(token)
 
-    def use(self, token: str) -> None:
+    def consume(self, token: str) -> None:
         """Forget a token: it is called now, and good for one call."""
         owner = self._callbacks.pop(token).owner.peer
         del self._by_peer[owner][token]
@@ -74,4 +74,4 @@ class Callbacks:
             del self._callbacks[token]
 
     def _new_token(self) -> str:
-        return base36.write(self._random.randint(_FIRST, _LAST)).lower()
+        return base36.write(self._random.randint(_MIN_TOKEN, _MAX_TOKEN)).lower()

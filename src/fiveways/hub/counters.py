@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fiveways.hub.traffic import Traffic
+from fiveways.hub.traffic_totals import TrafficTotals
 from fiveways.model.failures import Reason
 
 
@@ -23,7 +23,7 @@ class Counters:
         "undelivered",
     )
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: TrafficTotals) -> None:
         self.traffic = traffic
         """The same and more, one by one."""
         self.arrived = 0
@@ -44,7 +44,7 @@ class Counters:
         self.undelivered = 0
         """Words that the receiver's protocol could not say."""
 
-    def told(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of them by name."""
         numbers: dict[str, object] = {name: getattr(self, name) for name in self.__slots__ if name != "traffic"}
         numbers["failures"] = {reason.value: number for reason, number in self.failures.items()}

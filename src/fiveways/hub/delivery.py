@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from fiveways.model.messages import Event, Word
-from fiveways.model.records import Record
+from fiveways.model.messages import Event, HubMessage
+from fiveways.model.store_changes import StoreChange
 
 if TYPE_CHECKING:
-    from fiveways.hub.calls import Pending
+    from fiveways.hub.pending_calls import PendingCall
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Say `word` to the peer `to`."""
 
-    to: str
-    word: Word
+    peer: str
+    message: HubMessage
     op: str = ""
     """The hub's id of the routed call or publication that this belongs to: the same on both legs."""
-    call: "Pending | str | None" = None
+    call: "PendingCall | str | None" = None
     """The call that ends with this word, or the method of it where the hub has answered by itself.
 
     It has been counted as done. If the word cannot be said after all, it was not.
@@ -29,11 +29,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, eq=False):
         """Say whether the same is said to the same."""
         if not isinstance(other, Delivery):
             return NotImplemented
-        return (self.to, self.word, self.op) == (other.to, other.word, other.op)
+        return (self.peer, self.message, self.op) == (other.peer, other.message, other.op)
 
     def __hash__(self) -> int:
         """Return the same for those that are the same."""
-        return hash((self.to, self.op))
+        return hash((self.peer, self.op))
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
@@ -59,12 +59,12 @@ class Fanout(msgspec.Struct, frozen=True, gc=False):
     op: str = ""
 
 
-class Keep(msgspec.Struct, frozen=True, gc=False):
+class Persist(msgspec.Struct, frozen=True, gc=False):
     """Have something written down; `then`, if there is anything, is done when it is safe, and not before."""
 
-    record: Record
+    record: StoreChange
     then: list[Delivery]
-    call: str = ""
+    call_id: str = ""
     """The request that fails if it cannot be written, by its caller's id."""
 
 
@@ -73,13 +73,13 @@ class Announce(msgspec.Struct, frozen=True, gc=False):
 
     method: str
     is_route: bool
-    then: Delivery
+    delivery: Delivery
 
 
-class More(msgspec.Struct, frozen=True, gc=False):
+class Continuation(msgspec.Struct, frozen=True, gc=False):
     """More deliveries than fit into one event loop iteration: in the next one, perform what `then` returns."""
 
-    then: "Callable[[], Deliveries]"
+    resume: "Callable[[], Deliveries]"
 
 
-Deliveries: TypeAlias = list[Delivery | Fanout | Keep | Announce | More]
+Deliveries: TypeAlias = list[Delivery | Fanout | Persist | Announce | Continuation]

@@ -8,20 +8,20 @@ from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import owner_of
 from fiveways.hub.traits import Credentials
 
-_MOST: Final = 10_000
+_MAX_ADDRESSES: Final = 10_000
 """Addresses that are remembered; the one whose last failure is the oldest is forgotten for another."""
-_FORGOTTEN: Final = 900.0
+_FORGET_AFTER: Final = 900.0
 """Seconds without a failed login after which earlier ones do not count any more."""
-_MOST_DOUBLINGS: Final = 32
+_MAX_DOUBLINGS: Final = 32
 
 
-class _Failures(msgspec.Struct, gc=False):
+class _AddressFailures(msgspec.Struct, gc=False):
     """The failed logins of one address."""
 
     count: int = 0
-    at: float = 0.0
+    last_at: float = 0.0
     """When the last of them was."""
-    until: float = 0.0
+    blocked_until: float = 0.0
     """When the next attempt is accepted."""
 
 
@@ -29,30 +29,30 @@ class FailedLogins:
     """Decides how long an address has to wait before its next attempt to log in."""
 
     def __init__(self) -> None:
-        self._by_address: dict[str, _Failures] = {}
-        self._free, self._longest = 0, 0.0
+        self._by_address: dict[str, _AddressFailures] = {}
+        self._max_failures, self._max_wait = 0, 0.0
 
     def configure(self, settings: HubSettings) -> None:
         """Apply new limits."""
-        self._free, self._longest = settings.max_failures, settings.max_ban
+        self._max_failures, self._max_wait = settings.max_failures, settings.max_ban
 
-    def wait(self, credentials: Credentials, now: float) -> float:
+    def remaining_wait(self, credentials: Credentials, now: float) -> float:
         """Return for how many seconds an address may not log in; 0.0 if it may."""
-        failures = self._by_address.get(_address(credentials)) if self._free else None
-        return 0.0 if failures is None else max(0.0, failures.until - now)
+        failures = self._by_address.get(_address(credentials)) if self._max_failures else None
+        return 0.0 if failures is None else max(0.0, failures.blocked_until - now)
 
     def count(self, credentials: Credentials, now: float) -> None:
         """Count a failed login."""
         address = _address(credentials)
         failures = self._by_address.pop(address, None)
-        if failures is None or now - failures.at > _FORGOTTEN:
-            failures = _Failures()
-        failures.count, failures.at = failures.count + 1, now
-        doublings = failures.count - self._free
+        if failures is None or now - failures.last_at > _FORGET_AFTER:
+            failures = _AddressFailures()
+        failures.count, failures.last_at = failures.count + 1, now
+        doublings = failures.count - self._max_failures
         if doublings >= 0:
-            failures.until = now + min(float(1 << min(doublings, _MOST_DOUBLINGS)), self._longest)
+            failures.blocked_until = now + min(float(1 << min(doublings, _MAX_DOUBLINGS)), self._max_wait)
         self._by_address[address] = failures
-        if len(self._by_address) > _MOST:
+        if len(self._by_address) > _MAX_ADDRESSES:
             del self._by_address[next(iter(self._by_address))]
 
     def forget(self, credentials: Credentials) -> None:
@@ -61,4 +61,4 @@ class FailedLogins:
 
 
 def _address(credentials: Credentials) -> str:
-    return owner_of("", credentials.client or credentials.remote).name
+    return owner_of("", credentials.proxied_address or credentials.remote).name

@@ -10,7 +10,7 @@ BOUNDS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 """In seconds. A bucket holds what took no longer than its bound; there is one more for all the rest."""
-_FEW: Final = 16
+_SORT_THRESHOLD: Final = 16
 """Of fewer, each is looked up by itself; of more, it is quicker to sort them."""
 
 
@@ -37,7 +37,7 @@ class Histogram:
         self.seconds += sum(waits)
         self.shortest = min(self.shortest, *waits)
         self.longest = max(self.longest, *waits)
-        if total < _FEW:
+        if total < _SORT_THRESHOLD:
             for wait in waits:
                 counts[bisect_left(BOUNDS, wait)] += 1
             return

@@ -8,24 +8,24 @@ from typing import Final
 import msgspec
 
 from fiveways.errors import Unrepresentable
-from fiveways.hub.calls import Calls, Pending
-from fiveways.hub.delivery import Deliveries, Delivery, Keep
-from fiveways.hub.errands import Item, Work
-from fiveways.hub.refusal import Refusal, bad, busy
-from fiveways.hub.session import Session, hub_itself
+from fiveways.hub.delivery import Deliveries, Delivery, Persist
+from fiveways.hub.pending_calls import PendingCall, PendingCalls
+from fiveways.hub.pending_kinds import JobAssignment, QueuedJob
+from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
+from fiveways.hub.session import Session, create_hub_session
 from fiveways.hub.settings import HubSettings
-from fiveways.hub.shares import Owner, Pool, Shares, owner_named
+from fiveways.hub.shares import LimitShares, Owner, Pool, owner_from_name
 from fiveways.hub.sizes import size_of
-from fiveways.hub.storage import Storage
-from fiveways.hub.timers import Alarm
+from fiveways.hub.store_status import StoreStatus
+from fiveways.hub.timers import WakeTime
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
-from fiveways.model.records import BuryItem, DropItem, PutItem, Record
+from fiveways.model.store_changes import DropJob, PutDeadLetter, PutJob, StoreChange
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Payload
 
-_MOST_DOUBLINGS: Final = 32
-_PULL: Final = "hub.pull"
+_MAX_DOUBLINGS: Final = 32
+_PULL_METHOD: Final = "hub.pull"
 """As what it is counted when somebody gets an item."""
 
 
@@ -36,54 +36,60 @@ class Pull(msgspec.Struct, frozen=True):
     callback: str
 
 
-class Queue:
+class WorkQueue:
     """One queue. There are items or pulls waiting, never both, but while the hub is closing."""
 
-    __slots__ = ("dead", "delayed", "given", "items", "name", "owner", "pool", "pulls")
+    __slots__ = ("dead_jobs", "delayed", "in_progress", "jobs", "name", "owner", "pool", "pulls")
 
-    def __init__(self, name: str, owner: Owner, most: int, shares: Shares) -> None:
+    def __init__(self, name: str, owner: Owner, most: int, shares: LimitShares) -> None:
         self.name = name
         self.owner = owner
         """Whose use of it made it."""
         self.pool = Pool(most, shares)
         """All of its items, dead ones included."""
-        self.items: list[tuple[int, Item]] = []
+        self.jobs: list[tuple[int, QueuedJob]] = []
         """A heap: what is given back finds its old place."""
         self.pulls: dict[int, Pull] = {}
-        self.given = 0
+        self.in_progress = 0
         """Items that somebody works on."""
         self.delayed = 0
         """Items that wait for their next try; all queues have one heap of these."""
-        self.dead: dict[int, Item] = {}
+        self.dead_jobs: dict[int, QueuedJob] = {}
         """The dead-letter queue: items that were tried too often, by number."""
 
     @property
     def waiting(self) -> int:
         """How many items nobody works on."""
-        return len(self.items) + self.delayed
+        return len(self.jobs) + self.delayed
 
 
-class Queues:
+class WorkQueues:
     """All queues. They vanish when nothing and nobody is in them."""
 
     def __init__(
-        self, limits: Limits, settings: HubSettings, calls: Calls, alarm: Alarm, epoch: float, storage: Storage
+        self,
+        limits: Limits,
+        settings: HubSettings,
+        calls: PendingCalls,
+        alarm: WakeTime,
+        epoch: float,
+        storage: StoreStatus,
     ) -> None:
         self._alarm = alarm
-        self._delayed: list[tuple[float, int, str, Item]] = []
+        self._delayed_jobs: list[tuple[float, int, str, QueuedJob]] = []
         """A heap of the items that wait for their next try: when that is, number, queue."""
-        self._storage, self._keeps = storage, storage.keeps
+        self._store_status, self._is_durable = storage, storage.is_durable
         self._epoch = epoch
         self._limits = limits
         self._settings = settings
-        self._calls = calls
-        self._me = hub_itself()
+        self._pending_calls = calls
+        self._hub_session = create_hub_session()
         """The hub itself: it is the caller of those who get items."""
-        self._queues: dict[str, Queue] = {}
+        self._by_name: dict[str, WorkQueue] = {}
         self._pool = Pool(settings.max_queues, settings.shares)
         self._pulls_of: dict[str, dict[int, str]] = {}
         self._bytes = Pool(settings.max_queue_bytes, settings.shares)
-        self._numbers = 0
+        self._last_number = 0
         self._is_closed = False
 
     def configure(self, settings: HubSettings) -> None:
@@ -91,7 +97,7 @@ class Queues:
         self._settings = settings
         self._pool.configure(settings.max_queues, settings.shares)
         self._bytes.configure(settings.max_queue_bytes, settings.shares)
-        for queue in self._queues.values():
+        for queue in self._by_name.values():
             queue.pool.configure(settings.max_queue, settings.shares)
 
     def close(self) -> None:
@@ -100,217 +106,221 @@ class Queues:
 
     def waiting(self) -> Mapping[str, int]:
         """Return how many items wait in each queue."""
-        return {name: queue.waiting for name, queue in self._queues.items()}
+        return {name: queue.waiting for name, queue in self._by_name.items()}
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def counts(self) -> dict[str, dict[str, int]]:
         """Return how much waits in each queue, is being worked on, and is dead."""
         return {
-            name: {"waiting": queue.waiting, "given": queue.given, "dead": len(queue.dead)}
-            for name, queue in self._queues.items()
+            name: {"waiting": queue.waiting, "given": queue.in_progress, "dead": len(queue.dead_jobs)}
+            for name, queue in self._by_name.items()
         }
 
-    def push(self, owner: Owner, name: str, body: Payload, now: float) -> tuple[int, Record | None, Deliveries]:
+    def push(self, owner: Owner, name: str, body: Payload, now: float) -> tuple[int, StoreChange | None, Deliveries]:
         """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
-        self._storage.check()
-        queue = self._queue(name, owner)
+        self._store_status.check_available()
+        queue = self._queue_with_room(name, owner)
         if why := queue.pool.excess(owner):
-            raise busy(f"too many items in {name}: {why}")
+            raise overloaded(f"too many items in {name}: {why}")
         try:
             size = size_of(body)
-            word = body.nq() if self._keeps else b""
+            word = body.nq() if self._is_durable else b""
         except Unrepresentable as exc:
-            raise bad(str(exc)) from exc
+            raise bad_arguments(str(exc)) from exc
         if why := self._bytes.excess(owner, size):
-            raise busy(f"too many bytes in work queues: {why}")
-        item = Item(self._next(), body, size, owner=owner)
+            raise overloaded(f"too many bytes in work queues: {why}")
+        item = QueuedJob(self._next_number(), body, size, owner=owner)
         self._add(queue, item)
-        heappush(queue.items, (item.number, item))
-        record = PutItem(name, item.number, word, 0, owner.name) if self._keeps else None
-        deliveries = self._give_out(queue, now)
+        heappush(queue.jobs, (item.number, item))
+        record = PutJob(name, item.number, word, 0, owner.name) if self._is_durable else None
+        deliveries = self._assign_jobs(queue, now)
         return queue.waiting, record, deliveries
 
-    def restore(self, items: Iterable[PutItem], dead: Iterable[tuple[PutItem, BuryItem]]) -> None:
+    def restore(self, items: Iterable[PutJob], dead: Iterable[tuple[PutJob, PutDeadLetter]]) -> None:
         """Take over the items of a previous hub process."""
         for kept in items:
-            queue, item = self._restored(kept)
-            heappush(queue.items, (item.number, item))
+            queue, item = self._restore_job(kept)
+            heappush(queue.jobs, (item.number, item))
         for kept, buried in dead:
-            queue, item = self._restored(kept)
+            queue, item = self._restore_job(kept)
             item.error, item.died_at = buried.why, buried.at
-            queue.dead[item.number] = item
+            queue.dead_jobs[item.number] = item
 
-    def _restored(self, kept: PutItem) -> tuple[Queue, Item]:
-        owner = owner_named(kept.owner)
-        queue = self._queues.get(kept.queue) or self._new_queue(kept.queue, owner)
-        item = Item(kept.number, Json(kept.word), len(kept.word), kept.tries, owner=owner)
+    def _restore_job(self, kept: PutJob) -> tuple[WorkQueue, QueuedJob]:
+        owner = owner_from_name(kept.owner)
+        queue = self._by_name.get(kept.queue) or self._new_queue(kept.queue, owner)
+        item = QueuedJob(kept.number, Json(kept.word), len(kept.word), kept.tries, owner=owner)
         self._add(queue, item)
-        self._numbers = max(self._numbers, item.number)
+        self._last_number = max(self._last_number, item.number)
         return queue, item
 
-    def _add(self, queue: Queue, item: Item) -> None:
-        self._open(queue)
+    def _add(self, queue: WorkQueue, item: QueuedJob) -> None:
+        self._ensure_listed(queue)
         queue.pool.acquire(item.owner)
         self._bytes.acquire(item.owner, item.size)
 
-    def _remove(self, queue: Queue, item: Item) -> None:
+    def _remove(self, queue: WorkQueue, item: QueuedJob) -> None:
         queue.pool.release(item.owner)
         self._bytes.release(item.owner, item.size)
-        self._tidy(queue)
+        self._remove_if_empty(queue)
 
-    def all(self) -> Iterator[tuple[str, Item, bool]]:
+    def jobs(self) -> Iterator[tuple[str, QueuedJob, bool]]:
         """Yield all items with their queues, and whether a worker has them."""
-        for name, queue in self._queues.items():
-            for item in (*(item for _, item in queue.items), *queue.dead.values()):
+        for name, queue in self._by_name.items():
+            for item in (*(item for _, item in queue.jobs), *queue.dead_jobs.values()):
                 yield name, item, False
-        for _, _, name, item in self._delayed:
+        for _, _, name, item in self._delayed_jobs:
             yield name, item, False
-        for pending in self._me.asked.values():
-            if isinstance(pending.errand, Work):
-                yield pending.errand.queue, pending.errand.item, True
+        for pending in self._hub_session.calls_made.values():
+            if isinstance(pending.kind, JobAssignment):
+                yield pending.kind.queue, pending.kind.job, True
 
-    def delete(self, name: str, numbers: AbstractSet[int]) -> list[Record]:
+    def delete(self, name: str, numbers: AbstractSet[int]) -> list[StoreChange]:
         """Delete items that no worker has; return what the store must forget."""
-        queue = self._queues[name]
-        gone = [item for each, item, is_given in self.all() if each == name and item.number in numbers and not is_given]
-        delayed = [each for each in self._delayed if each[2] != name or each[1] not in numbers]
-        queue.delayed -= len(self._delayed) - len(delayed)
-        queue.items = [each for each in queue.items if each[0] not in numbers]
-        self._delayed = delayed
-        heapify(queue.items)
+        queue = self._by_name[name]
+        gone = [
+            item for each, item, is_given in self.jobs() if each == name and item.number in numbers and not is_given
+        ]
+        delayed = [each for each in self._delayed_jobs if each[2] != name or each[1] not in numbers]
+        queue.delayed -= len(self._delayed_jobs) - len(delayed)
+        queue.jobs = [each for each in queue.jobs if each[0] not in numbers]
+        self._delayed_jobs = delayed
+        heapify(queue.jobs)
         heapify(delayed)
         for item in gone:
-            queue.dead.pop(item.number, None)
+            queue.dead_jobs.pop(item.number, None)
             queue.pool.release(item.owner)
             self._bytes.release(item.owner, item.size)
-        self._tidy(queue)
-        return [DropItem(name, item.number) for item in gone] if self._keeps else []
+        self._remove_if_empty(queue)
+        return [DropJob(name, item.number) for item in gone] if self._is_durable else []
 
     # The dead-letter queue.
 
-    def dead(self, name: str, after: int, most: int) -> tuple[list[Item], int]:
+    def dead_jobs(self, name: str, after: int, most: int) -> tuple[list[QueuedJob], int]:
         """Return the dead items of a queue behind a number, the first `most`, and how many more there are."""
-        queue = self._queues.get(name)
-        found = [item for number, item in sorted(queue.dead.items()) if number > after] if queue is not None else []
+        queue = self._by_name.get(name)
+        found = (
+            [item for number, item in sorted(queue.dead_jobs.items()) if number > after] if queue is not None else []
+        )
         return found[:most], max(0, len(found) - most)
 
-    def dead_item(self, name: str, number: int) -> Item:
+    def dead_job(self, name: str, number: int) -> QueuedJob:
         """Return one dead item; a Refusal if there is none of that number."""
-        queue = self._queues.get(name)
-        item = None if queue is None else queue.dead.get(number)
+        queue = self._by_name.get(name)
+        item = None if queue is None else queue.dead_jobs.get(number)
         if item is None:
-            raise bad(f"there is no dead job {number} in {name}")
+            raise bad_arguments(f"there is no dead job {number} in {name}")
         return item
 
     def redrive(self, name: str, number: int | None, now: float) -> tuple[int, Deliveries]:
         """Let the dead items of a queue, or one of them, wait once more; return how many, and who is told of them."""
         if number is not None:
-            self.dead_item(name, number)
-        queue = self._queues.get(name)
-        if queue is None or not queue.dead:
+            self.dead_job(name, number)
+        queue = self._by_name.get(name)
+        if queue is None or not queue.dead_jobs:
             return 0, []
-        numbers = sorted(queue.dead) if number is None else [number]
+        numbers = sorted(queue.dead_jobs) if number is None else [number]
         kept: Deliveries = []
         for each in numbers:
-            item = queue.dead.pop(each)
+            item = queue.dead_jobs.pop(each)
             item.tries, item.died_at = 0, 0.0
-            heappush(queue.items, (item.number, item))
-            kept += self._keep(PutItem(name, item.number, item.body.nq(), 0, item.owner.name))
-        return len(numbers), [*kept, *self._give_out(queue, now)]
+            heappush(queue.jobs, (item.number, item))
+            kept += self._persist(PutJob(name, item.number, item.body.nq(), 0, item.owner.name))
+        return len(numbers), [*kept, *self._assign_jobs(queue, now)]
 
-    def drop(self, name: str, number: int) -> Record | None:
+    def delete_dead_job(self, name: str, number: int) -> StoreChange | None:
         """Delete a dead item and return what must be safe before that is told; a Refusal if there is no such item."""
-        self._storage.check()
-        item = self.dead_item(name, number)
-        queue = self._queues[name]
-        del queue.dead[number]
+        self._store_status.check_available()
+        item = self.dead_job(name, number)
+        queue = self._by_name[name]
+        del queue.dead_jobs[number]
         self._remove(queue, item)
-        return DropItem(name, number) if self._keeps else None
+        return DropJob(name, number) if self._is_durable else None
 
-    def _keep(self, record: Record) -> Deliveries:
-        return [Keep(record, [])] if self._keeps else []
+    def _persist(self, record: StoreChange) -> Deliveries:
+        return [Persist(record, [])] if self._is_durable else []
 
-    def of(self, peer: str) -> int:
+    def count_of(self, peer: str) -> int:
         """Return how many items a peer waits for."""
         return len(self._pulls_of.get(peer, ()))
 
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
         """Give an item to a callback of the peer, now or when there is one."""
-        queue = self._queue(name, session.owner)
+        queue = self._queue_with_room(name, session.owner)
         mine = self._pulls_of.get(session.peer, {})
-        if len(mine) + len(session.serving) >= self._limits.max_pending:
-            raise busy("too many calls are open")
-        self._open(queue)
-        number = self._next()
+        if len(mine) + len(session.calls_served) >= self._limits.max_pending:
+            raise overloaded("too many calls are open")
+        self._ensure_listed(queue)
+        number = self._next_number()
         queue.pulls[number] = Pull(session, callback)
         self._pulls_of.setdefault(session.peer, mine)[number] = name
-        return self._give_out(queue, now)
+        return self._assign_jobs(queue, now)
 
-    def done(self, work: Work) -> Deliveries:
+    def complete(self, work: JobAssignment) -> Deliveries:
         """Forget an item that was dealt with."""
-        queue = self._queues[work.queue]
-        queue.given -= 1
-        self._remove(queue, work.item)
-        return self._keep(DropItem(work.queue, work.item.number))
+        queue = self._by_name[work.queue]
+        queue.in_progress -= 1
+        self._remove(queue, work.job)
+        return self._persist(DropJob(work.queue, work.job.number))
 
-    def give_back(self, work: Work, reason: Reason, text: str, now: float) -> Deliveries:
+    def return_job(self, work: JobAssignment, reason: Reason, text: str, now: float) -> Deliveries:
         """Return an unfinished item to its queue: after a delay if its worker failed, as dead after the last try."""
-        queue, item = self._queues[work.queue], work.item
-        queue.given -= 1
-        if reason is Reason.NO_CALLBACK:
+        queue, item = self._by_name[work.queue], work.job
+        queue.in_progress -= 1
+        if reason is Reason.NO_SUCH_CALLBACK:
             # A worker that stopped waiting while the item was on its way never had it: that is no try.
             item.tries -= 1
         item.error = f"{reason.value}: {text}" if text else str(reason.value)
         if item.tries >= self._settings.max_tries:
-            queue.dead[item.number] = item
+            queue.dead_jobs[item.number] = item
             item.died_at = self._epoch + now
-            return self._keep(BuryItem(queue.name, item.number, item.error, item.died_at))
+            return self._persist(PutDeadLetter(queue.name, item.number, item.error, item.died_at))
         kept: Deliveries = []
-        if self._keeps:
-            kept = self._keep(PutItem(queue.name, item.number, item.body.nq(), item.tries, item.owner.name))
-        delay = self._delay(item) if reason is Reason.RAISED else 0.0
+        if self._is_durable:
+            kept = self._persist(PutJob(queue.name, item.number, item.body.nq(), item.tries, item.owner.name))
+        delay = self._retry_delay(item) if reason is Reason.RAISED else 0.0
         if delay > 0:
             # A worker that fails at once would otherwise use up all tries within a second.
-            heappush(self._delayed, (now + delay, item.number, queue.name, item))
+            heappush(self._delayed_jobs, (now + delay, item.number, queue.name, item))
             queue.delayed += 1
-            self._alarm.set(now + delay)
+            self._alarm.set_latest(now + delay)
             return kept
-        heappush(queue.items, (item.number, item))
-        return [*kept, *self._give_out(queue, now)]
+        heappush(queue.jobs, (item.number, item))
+        return [*kept, *self._assign_jobs(queue, now)]
 
-    def _delay(self, item: Item) -> float:
-        doublings = min(item.tries - 1, _MOST_DOUBLINGS)
+    def _retry_delay(self, item: QueuedJob) -> float:
+        doublings = min(item.tries - 1, _MAX_DOUBLINGS)
         return min(self._settings.retry_delay * (1 << doublings), self._settings.max_retry_delay)
 
     def deadline(self) -> float | None:
         """Return when the next delayed item is to be tried again."""
-        return self._delayed[0][0] if self._delayed else None
+        return self._delayed_jobs[0][0] if self._delayed_jobs else None
 
-    def late(self, now: float) -> Deliveries:
+    def expire(self, now: float) -> Deliveries:
         """Give out the items whose delay is over."""
         deliveries: Deliveries = []
-        while self._delayed and self._delayed[0][0] <= now:
-            _, number, name, item = heappop(self._delayed)
-            queue = self._queues[name]
+        while self._delayed_jobs and self._delayed_jobs[0][0] <= now:
+            _, number, name, item = heappop(self._delayed_jobs)
+            queue = self._by_name[name]
             queue.delayed -= 1
-            heappush(queue.items, (number, item))
-            deliveries += self._give_out(queue, now)
+            heappush(queue.jobs, (number, item))
+            deliveries += self._assign_jobs(queue, now)
         return deliveries
 
     def leave(self, session: Session) -> None:
         """Forget that a peer wanted items. Those that it has are given back when its calls end."""
         for number, name in self._pulls_of.pop(session.peer, {}).items():
-            queue = self._queues[name]
+            queue = self._by_name[name]
             del queue.pulls[number]
-            self._tidy(queue)
+            self._remove_if_empty(queue)
 
-    def withdraw(self, session: Session, callback: str) -> None:
+    def cancel_pull(self, session: Session, callback: str) -> None:
         """Forget that a peer wanted an item for one callback, if none was given to it yet."""
         mine = self._pulls_of.get(session.peer, {})
         for number, name in list(mine.items()):
-            queue = self._queues[name]
+            queue = self._by_name[name]
             if queue.pulls[number].callback == callback:
                 del queue.pulls[number], mine[number]
-                self._tidy(queue)
+                self._remove_if_empty(queue)
         if not mine:
             self._pulls_of.pop(session.peer, None)
 
@@ -321,58 +331,60 @@ class Queues:
             return
         for number, name in list(mine.items()):
             if not allowed.allows(name):
-                del self._queues[name].pulls[number], mine[number]
-                self._tidy(self._queues[name])
+                del self._by_name[name].pulls[number], mine[number]
+                self._remove_if_empty(self._by_name[name])
         if not mine:
             del self._pulls_of[session.peer]
 
-    def is_own(self, pending: Pending) -> bool:
+    def is_made_by_hub(self, pending: PendingCall) -> bool:
         """Say whether a call was made by the hub itself."""
-        return pending.caller is self._me
+        return pending.caller is self._hub_session
 
-    def _queue(self, name: str, owner: Owner) -> Queue:
+    def _queue_with_room(self, name: str, owner: Owner) -> WorkQueue:
         """Return a queue, which need not be there yet."""
         if self._is_closed:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
-        queue = self._queues.get(name)
+        queue = self._by_name.get(name)
         if queue is None and (why := self._pool.excess(owner)):
-            raise busy(f"too many queues: {why}")
+            raise overloaded(f"too many queues: {why}")
         return queue or self._new_queue(name, owner)
 
-    def _new_queue(self, name: str, owner: Owner) -> Queue:
-        return Queue(name, owner, self._settings.max_queue, self._settings.shares)
+    def _new_queue(self, name: str, owner: Owner) -> WorkQueue:
+        return WorkQueue(name, owner, self._settings.max_queue, self._settings.shares)
 
-    def _open(self, queue: Queue) -> None:
+    def _ensure_listed(self, queue: WorkQueue) -> None:
         """Have a queue that may be a new one."""
-        if queue.name not in self._queues:
-            self._queues[queue.name] = queue
+        if queue.name not in self._by_name:
+            self._by_name[queue.name] = queue
             self._pool.acquire(queue.owner)
 
-    def _give_out(self, queue: Queue, now: float) -> Deliveries:
+    def _assign_jobs(self, queue: WorkQueue, now: float) -> Deliveries:
         deliveries: Deliveries = []
-        while queue.items and queue.pulls and not self._is_closed:
+        while queue.jobs and queue.pulls and not self._is_closed:
             number = next(iter(queue.pulls))
             pull = queue.pulls.pop(number)
             mine = self._pulls_of[pull.session.peer]
             del mine[number]
             if not mine:
                 del self._pulls_of[pull.session.peer]
-            item = heappop(queue.items)[1]
-            queue.given += 1
+            item = heappop(queue.jobs)[1]
+            queue.in_progress += 1
             item.tries += 1
-            timeout = self._calls.default
-            pending = self._calls.open(self._me, f"w{self._next()}", pull.session, _PULL, timeout, now)
-            pending.errand, pending.plain = Work(queue.name, item), False
+            timeout = self._pending_calls.default_timeout
+            pending = self._pending_calls.open(
+                self._hub_session, f"w{self._next_number()}", pull.session, _PULL_METHOD, timeout, now
+            )
+            pending.kind, pending.is_fast_path = JobAssignment(queue.name, item), False
             again = item.tries > 1
             call = Call(pending.op, pull.callback, item.body, callback=True, timeout=timeout, redelivered=again)
             deliveries.append(Delivery(pull.session.peer, call, pending.op))
         return deliveries
 
-    def _tidy(self, queue: Queue) -> None:
-        if not (queue.waiting or queue.pulls or queue.given or queue.dead):
-            del self._queues[queue.name]
+    def _remove_if_empty(self, queue: WorkQueue) -> None:
+        if not (queue.waiting or queue.pulls or queue.in_progress or queue.dead_jobs):
+            del self._by_name[queue.name]
             self._pool.release(queue.owner)
 
-    def _next(self) -> int:
-        self._numbers += 1
-        return self._numbers
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number

@@ -16,14 +16,14 @@ class Refusal(FivewaysError):
         super().__init__(reason, text)
         self.reason = reason
         self.text = text
-        self.retry_after = RETRY_AFTER if retry_after is None and reason is Reason.BUSY else retry_after
+        self.retry_after = RETRY_AFTER if retry_after is None and reason is Reason.OVERLOADED else retry_after
 
 
-def bad(text: str) -> Refusal:
+def bad_arguments(text: str) -> Refusal:
     """Return the refusal of a request that makes no sense."""
     return Refusal(Reason.BAD_ARGUMENTS, text)
 
 
-def busy(text: str) -> Refusal:
+def overloaded(text: str) -> Refusal:
     """Return the refusal of a request for which there is no room now."""
-    return Refusal(Reason.BUSY, text)
+    return Refusal(Reason.OVERLOADED, text)

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from fiveways.hub.refusal import busy
+from fiveways.hub.refusal import overloaded
 from fiveways.hub.settings import DEFAULTS, HubSettings
-from fiveways.hub.shares import HUB, Owner, SizedPool
+from fiveways.hub.shares import HUB_OWNER, Owner, SizedPool
 from fiveways.hub.sizes import memory_of
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import Payload
@@ -19,27 +19,27 @@ _SEGMENT_BYTES: Final = 320
 """A node of the tree, as if no other topic shared it, with its entry in the node above."""
 
 
-class Retained(msgspec.Struct, frozen=True, gc=False):
+class RetainedValue(msgspec.Struct, frozen=True, gc=False):
     """One value that is kept, and what it is counted as."""
 
     topic: Topic
     body: Payload
     publication: int
     size: int
-    owner: Owner = HUB
+    owner: Owner = HUB_OWNER
     """The publisher, as the limits know it."""
-    followed: int = 0
+    last_event: int = 0
     """The last event on the topic that did not replace the value, if a replay was under way then."""
 
 
 class _Node:
     """One segment of the topics that have a value."""
 
-    __slots__ = ("below", "value")
+    __slots__ = ("children", "value")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node] | None = None
-        self.value: Retained | None = None
+        self.children: dict[str, _Node] | None = None
+        self.value: RetainedValue | None = None
 
 
 class RetainedValues:
@@ -61,7 +61,7 @@ class RetainedValues:
         """Set the bounds; values beyond them stay."""
         self._pool.configure(settings.max_retained, settings.max_retained_bytes, settings.shares)
 
-    def check_room(self, value: Retained) -> None:
+    def check_room(self, value: RetainedValue) -> None:
         """Raise a Refusal if there is no room for a value in place of the one before."""
         old = self.get(value.topic)
         if old is not None:
@@ -70,17 +70,17 @@ class RetainedValues:
         if old is not None:
             self._pool.acquire(old.owner, old.size)
         if why:
-            raise busy(f"too many values are retained: {why}")
+            raise overloaded(f"too many values are retained: {why}")
 
-    def put(self, value: Retained) -> None:
+    def store(self, value: RetainedValue) -> None:
         """Keep a value in place of the one before, whether or not there is room."""
         node = self._root
         for segment in value.topic:
-            if node.below is None:
-                node.below = {}
-            below = node.below.get(segment)
+            if node.children is None:
+                node.children = {}
+            below = node.children.get(segment)
             if below is None:
-                below = node.below[segment] = _Node()
+                below = node.children[segment] = _Node()
             node = below
         if (old := node.value) is not None:
             self._pool.release(old.owner, old.size)
@@ -91,7 +91,7 @@ class RetainedValues:
         """Forget the value of a topic, if there is one."""
         path = [self._root]
         for segment in topic:
-            node = path[-1].below.get(segment) if path[-1].below else None
+            node = path[-1].children.get(segment) if path[-1].children else None
             if node is None:
                 return
             path.append(node)
@@ -101,25 +101,25 @@ class RetainedValues:
         self._pool.release(value.owner, value.size)
         for segment in reversed(topic):
             node = path.pop()
-            if node.below or node.value is not None:
+            if node.children or node.value is not None:
                 break
-            above = path[-1].below
+            above = path[-1].children
             if above is not None:
                 del above[segment]
 
-    def follow(self, value: Retained, publication: int) -> None:
+    def note_event(self, value: RetainedValue, publication: int) -> None:
         """Note the number of an event on the topic of a value that does not replace it."""
         node = self._root
         for segment in value.topic:
-            node = (node.below or {})[segment]
+            node = (node.children or {})[segment]
         node.value = msgspec.structs.replace(value, followed=publication)
 
-    def matching(self, pattern: Pattern, steps: int) -> Iterator[list[Retained]]:
+    def matching(self, pattern: Pattern, steps: int) -> Iterator[list[RetainedValue]]:
         """Yield all values whose topics match, in lists; for each, not more than `steps` nodes are visited.
 
         Between the lists, values may come and go: those that came since the first list may be left out.
         """
-        levels, found, left = pattern.levels, list[Retained](), steps
+        levels, found, left = pattern.levels, list[RetainedValue](), steps
         todo: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
         while todo:
             nodes, depth = todo[-1]
@@ -133,39 +133,39 @@ class RetainedValues:
             left -= 1
             if depth == len(levels) and node.value is not None and pattern.matches(node.value.topic):
                 found.append(node.value)
-            if not node.below:
+            if not node.children:
                 continue
             if depth == len(levels):
-                if pattern.rest:
-                    todo.append((iter(list(node.below.values())), depth))
+                if pattern.matches_deeper:
+                    todo.append((iter(list(node.children.values())), depth))
             elif len(levels[depth]) == 1:
-                below = node.below.get(levels[depth][0])
+                below = node.children.get(levels[depth][0])
                 if below is not None:
                     todo.append((iter((below,)), depth + 1))
             else:
-                todo.append((iter(list(node.below.values())), depth + 1))
+                todo.append((iter(list(node.children.values())), depth + 1))
         yield found
 
-    def get(self, topic: Topic) -> Retained | None:
+    def get(self, topic: Topic) -> RetainedValue | None:
         """Return what is kept for a topic."""
         node = self._root
         for segment in topic:
-            below = node.below.get(segment) if node.below else None
+            below = node.children.get(segment) if node.children else None
             if below is None:
                 return None
             node = below
         return node.value
 
-    def __iter__(self) -> Iterator[Retained]:
+    def __iter__(self) -> Iterator[RetainedValue]:
         """Yield all values."""
         nodes = [self._root]
         while nodes:
             node = nodes.pop()
             if node.value is not None:
                 yield node.value
-            nodes += (node.below or {}).values()
+            nodes += (node.children or {}).values()
 
 
-def bytes_of(topic: Topic, body: Payload) -> int:
+def retained_memory(topic: Topic, body: Payload) -> int:
     """Return about how much memory a value takes: a little more than CPython allocates, never less."""
     return _VALUE_BYTES + len(topic) * _SEGMENT_BYTES + sum(map(getsizeof, topic)) + memory_of(body)

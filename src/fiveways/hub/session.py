@@ -6,24 +6,24 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from fiveways.hub.collected import Room
 from fiveways.hub.delivery import Deliveries
-from fiveways.hub.policy import Access
-from fiveways.hub.settings import NOTHING
-from fiveways.hub.shares import HUB, Owner, owner_of
-from fiveways.hub.traits import OBSERVER, Credentials, Traits
+from fiveways.hub.permissions import Access
+from fiveways.hub.settings import NO_PERMISSIONS
+from fiveways.hub.shares import HUB_OWNER, Owner, owner_of
+from fiveways.hub.stream_collector import ByteCounter
+from fiveways.hub.traits import OBSERVER, Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.messages import Goodbye, Word
+from fiveways.model.messages import Goodbye, HubMessage
 from fiveways.wire.payload import Payload
 
 if TYPE_CHECKING:
     from collections import deque
 
-    from fiveways.hub.attachments import Relay
-    from fiveways.hub.calls import Pending
-    from fiveways.hub.traffic import Table
+    from fiveways.hub.attachments import AttachmentRelay
+    from fiveways.hub.pending_calls import PendingCall
+    from fiveways.hub.traffic_totals import CallStatsTable
 
-_HUB: Final = Traits("hub", names.LRPM, topics.LRPM)
+_HUB_TRAITS: Final = ProtocolTraits("hub", names.LRPM, topics.LRPM)
 
 
 def public_name(peer: str) -> str:
@@ -34,12 +34,12 @@ def public_name(peer: str) -> str:
 class Stage(Enum):
     """How far a peer has come."""
 
-    DOOR = "door"
+    CONNECTED = "door"
     """It has not been let in."""
-    NOBODY = "nobody"
+    UNIDENTIFIED = "nobody"
     """It was welcomed, but may do nothing until it has said who it is."""
     OPEN = "open"
-    OVER = "over"
+    CLOSED = "over"
     """It was sent away; its link is about to go."""
 
 
@@ -49,64 +49,64 @@ class Session:
     __slots__ = (
         "access",
         "allowance",
+        "annotation",
+        "announced_attachments",
         "arrived_at",
-        "asked",
-        "awaited",
-        "cells",
-        "claimants",
-        "collecting",
-        "connection",
-        "counted_as",
+        "call_stats",
+        "calls_made",
+        "calls_served",
+        "collected_bytes",
+        "connection_slot_owner",
+        "counted_identities",
+        "credential_digest",
         "credentials",
-        "farewell",
+        "durable_requests",
+        "expected_attachments",
+        "goodbye",
         "handlers",
         "identity",
-        "is_here",
-        "kept_as",
-        "mark",
+        "is_present",
         "name",
         "op",
-        "owed",
         "owner",
         "peer",
-        "place",
         "refilled_at",
         "remote",
-        "sending",
-        "serving",
-        "shown",
+        "session_slot_owner",
         "stage",
+        "stored_owner",
+        "traffic_label",
         "traits",
         "variables",
     )
 
-    def __init__(self, peer: str, traits: Traits, credentials: Credentials, access: Access) -> None:
+    def __init__(self, peer: str, traits: ProtocolTraits, credentials: Credentials, access: Access) -> None:
         self.peer = peer
         self.name = public_name(peer)
         """What others may know it by."""
         self.traits = traits
         self.credentials = credentials
-        self.counted_as = OBSERVER if credentials.is_observer else traits.protocol
+        self.traffic_label = OBSERVER if credentials.is_observer else traits.protocol
         """The protocol under which its frames, and what the hub answers it, are counted."""
-        # gate.py
-        self.stage = Stage.DOOR
+        # admission.py
+        self.stage = Stage.CONNECTED
         self.handlers: Handlers = {}
         """What is done with each word of the peer, in its stage."""
         self.identity = ""
         """Its name; empty for those who have none."""
-        self.shown = b""
+        self.credential_digest = b""
         """A digest of the token or secret that it came in by."""
-        self.claimants: tuple[str, ...] = ()
-        """The identities for which it is counted in claims.py."""
+        self.counted_identities: tuple[str, ...] = ()
+        """The identities for which it is counted in name_reservations.py."""
         self.access = access
-        self.farewell: Goodbye | None = None
+        self.goodbye: Goodbye | None = None
         """Why it was sent away, if it was."""
-        # places.py
+        # session_limits.py
         # The owner of its place among the sessions, and among the connected ones if it may outlive its connections.
-        self.place: Owner | None = None
-        self.connection: Owner | None = None
+        self.session_slot_owner: Owner | None = None
+        self.connection_slot_owner: Owner | None = None
         # core.py
-        self.is_here = True
+        self.is_present = True
         self.arrived_at = 0.0
         """By the hub's clock."""
         self.remote = credentials.remote
@@ -114,29 +114,29 @@ class Session:
         self.update_owner()
         self.op = ""
         """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
-        self.mark: Mark | None = None
+        self.annotation: FrameAnnotation | None = None
         """What else is to be noted of that word, likewise."""
-        self.owed = 0
+        self.durable_requests = 0
         """Its durable requests. Sessions without any end by thousands, and need no look at those of others."""
-        self.kept_as: Owner | None = None
+        self.stored_owner: Owner | None = None
         """Its owner as the store knows it, if the store knows of it."""
         self.allowance = self.refilled_at = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
-        # traffic.py
-        self.cells: Table = {}
+        # traffic_totals.py
+        self.call_stats: CallStatsTable = {}
         """Where its calls are counted, the same for all of its protocol."""
-        # calls.py
-        self.asked: dict[str, Pending] = {}
+        # pending_calls.py
+        self.calls_made: dict[str, PendingCall] = {}
         """Its own calls, by its own ids."""
-        self.serving: dict[str, Pending] = {}
+        self.calls_served: dict[str, PendingCall] = {}
         """Calls that it is to answer, by the hub's ids."""
-        self.collecting = Room()
+        self.collected_bytes = ByteCounter()
         """What its streams take that are being put together."""
         # attachments.py
-        self.sending: dict[str, list[Relay]] = {}
+        self.announced_attachments: dict[str, list[AttachmentRelay]] = {}
         """Attachments that it has announced and others wait for, by its own names."""
         # Attachments that it was told of and that it gets in this order, if its protocol has them after their message.
-        self.awaited: deque[Relay] | None = None
+        self.expected_attachments: deque[AttachmentRelay] | None = None
         # variables.py
         self.variables: dict[str, Payload] = {}
 
@@ -145,10 +145,10 @@ class Session:
 
         Durable requests ask for the owner one by one, so it is not computed for each of them.
         """
-        self.owner: Owner = HUB if self.credentials.is_trusted else owner_of(self.identity, self.remote)
+        self.owner: Owner = HUB_OWNER if self.credentials.is_trusted else owner_of(self.identity, self.remote)
 
 
-class Mark(NamedTuple):
+class FrameAnnotation(NamedTuple):
     """Something that is worth a note beside a peer's words themselves."""
 
     kind: str
@@ -156,13 +156,13 @@ class Mark(NamedTuple):
     reason: str
 
 
-def hub_itself() -> Session:
+def create_hub_session() -> Session:
     """Return the caller of what the hub asks on its own behalf."""
-    return Session("", _HUB, Credentials(is_trusted=True), Access(NOTHING))
+    return Session("", _HUB_TRAITS, Credentials(is_trusted=True), Access(NO_PERMISSIONS))
 
 
 Handler: TypeAlias = Callable[[Session, Any, float], Deliveries]
-Handlers: TypeAlias = Mapping[type[Word], Handler]
+Handlers: TypeAlias = Mapping[type[HubMessage], Handler]
 
 
 @dataclass(frozen=True, slots=True)

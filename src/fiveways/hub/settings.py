@@ -3,32 +3,32 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from fiveways.hub.shares import Shares
+from fiveways.hub.shares import LimitShares
 
-EVERYTHING: Final = ("*",)
-ANONYMOUS: Final = ("loopback", "always", "never")
+ANY_NAME: Final = ("*",)
+ANONYMOUS_CHOICES: Final = ("loopback", "always", "never")
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class Permissions:
     """What somebody may do: lists of globs in which `*` stands for any characters, dots included.
 
     Methods are matched as folded (`account.get_balance`), topics and patterns as UMQ writes them (`sensors.*.heat`).
     """
 
-    call: tuple[str, ...] = EVERYTHING
-    offer: tuple[str, ...] = EVERYTHING
-    publish: tuple[str, ...] = EVERYTHING
-    subscribe: tuple[str, ...] = EVERYTHING
-    push: tuple[str, ...] = EVERYTHING
+    call: tuple[str, ...] = ANY_NAME
+    offer: tuple[str, ...] = ANY_NAME
+    publish: tuple[str, ...] = ANY_NAME
+    subscribe: tuple[str, ...] = ANY_NAME
+    push: tuple[str, ...] = ANY_NAME
     """Work queues, by their names."""
-    pull: tuple[str, ...] = EVERYTHING
+    pull: tuple[str, ...] = ANY_NAME
     close: tuple[str, ...] = ()
     """Topics that others publish on and subscribe to."""
 
 
-ALL: Final = Rights()
-NOTHING: Final = Rights((), (), (), (), (), ())
+ALL_PERMISSIONS: Final = Permissions()
+NO_PERMISSIONS: Final = Permissions((), (), (), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Identity:
     name: str
     token: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
-    rights: Rights = ALL
+    permissions: Permissions = ALL_PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class HubSettings:
     """The longest of these waits."""
     name_grace: float = 60.0
     """How long after the last session of an identity its registered names are reserved for it."""
-    guest: Rights = ALL
+    anonymous_permissions: Permissions = ALL_PERMISSIONS
     """What they may do who came in without an identity."""
     topic_policies: tuple[tuple[str, str], ...] = ()
     """A glob over topics, and what happens to slow readers there, whatever they chose. The first that fits counts."""
@@ -114,14 +114,14 @@ class HubSettings:
     """What the hub calls itself when it welcomes somebody."""
 
     @property
-    def shares(self) -> Shares:
+    def shares(self) -> LimitShares:
         """The parts of each limit for the whole hub that owners may use."""
-        return Shares(self.share, self.anonymous_share if self.identities else 1.0)
+        return LimitShares(self.share, self.anonymous_share if self.identities else 1.0)
 
     def __post_init__(self) -> None:
         """Refuse what would silently let nobody in, or anybody."""
-        if self.anonymous not in ANONYMOUS:
-            raise ValueError(f"anonymous is one of {', '.join(ANONYMOUS)}, not {self.anonymous!r}")
+        if self.anonymous not in ANONYMOUS_CHOICES:
+            raise ValueError(f"anonymous is one of {', '.join(ANONYMOUS_CHOICES)}, not {self.anonymous!r}")
 
 
 DEFAULTS: Final = HubSettings()

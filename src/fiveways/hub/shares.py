@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 _IPV6_PREFIX: Final = 64
 """Bits of an IPv6 address that belong to one owner: providers give each customer at least a /64."""
-_ADDRESS: Final = "address "
+_ADDRESS_PREFIX: Final = "address "
 
 
 class Owner(NamedTuple):
@@ -24,7 +24,7 @@ class Owner(NamedTuple):
     is_anonymous: bool
 
 
-HUB: Final = Owner("", is_anonymous=False)
+HUB_OWNER: Final = Owner("", is_anonymous=False)
 """The hub and applications in its process; no share limits them."""
 
 
@@ -41,25 +41,25 @@ def _owner_of(identity: str, host: str) -> Owner:
     try:
         address = ip_address(host)
     except ValueError:
-        return Owner(f"{_ADDRESS}{host or 'unknown'}", is_anonymous=True)
+        return Owner(f"{_ADDRESS_PREFIX}{host or 'unknown'}", is_anonymous=True)
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
-            return Owner(f"{_ADDRESS}{address.ipv4_mapped}", is_anonymous=True)
+            return Owner(f"{_ADDRESS_PREFIX}{address.ipv4_mapped}", is_anonymous=True)
         network = IPv6Address(int(address) >> (128 - _IPV6_PREFIX) << (128 - _IPV6_PREFIX))
-        return Owner(f"{_ADDRESS}{network}/{_IPV6_PREFIX}", is_anonymous=True)
-    return Owner(f"{_ADDRESS}{address}", is_anonymous=True)
+        return Owner(f"{_ADDRESS_PREFIX}{network}/{_IPV6_PREFIX}", is_anonymous=True)
+    return Owner(f"{_ADDRESS_PREFIX}{address}", is_anonymous=True)
 
 
-def owner_named(name: str) -> Owner:
+def owner_from_name(name: str) -> Owner:
     """Return the owner of this name, as a store has it; the hub for an empty one, so that no share limits it."""
-    return Owner(name, name.startswith(_ADDRESS)) if name else HUB
+    return Owner(name, name.startswith(_ADDRESS_PREFIX)) if name else HUB_OWNER
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class LimitShares:
     """The parts of a limit that owners may use, from 0 to 1."""
 
-    one: float = 0.5
+    per_owner: float = 0.5
     """One owner."""
     anonymous: float = 1.0
     """All anonymous owners together."""
@@ -68,23 +68,23 @@ class Shares:
 class _Bounds(NamedTuple):
     """One limit, and what of it owners may use."""
 
-    all: int
-    one: int
+    total: int
+    per_owner: int
     anonymous: int
 
     @classmethod
-    def of(cls, limit: int, shares: Shares) -> Self:
+    def from_limit(cls, limit: int, shares: LimitShares) -> Self:
         """Return the bounds; owners have at least 1, so that a small limit does not refuse everything."""
-        return cls(limit, max(1, int(limit * shares.one)), max(1, int(limit * shares.anonymous)))
+        return cls(limit, max(1, int(limit * shares.per_owner)), max(1, int(limit * shares.anonymous)))
 
     def excess(self, owner: Owner, used: int, by_owner: int, by_anonymous: int, unit: str = "") -> str:
         """Return which bound these amounts exceed, as the end of a sentence; empty if none."""
-        if used > self.all:
-            return f"the limit of {self.all}{unit} for the whole hub is reached"
-        if owner is HUB:
+        if used > self.total:
+            return f"the limit of {self.total}{unit} for the whole hub is reached"
+        if owner is HUB_OWNER:
             return ""
-        if by_owner > self.one:
-            return f"the share of {self.one}{unit} for {owner.name} is used up"
+        if by_owner > self.per_owner:
+            return f"the share of {self.per_owner}{unit} for {owner.name} is used up"
         if owner.is_anonymous and by_anonymous > self.anonymous:
             return f"the share of {self.anonymous}{unit} for all anonymous peers is used up"
         return ""
@@ -93,29 +93,29 @@ class _Bounds(NamedTuple):
 class Pool:
     """A resource with one limit. Pass the owner of `acquire` to `release`: the owner of a peer can change."""
 
-    def __init__(self, limit: int, shares: Shares) -> None:
+    def __init__(self, limit: int, shares: LimitShares) -> None:
         self.used = 0
         self._anonymous = 0
         self._by_owner: dict[Owner, int] = {}
         self.configure(limit, shares)
 
-    def configure(self, limit: int, shares: Shares) -> None:
+    def configure(self, limit: int, shares: LimitShares) -> None:
         """Set the limit and the shares; amounts above a lowered limit stay until they are released."""
-        self._bounds = _Bounds.of(limit, shares)
-        self.free = min(self._bounds)
+        self._bounds = _Bounds.from_limit(limit, shares)
+        self.safe_amount = min(self._bounds)
         """As long as all together use no more, no bound is reached."""
 
     def excess(self, owner: Owner, amount: int = 1) -> str:
         """Return which bound an acquisition would exceed, as the end of a sentence; empty if there is room."""
         used = self.used + amount
-        if used <= self.free:
+        if used <= self.safe_amount:
             return ""
-        return self._bounds.excess(owner, used, self.held(owner) + amount, self._anonymous + amount)
+        return self._bounds.excess(owner, used, self.used_by(owner) + amount, self._anonymous + amount)
 
     def acquire(self, owner: Owner, amount: int = 1) -> None:
         """Count an amount, whether or not there is room for it."""
         self.used += amount
-        if owner is not HUB:
+        if owner is not HUB_OWNER:
             self._by_owner[owner] = self._by_owner.get(owner, 0) + amount
             if owner.is_anonymous:
                 self._anonymous += amount
@@ -123,7 +123,7 @@ class Pool:
     def release(self, owner: Owner, amount: int = 1) -> None:
         """Give back what `acquire` counted."""
         self.used -= amount
-        if owner is HUB:
+        if owner is HUB_OWNER:
             return
         if owner.is_anonymous:
             self._anonymous -= amount
@@ -133,16 +133,16 @@ class Pool:
         else:
             self._by_owner.pop(owner, None)
 
-    def held(self, owner: Owner) -> int:
+    def used_by(self, owner: Owner) -> int:
         """Return the amount that an owner uses."""
         return self._by_owner.get(owner, 0)
 
-    def largest(self, count: int) -> Iterator[tuple[Owner, int]]:
+    def largest_owners(self, count: int) -> Iterator[tuple[Owner, int]]:
         """Yield the owners that use most."""
         yield from nlargest(count, self._by_owner.items(), key=itemgetter(1))
 
 
-class _Held:
+class _Usage:
     """What somebody has of a `SizedPool`."""
 
     __slots__ = ("number", "size")
@@ -151,7 +151,7 @@ class _Held:
         self.number = self.size = 0
 
 
-_NOTHING: Final = _Held()
+_NO_USAGE: Final = _Usage()
 
 
 class SizedPool:
@@ -160,22 +160,25 @@ class SizedPool:
     It is not made of two of the above because every durable request passes through it.
     """
 
-    def __init__(self, limit: int, limit_bytes: int, shares: Shares) -> None:
+    def __init__(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
         self.number = self.size = 0
-        self._anonymous = _Held()
-        self._by_owner: dict[Owner, _Held] = {}
+        self._anonymous = _Usage()
+        self._by_owner: dict[Owner, _Usage] = {}
         self.configure(limit, limit_bytes, shares)
 
-    def configure(self, limit: int, limit_bytes: int, shares: Shares) -> None:
+    def configure(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
         """Set the limits and the shares; what is above a lowered limit stays until it is released."""
-        self._number_bounds, self._size_bounds = _Bounds.of(limit, shares), _Bounds.of(limit_bytes, shares)
-        self._free, self._free_size = min(self._number_bounds), min(self._size_bounds)
+        self._number_bounds, self._size_bounds = (
+            _Bounds.from_limit(limit, shares),
+            _Bounds.from_limit(limit_bytes, shares),
+        )
+        self._safe_number, self._safe_size = min(self._number_bounds), min(self._size_bounds)
 
     def excess(self, owner: Owner, size: int) -> str:
         """Return which bound one more thing would exceed, as the end of a sentence; empty if there is room."""
-        if self.number < self._free and self.size + size <= self._free_size:
+        if self.number < self._safe_number and self.size + size <= self._safe_size:
             return ""
-        held, anonymous = self._by_owner.get(owner, _NOTHING), self._anonymous
+        held, anonymous = self._by_owner.get(owner, _NO_USAGE), self._anonymous
         why = self._number_bounds.excess(owner, self.number + 1, held.number + 1, anonymous.number + 1)
         if why:
             return why
@@ -186,7 +189,7 @@ class SizedPool:
         """Count one thing, whether or not there is room for it."""
         held = self._by_owner.get(owner)
         if held is None:
-            held = self._by_owner[owner] = _Held()
+            held = self._by_owner[owner] = _Usage()
         self.number += 1
         self.size += size
         held.number += 1
@@ -210,7 +213,7 @@ class SizedPool:
             held.number -= 1
             held.size -= size
 
-    def held(self, owner: Owner) -> tuple[int, int]:
+    def used_by(self, owner: Owner) -> tuple[int, int]:
         """Return the number and the size of what an owner has."""
-        held = self._by_owner.get(owner, _NOTHING)
+        held = self._by_owner.get(owner, _NO_USAGE)
         return held.number, held.size

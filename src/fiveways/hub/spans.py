@@ -9,19 +9,19 @@ from random import Random
 from typing import NamedTuple
 
 from fiveways.model.failures import Reason
-from fiveways.model.traces import Cause, parse, write
+from fiveways.model.trace_context import TraceContext, format_traceparent, parse_traceparent
 
 
 class Span(NamedTuple):
     """One call that is recorded."""
 
-    own: Cause
+    context: TraceContext
     """What its callee is told."""
     parent: int
     """The span that caused it; 0 if the trace begins here."""
 
 
-class Recorded(NamedTuple):
+class FinishedSpan(NamedTuple):
     """One call that is over. Peers are named as others may know them."""
 
     span: Span
@@ -31,13 +31,13 @@ class Recorded(NamedTuple):
     callee: str
     caller_protocol: str
     callee_protocol: str
-    began_at: float
+    started_at: float
     ended_at: float
     reason: Reason | None
     """Why it failed, if it did."""
 
 
-class Spans:
+class SpanRecorder:
     """Decides which calls are recorded, and keeps what was, until somebody takes it.
 
     A trace that the caller says is recorded is gone on with, and one that it says is not is left alone. Of calls that
@@ -48,48 +48,48 @@ class Spans:
         """Make it; `sample` is the part of calls without a trace that begin one, `most` is what is kept."""
         self._random = random
         self.sample = sample
-        self._most = most
-        self._recorded: deque[Recorded] = deque()
-        self.lost = 0
+        self._max_waiting = most
+        self._finished: deque[FinishedSpan] = deque()
+        self.dropped = 0
         """Calls for which there was no room."""
 
     def begin(self, traceparent: str) -> tuple[Span | None, str]:
         """Begin with a call: return what it is recorded as, if it is, and what its callee is told."""
-        cause = parse(traceparent) if traceparent else None
+        cause = parse_traceparent(traceparent) if traceparent else None
         if cause is None:
             if self._random.random() >= self.sample:
                 return None, ""  # what is no trace context is not passed on either
-            cause = Cause(self._id(128), 0, is_sampled=True)
+            cause = TraceContext(self._id(128), 0, is_sampled=True)
         elif not cause.is_sampled:
             return None, traceparent
-        own = Cause(cause.trace, self._id(64), is_sampled=True)
-        return Span(own, cause.span), write(own)
+        own = TraceContext(cause.trace_id, self._id(64), is_sampled=True)
+        return Span(own, cause.parent_span_id), format_traceparent(own)
 
     def _id(self, bits: int) -> int:
         return self._random.getrandbits(bits) or 1
 
-    def end(self, recorded: Recorded) -> None:
+    def end(self, recorded: FinishedSpan) -> None:
         """Know that a call is over."""
-        if len(self._recorded) >= self._most:
-            self.lost += 1
+        if len(self._finished) >= self._max_waiting:
+            self.dropped += 1
         else:
-            self._recorded.append(recorded)
+            self._finished.append(recorded)
 
-    def fail(self, span: Span, reason: Reason) -> None:
+    def mark_failed(self, span: Span, reason: Reason) -> None:
         """Know that a call failed that was over already, with a result; too late if it was taken meanwhile."""
-        later: list[Recorded] = []
+        later: list[FinishedSpan] = []
         with suppress(IndexError):  # somebody may take from the other end
-            while (last := self._recorded.pop()).span is not span:
+            while (last := self._finished.pop()).span is not span:
                 later.append(last)
-            self._recorded.append(last._replace(reason=reason))
-        self._recorded.extend(reversed(later))
+            self._finished.append(last._replace(reason=reason))
+        self._finished.extend(reversed(later))
 
     def __len__(self) -> int:
-        return len(self._recorded)
+        return len(self._finished)
 
-    def take(self, most: int) -> list[Recorded]:
+    def take(self, most: int) -> list[FinishedSpan]:
         """Return the next ones, and forget them. This may be called from another thread."""
-        taken: list[Recorded] = []
-        while len(taken) < most and self._recorded:
-            taken.append(self._recorded.popleft())
+        taken: list[FinishedSpan] = []
+        while len(taken) < most and self._finished:
+            taken.append(self._finished.popleft())
         return taken

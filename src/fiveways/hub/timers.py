@@ -4,11 +4,11 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
-_SLACK: Final = 64
+_MAX_DEAD_ENTRIES: Final = 64
 """Entries of the heap that may be dead before it is made anew."""
 
 
-class Alarm:
+class WakeTime:
     """When the hub must be woken: never too late, and at times too early. It costs nothing to look at."""
 
     __slots__ = ("at",)
@@ -16,7 +16,7 @@ class Alarm:
     def __init__(self) -> None:
         self.at = inf
 
-    def set(self, at: float) -> None:
+    def set_latest(self, at: float) -> None:
         """Let it be then at the latest."""
         self.at = min(self.at, at)
 
@@ -26,7 +26,7 @@ class Timers:
 
     __slots__ = ("_alarm", "_at", "_heap")
 
-    def __init__(self, alarm: Alarm) -> None:
+    def __init__(self, alarm: WakeTime) -> None:
         self._alarm = alarm
         self._at: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
@@ -37,16 +37,16 @@ class Timers:
     def set(self, key: str, at: float) -> None:
         """Let `key` be due at that time; it must not wait for another."""
         self._at[key] = at
-        self._alarm.set(at)
+        self._alarm.set_latest(at)
         heappush(self._heap, (at, key))
 
-    def drop(self, key: str) -> None:
+    def cancel(self, key: str) -> None:
         """Forget a key, if it is known."""
-        if self._at.pop(key, None) is not None and len(self._heap) > 2 * len(self._at) + _SLACK:
+        if self._at.pop(key, None) is not None and len(self._heap) > 2 * len(self._at) + _MAX_DEAD_ENTRIES:
             self._heap = [(at, each) for each, at in self._at.items()]
             heapify(self._heap)
 
-    def first(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when the first key is due."""
         heap = self._heap
         while heap:
@@ -56,10 +56,10 @@ class Timers:
             heappop(heap)
         return None
 
-    def due(self, now: float) -> list[str]:
+    def pop_due(self, now: float) -> list[str]:
         """Return the keys whose time has come, and forget them."""
         late: list[str] = []
-        while (at := self.first()) is not None and at <= now:
+        while (at := self.next_due()) is not None and at <= now:
             key = heappop(self._heap)[1]
             del self._at[key]
             late.append(key)

@@ -11,29 +11,29 @@ OBSERVER: Final = "observer"
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ProtocolTraits:
     """One protocol as the hub sees it."""
 
     protocol: str
     names: NameStyle
     topics: TopicStyle
-    takes_parts: bool = False
+    accepts_streams: bool = False
     """A callee can be given a streamed request as it comes; for others it is collected into one array."""
     cancels: bool = False
     """A callee hears that its answer is not wanted any more; elsewhere only its conversation does."""
-    challenges: bool = False
+    has_challenge: bool = False
     """It has PROVE and PROOF."""
-    reliable: bool = False
+    is_durable: bool = False
     """What it is told is accepted must be answered; its sessions outlive their links."""
-    variables: bool = False
+    has_variables: bool = False
     """The hub can set variables on a peer."""
-    updates: bool = False
+    has_updates: bool = False
     """A peer can publish to the hub under a topic id of its own."""
-    is_one_peer: bool = False
+    is_single_peer: bool = False
     """A session is one program's own, so that this program can be called, and its session closed."""
-    attaches_later: bool = False
+    attachments_follow: bool = False
     """Attachments follow their message, in the order of their announcement, in both directions."""
-    lists: bool = False
+    lists_routes: bool = False
     """Who offers a route can be asked at once what is below it."""
 
 
@@ -48,7 +48,7 @@ class Credentials:
     """It is this very process: it needs no identity and may do everything."""
     remote: str = ""
     """The address of the other end, where it is known; behind a proxy it is that of the proxy."""
-    client: str = ""
+    proxied_address: str = ""
     """The address that a proxy on this machine tells of its client; empty if there is no such proxy."""
     is_observer: bool = False
     """It only watches the hub: its frames, and its calls of the hub's own methods, are no load of others."""

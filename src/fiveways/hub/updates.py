@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.policy import Glob
-from fiveways.hub.refusal import Refusal, bad, busy
-from fiveways.hub.session import Mark, Session
+from fiveways.hub.permissions import Glob
+from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
+from fiveways.hub.session import FrameAnnotation, Session
 from fiveways.model.failures import Reason
 from fiveways.model.messages import StopUpdates, Update, UpdatesClosed
 from fiveways.wire.limits import Limits
@@ -16,39 +16,39 @@ class Updates:
     """Topic ids of each peer that an application takes, and patterns of those that it takes from every peer."""
 
     def __init__(self, limits: Limits, attachments: Attachments) -> None:
-        self._most = limits.max_subscriptions
+        self._max_per_peer = limits.max_subscriptions
         self._max_id = limits.max_id
         self._attachments = attachments
-        self._taken: dict[str, dict[str, Session]] = {}
+        self._receivers: dict[str, dict[str, Session]] = {}
         """By peer and topic id."""
         self._patterns: dict[str, tuple[Session, tuple[Glob, ...]]] = {}
         """By application, with or without patterns."""
 
-    def follow(self, app: Session, patterns: Iterable[str]) -> None:
+    def accept_matching(self, app: Session, patterns: Iterable[str]) -> None:
         """Give an application the updates of all peers whose topic ids match, and who may publish on such a topic."""
         self._patterns[app.peer] = app, tuple(map(Glob, patterns))
 
-    def open(self, app: Session, peer: Session, name: str) -> None:
+    def accept(self, app: Session, peer: Session, name: str) -> None:
         """Give an application the updates of one peer on one topic id; a Refusal if that cannot be."""
-        if not peer.traits.updates:
+        if not peer.traits.has_updates:
             text = f"{peer.traits.protocol} has no updates to a peer: publish on a topic of the hub instead"
             raise Refusal(Reason.UNAVAILABLE, text)
         if not 0 < len(name) <= self._max_id or any(character < " " for character in name):
-            raise bad(f"a topic id is a text of one line, 1 to {self._max_id} characters")
-        taken = self._taken.get(peer.peer, {})
+            raise bad_arguments(f"a topic id is a text of one line, 1 to {self._max_id} characters")
+        taken = self._receivers.get(peer.peer, {})
         if name in taken:
-            raise bad(f"topic id {name} is in use")
-        if len(taken) >= self._most:
-            raise busy(f"more than {self._most} topic ids of one peer")
-        self._taken.setdefault(peer.peer, taken)[name] = app
+            raise bad_arguments(f"topic id {name} is in use")
+        if len(taken) >= self._max_per_peer:
+            raise overloaded(f"more than {self._max_per_peer} topic ids of one peer")
+        self._receivers.setdefault(peer.peer, taken)[name] = app
 
-    def close(self, peer: str, name: str) -> Deliveries:
+    def stop(self, peer: str, name: str) -> Deliveries:
         """Unsubscribe from a topic id, if it is still there."""
-        return [Delivery(peer, StopUpdates(name))] if self._forget(peer, name) is not None else []
+        return [Delivery(peer, StopUpdates(name))] if self._remove(peer, name) is not None else []
 
-    def update(self, session: Session, word: Update, _now: float) -> Deliveries:
+    def forward_update(self, session: Session, word: Update, _now: float) -> Deliveries:
         """Pass an update on to the application that takes it; without one, the peer hears that nobody wants it."""
-        app = self._taken.get(session.peer, {}).get(word.name) or self._matching(session, word.name)
+        app = self._receivers.get(session.peer, {}).get(word.name) or self._matching_app(session, word.name)
         if app is None:
             return [Delivery(session.peer, StopUpdates(word.name))]
         attachments = word.attachments
@@ -57,31 +57,33 @@ class Updates:
             attachments = self._attachments.relay(session, attachments, (app,), "", word.body)
         return [Delivery(app.peer, Update(word.name, word.body, attachments, session.peer))]
 
-    def closed(self, session: Session, word: UpdatesClosed, _now: float) -> Deliveries:
+    def forward_closed(self, session: Session, word: UpdatesClosed, _now: float) -> Deliveries:
         """Tell the application that a peer ends its topic."""
-        app = self._forget(session.peer, word.name)
+        app = self._remove(session.peer, word.name)
         return [] if app is None else [Delivery(app.peer, UpdatesClosed(word.name, session.peer))]
 
     def leave(self, session: Session) -> Deliveries:
         """End all topics of a peer, or of an application."""
         if self._patterns.pop(session.peer, None) is not None:
-            by_app = [(peer, name) for peer, taken in self._taken.items() for name in taken if taken[name] is session]
+            by_app = [
+                (peer, name) for peer, taken in self._receivers.items() for name in taken if taken[name] is session
+            ]
             for peer, name in by_app:
-                self._forget(peer, name)
-        taken = self._taken.pop(session.peer, {})
+                self._remove(peer, name)
+        taken = self._receivers.pop(session.peer, {})
         return [Delivery(app.peer, UpdatesClosed(name, session.peer)) for name, app in taken.items()]
 
-    def _matching(self, session: Session, name: str) -> Session | None:
+    def _matching_app(self, session: Session, name: str) -> Session | None:
         for app, globs in self._patterns.values():
             if any(glob.matches(name) for glob in globs):
                 if session.access.publish is None or session.access.publish.allows(name):
                     return app
-                session.mark = Mark("deny", f"you may not publish to {name}")
+                session.annotation = FrameAnnotation("deny", f"you may not publish to {name}")
         return None
 
-    def _forget(self, peer: str, name: str) -> Session | None:
-        taken = self._taken.get(peer, {})
+    def _remove(self, peer: str, name: str) -> Session | None:
+        taken = self._receivers.get(peer, {})
         app = taken.pop(name, None)
         if app is not None and not taken:
-            del self._taken[peer]
+            del self._receivers[peer]
         return app

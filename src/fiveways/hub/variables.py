@@ -3,47 +3,47 @@
 from typing import Final
 
 from fiveways.errors import Unrepresentable
+from fiveways.hub.admission import Admission
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.gate import Gate
-from fiveways.hub.refusal import Refusal, bad, busy
+from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
 from fiveways.hub.session import Session
 from fiveways.hub.sizes import size_of
-from fiveways.model.characters import direction_in
+from fiveways.model.bidi_controls import find_bidi_control
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Result, SetVariable, UnsetVariable
 from fiveways.wire.limits import Limits
 
-TOKEN: Final = "token"  # noqa: S105  the name of a variable
+TOKEN_VARIABLE: Final = "token"  # noqa: S105  the name of a variable
 """Never kept: to set it is to say who one is."""
 
 
 class Variables:
     """All variables of all sessions."""
 
-    def __init__(self, limits: Limits, gate: Gate) -> None:
+    def __init__(self, limits: Limits, gate: Admission) -> None:
         self._limits = limits
-        self._gate = gate
+        self._admission = gate
         self._bytes: dict[str, int] = {}
         """What the variables of each session take, names included."""
 
-    def set(self, session: Session, word: SetVariable, now: float) -> Deliveries:
+    def handle_set(self, session: Session, word: SetVariable, now: float) -> Deliveries:
         """Keep a variable; a Refusal if it is too large, or one too many."""
         if word.attachments:
-            raise bad("a variable cannot have attachments")
-        if word.name == TOKEN:
-            return self._gate.take_token(session, word, now)
+            raise bad_arguments("a variable cannot have attachments")
+        if word.name == TOKEN_VARIABLE:
+            return self._admission.handle_token(session, word, now)
         name = word.name.encode(errors="surrogatepass")
         if not 0 < len(name) <= self._limits.max_name:
-            raise bad(f"a variable's name has 1 to {self._limits.max_name} bytes")
-        if found := direction_in(word.name):
-            raise bad(f"a variable's name may not hold {found!r}")
+            raise bad_arguments(f"a variable's name has 1 to {self._limits.max_name} bytes")
+        if found := find_bidi_control(word.name):
+            raise bad_arguments(f"a variable's name may not hold {found!r}")
         mine = session.variables
         if word.name not in mine and len(mine) >= self._limits.max_variables:
-            raise busy(f"more than {self._limits.max_variables} variables")
+            raise overloaded(f"more than {self._limits.max_variables} variables")
         try:
             size = len(name) + size_of(word.body)
         except Unrepresentable as exc:
-            raise bad(str(exc)) from exc
+            raise bad_arguments(str(exc)) from exc
         total = self._bytes.get(session.peer, 0) - self._size(session, word.name) + size
         if total > self._limits.max_text:
             raise Refusal(Reason.TOO_LARGE, f"more than {self._limits.max_text} bytes of variables")
@@ -51,7 +51,7 @@ class Variables:
         self._bytes[session.peer] = total
         return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
 
-    def unset(self, session: Session, word: UnsetVariable, _now: float) -> Deliveries:
+    def handle_unset(self, session: Session, word: UnsetVariable, _now: float) -> Deliveries:
         """Forget a variable, if there is one."""
         if word.name in session.variables:
             self._bytes[session.peer] -= self._size(session, word.name)

@@ -7,21 +7,21 @@ import pyarrow as pa
 from pyarrow import ArrowException, ArrowInvalid, compute, ipc, parquet
 
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.places import Segment, place, segments
-from fiveways.journal.record import OPTIONAL, SCHEMA
-from fiveways.journal.suffixes import CLOSED, OPEN
+from fiveways.journal.schema import OPTIONAL_COLUMNS, SCHEMA
+from fiveways.journal.segments import Segment, list_segments, resolve_filesystem
+from fiveways.journal.suffixes import CLOSED_SUFFIX, OPEN_SUFFIX
 
-__all__ = ["REPEATING", "Segment", "check", "read_batches", "segments"]
+__all__ = ["DICTIONARY_COLUMNS", "Segment", "check_segment", "list_segments", "read_batches"]
 
-BATCH: Final = 65_536
+BATCH_RECORDS: Final = 65_536
 """Records that are read from a closed segment at once: large enough for what works on columns."""
-_ALIKE: Final = {
+_COMPATIBLE_TYPES: Final = {
     pa.string(): (pa.string(), pa.large_string(), pa.string_view()),
     pa.binary(): (pa.binary(), pa.large_binary(), pa.binary_view()),
 }
 """Types that say the same of a column."""
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-REPEATING: Final = (
+DICTIONARY_COLUMNS: Final = (
     "node",
     "run",
     "session",
@@ -36,12 +36,12 @@ REPEATING: Final = (
 """Columns in which the same texts stand again and again."""
 
 
-def check(path: str) -> list[str]:
+def check_segment(path: str) -> list[str]:
     """Return notes on a segment, such as columns that will be ignored; BadSegment if it cannot be read."""
-    if not path.endswith(CLOSED):
+    if not path.endswith(CLOSED_SUFFIX):
         return []
-    with _opened(path) as file:
-        return _notes(path, file.schema_arrow)
+    with _open_parquet(path) as file:
+        return _check_schema(path, file.schema_arrow)
 
 
 def read_batches(path: str, columns: Sequence[str] | None = None, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
@@ -54,19 +54,19 @@ def read_batches(path: str, columns: Sequence[str] | None = None, *, encoded: bo
             quicker with these.
     """
     wanted = list(columns) if columns is not None else SCHEMA.names
-    if path.endswith(CLOSED):
-        yield from _read_closed(path, wanted, REPEATING if encoded else ())
+    if path.endswith(CLOSED_SUFFIX):
+        yield from _read_closed(path, wanted, DICTIONARY_COLUMNS if encoded else ())
     else:
         yield from _read_open(path, wanted)
 
 
 def _read_closed(path: str, wanted: list[str], encoded: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with _opened(path, encoded) as file:
-        _notes(path, file.schema_arrow)
+    with _open_parquet(path, encoded) as file:
+        _check_schema(path, file.schema_arrow)
         there = [name for name in wanted if name in file.schema_arrow.names]
         try:
-            for batch in file.iter_batches(BATCH, columns=there, use_threads=False):
-                yield _shaped(batch, wanted, path, encoded)
+            for batch in file.iter_batches(BATCH_RECORDS, columns=there, use_threads=False):
+                yield _conform_to_schema(batch, wanted, path, encoded)
         except (ArrowException, OSError) as exc:
             raise BadSegment(f"{path} is damaged: {exc}") from exc
 
@@ -76,21 +76,21 @@ def _read_open(path: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
 
     If it was closed since somebody found it, it is read as it is now.
     """
-    system, name = place(path)
+    system, name = resolve_filesystem(path)
     try:
         with system.open_input_stream(name) as stream, ipc.open_stream(stream) as batches:
             while True:
-                yield _shaped(batches.read_next_batch(), wanted, path)
+                yield _conform_to_schema(batches.read_next_batch(), wanted, path)
     except (StopIteration, ArrowInvalid, EOFError):
         return  # written to its end, or as far as its writer came; of an empty one not even the columns are there
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
             return  # pyarrow says so too of a batch whose end is missing
-    yield from _read_closed(f"{path.removesuffix(OPEN)}{CLOSED}", wanted, ())
+    yield from _read_closed(f"{path.removesuffix(OPEN_SUFFIX)}{CLOSED_SUFFIX}", wanted, ())
 
 
-def _opened(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:
-    system, name = place(path)
+def _open_parquet(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:
+    system, name = resolve_filesystem(path)
     try:
         return parquet.ParquetFile(name, filesystem=system, read_dictionary=list(encoded))
     except FileNotFoundError as exc:
@@ -99,23 +99,25 @@ def _opened(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:
         raise BadSegment(f"{path} is no whole Parquet file: {exc}") from exc
 
 
-def _notes(path: str, schema: pa.Schema) -> list[str]:
+def _check_schema(path: str, schema: pa.Schema) -> list[str]:
     """Return which columns are of no use; BadSegment if one is missing, there twice or of another type."""
     for field in SCHEMA:
         there = schema.get_all_field_indices(field.name)
-        if not there and field.name not in OPTIONAL:
+        if not there and field.name not in OPTIONAL_COLUMNS:
             raise BadSegment(f"{path} has no column {field.name}")
         if len(there) > 1:
             raise BadSegment(f"{path} has the column {field.name} {len(there)} times")
         for index in there:
             kind = schema.field(index).type
             plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if plain not in _ALIKE.get(field.type, (field.type,)):
+            if plain not in _COMPATIBLE_TYPES.get(field.type, (field.type,)):
                 raise BadSegment(f"{path}: the column {field.name} is {kind}, where {field.type} is wanted")
     return [f"{path}: the column {name} is ignored" for name in schema.names if name not in SCHEMA.names]
 
 
-def _shaped(batch: pa.RecordBatch, wanted: list[str], path: str, encoded: Sequence[str] = ()) -> pa.RecordBatch:
+def _conform_to_schema(
+    batch: pa.RecordBatch, wanted: list[str], path: str, encoded: Sequence[str] = ()
+) -> pa.RecordBatch:
     """Return a batch with these columns in our types, but for those that may be dictionaries."""
     columns, fields = [], []
     for name in wanted:

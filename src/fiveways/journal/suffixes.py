@@ -4,14 +4,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-CLOSED: Final = ".parquet"
-OPEN: Final = ".arrow"
+CLOSED_SUFFIX: Final = ".parquet"
+OPEN_SUFFIX: Final = ".arrow"
 
 
-def newest(directory: Path) -> float:
+def last_write_time(directory: Path) -> float:
     """Return when a segment was written last, in seconds since 1970; 0 if there is none."""
     last = 0.0
-    for path in (*directory.glob(f"*{CLOSED}"), *directory.glob(f"*{OPEN}")):
+    for path in (*directory.glob(f"*{CLOSED_SUFFIX}"), *directory.glob(f"*{OPEN_SUFFIX}")):
         with suppress(FileNotFoundError):
             last = max(last, path.stat().st_mtime)
     return last

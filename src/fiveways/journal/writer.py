@@ -17,40 +17,40 @@ from typing import Final
 
 from pyarrow import ArrowException, PythonFile, RecordBatch, ipc
 
-from fiveways.journal.access import Access, access_of
-from fiveways.journal.batches import Batches
-from fiveways.journal.closing import abandoned, close_segment, retire, sync_names
 from fiveways.journal.errors import JournalError
+from fiveways.journal.file_permissions import FilePermissions, permissions_for_group
+from fiveways.journal.frame_buffer import FrameBatch
 from fiveways.journal.memory import release_memory
-from fiveways.journal.messages import Orders
-from fiveways.journal.places import Segment, segment_name, segments
-from fiveways.journal.record import SCHEMA
-from fiveways.journal.redaction import Redaction
-from fiveways.journal.suffixes import OPEN
-from fiveways.journal.tape import Page
-from fiveways.model.clockwatch import ClockWatch
+from fiveways.journal.record_batches import RecordBatchBuilder
+from fiveways.journal.redaction import Redactor
+from fiveways.journal.schema import SCHEMA
+from fiveways.journal.segment_closing import close_segment, delete_expired_segments, find_abandoned_segments, fsync_path
+from fiveways.journal.segments import Segment, list_segments, segment_name
+from fiveways.journal.suffixes import OPEN_SUFFIX
+from fiveways.journal.writer_messages import WriterConfig
+from fiveways.model.clock_jumps import ClockJumpDetector
 
 _log = logging.getLogger("fiveways.journal")
 _BATCH: Final = 1 << 14
 """Records that are worth a batch, even before it is time for one."""
 _BATCH_BYTES: Final = 1 << 28
 """Payloads that are: a column has room for eight times as much."""
-_WAITING: Final = 64
+_MAX_WAITING_BATCHES: Final = 64
 """Pages that may wait; whoever brings more waits, too."""
 _BUFFER: Final = 1 << 20
 _boot_clock: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 """Goes on while the machine sleeps, where the system has such a clock."""
 # Columns are too short for several threads to share the work: to hand it over costs more than it saves.
 _LZ4: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_TROUBLES: Final = (OSError, ArrowException)
+_WRITE_ERRORS: Final = (OSError, ArrowException)
 
 
-class Journal:
+class JournalWriter:
     """Writes one run of a hub into a directory."""
 
     def __init__(
         self,
-        orders: Orders,
+        orders: WriterConfig,
         clock: Callable[[], float],
         told: Callable[[], None] = lambda: None,
         steady: Callable[[], float] = _boot_clock,
@@ -60,29 +60,31 @@ class Journal:
         `steady` is a clock that cannot be set: it shows whether `clock` jumps.
         """
         self._directory = Path(orders.directory)
-        self._access = access_of(orders.group)
-        self._batches = Batches(orders.node, orders.run, orders.most, Redaction(orders.redact, orders.patterns))
+        self._access = permissions_for_group(orders.group)
+        self._batch_builder = RecordBatchBuilder(
+            orders.node, orders.run, orders.max_payload_bytes, Redactor(orders.redact, orders.patterns)
+        )
         self._run = orders.run
         self._rules = orders.rules
         self._clock = clock
-        self._tell = told
-        self._steady = steady
-        self._watch = ClockWatch(orders.clock_jump, clock(), steady())
-        self._is_held = orders.is_held
-        self._pages: queue.Queue[Page | None] = queue.Queue(_WAITING)
-        self._segment: _Open | None = None
+        self._on_progress = told
+        self._steady_clock = steady
+        self._clock_watch = ClockJumpDetector(orders.clock_jump, clock(), steady())
+        self._is_deletion_held = orders.is_deletion_held
+        self._queue: queue.Queue[FrameBatch | None] = queue.Queue(_MAX_WAITING_BATCHES)
+        self._segment: _SegmentWriter | None = None
         self._number = 0
-        self._to_close: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
-        self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
-        self._closer = threading.Thread(target=self._close, name="journal-closer", daemon=True)
-        self.written = 0
+        self._closing_queue: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._run_writer, name="journal", daemon=True)
+        self._closer = threading.Thread(target=self._run_closer, name="journal-closer", daemon=True)
+        self.written_records = 0
         """Records that are on disk."""
-        self.lost = 0
+        self.lost_records = 0
         """Records that could not be written, or were removed."""
-        self.removed = 0
+        self.removed_from_disk = 0
         """Records that were on disk, in an open segment that was removed."""
-        self._trouble = ""
-        self._begun = self._synced = monotonic()
+        self._last_error = ""
+        self._batch_started_at = self._synced = monotonic()
         """When the last batch was begun, and when records were on disk."""
         self._had_backlog = False
 
@@ -90,67 +92,67 @@ class Journal:
         """Begin; JournalError if nothing can be written there."""
         try:
             self._access.make_directory(self._directory)
-            self._number = 1 + max((each.number for each in self._ours()), default=-1)
-            self._open()
-        except _TROUBLES as exc:
+            self._number = 1 + max((each.number for each in self._own_segments()), default=-1)
+            self._open_segment()
+        except _WRITE_ERRORS as exc:
             raise JournalError(f"the journal cannot be written to {self._directory}: {exc}") from exc
-        for path in abandoned(self._directory):
-            self._to_close.put(path)
+        for path in find_abandoned_segments(self._directory):
+            self._closing_queue.put(path)
         self._writer.start()
         self._closer.start()
 
-    def _ours(self) -> list[Segment]:
+    def _own_segments(self) -> list[Segment]:
         """Return the segments of this run, which another process may have begun."""
-        return [each for each in segments(str(self._directory)) if each.run == self._run]
+        return [each for each in list_segments(str(self._directory)) if each.run == self._run]
 
-    def put(self, page: Page) -> None:
+    def put(self, page: FrameBatch) -> None:
         """Have a page written; wait if many do already."""
-        self._pages.put(page)
+        self._queue.put(page)
 
-    def hold(self, *, is_held: bool) -> None:
+    def set_deletion_held(self, *, is_held: bool) -> None:
         """Delete no segments for their age, or trust the clock as it is now."""
         if not is_held:
-            self._watch.trust(self._clock(), self._steady())
-        self._is_held = is_held
+            self._clock_watch.accept_wall_clock(self._clock(), self._steady_clock())
+        self._is_deletion_held = is_held
 
-    def _days(self) -> float:
+    def _retention_days(self) -> float:
         """Return after how many days a segment is deleted."""
-        self._watch.look(self._clock(), self._steady())
-        return inf if self._is_held or self._watch.jump else self._rules.keep_days
+        self._clock_watch.trusted_time(self._clock(), self._steady_clock())
+        return inf if self._is_deletion_held or self._clock_watch.jump else self._rules.keep_days
 
     def stop(self) -> None:
         """Write the rest, and close the last segment."""
-        self._pages.put(None)
+        self._queue.put(None)
         self._writer.join()
         self._closer.join()
 
     # The writer's thread.
 
-    def _write(self) -> None:
+    def _run_writer(self) -> None:
         is_over = False
         while not is_over:
-            pages, is_over = self._some()
-            self._take(pages)
-            self._release(pages)
-        self._finish()
-        self._to_close.put(None)
+            pages, is_over = self._gather_batches()
+            self._write_batches(pages)
+            self._release_backlog_memory(pages)
+        self._finish_segment()
+        self._closing_queue.put(None)
 
-    def _some(self) -> tuple[list[Page], bool]:
+    def _gather_batches(self) -> tuple[list[FrameBatch], bool]:
         """Gather pages for a while: together, each record costs less. Return them, and whether they are the last."""
         # Counted from the last batch: what came while that was written has waited already.
-        pages, records, size, until = list[Page](), 0, 0, self._begun + self._rules.flush_interval / 2
+        pages, records, size, until = list[FrameBatch](), 0, 0, self._batch_started_at + self._rules.flush_interval / 2
         with suppress(queue.Empty):
             while records < _BATCH and size < _BATCH_BYTES:
-                page = self._pages.get(timeout=max(0.0, until - monotonic()))
+                page = self._queue.get(timeout=max(0.0, until - monotonic()))
                 if page is None:
                     return pages, True
                 pages.append(page)
                 records += len(page)
                 size += len(page.payloads)
-        self._begun = monotonic()
+        self._batch_started_at = monotonic()
         return pages, False
 
-    def _release(self, pages: list[Page]) -> None:
+    def _release_backlog_memory(self, pages: list[FrameBatch]) -> None:
         """Give back the memory of a backlog that is gone."""
         if pages:
             self._had_backlog |= sum(map(len, pages)) >= _BATCH
@@ -158,97 +160,99 @@ class Journal:
             self._had_backlog = False
             release_memory()
 
-    def _take(self, pages: list[Page]) -> None:
+    def _write_batches(self, pages: list[FrameBatch]) -> None:
         """Write pages, and have them on disk as soon as no more wait, or it is time for that."""
         at_hand = sum(map(len, pages))
         try:
-            if self._segment is not None and not self._segment.is_there():
-                self._removed(self._segment)
+            if self._segment is not None and not self._segment.is_at_path():
+                self._replace_removed_segment(self._segment)
             if pages:
-                segment = self._segment or self._open()
-                segment.write(self._batches.batch(pages))
+                segment = self._segment or self._open_segment()
+                segment.write(self._batch_builder.build(pages))
                 at_hand = 0
                 if segment.size >= self._rules.segment_bytes:
                     self._rotate(segment)
-            is_due = self._pages.empty() or monotonic() - self._synced >= self._rules.flush_interval / 2
+            is_due = self._queue.empty() or monotonic() - self._synced >= self._rules.flush_interval / 2
             if self._segment is not None and is_due:
                 self._sync(self._segment)
-                if self._clock() - self._segment.since >= self._rules.segment_age:
+                if self._clock() - self._segment.opened_at >= self._rules.segment_age:
                     self._rotate(self._segment)
             if pages:
-                self._trouble = ""
+                self._last_error = ""
         except Exception as exc:  # noqa: BLE001  whatever it is, what comes next is written
-            self.lost += at_hand
-            self._fail(exc)
-            self._tell()
+            self.lost_records += at_hand
+            self._handle_write_error(exc)
+            self._on_progress()
 
-    def _sync(self, segment: "_Open") -> None:
+    def _sync(self, segment: "_SegmentWriter") -> None:
         if synced := segment.sync():
-            self.written += synced
-            self._tell()
+            self.written_records += synced
+            self._on_progress()
         self._synced = monotonic()
 
-    def _removed(self, segment: "_Open") -> None:
+    def _replace_removed_segment(self, segment: "_SegmentWriter") -> None:
         """Begin another segment in place of one that was removed or moved away, with the directory or without."""
         self._segment = None
         gone = segment.records if segment.is_deleted() else 0
-        self.removed += gone - segment.unsynced if gone else 0
-        self.lost += gone
+        self.removed_from_disk += gone - segment.unsynced if gone else 0
+        self.lost_records += gone
         segment.close()
         _log.error("%s was removed or moved while it was written: %d records are lost", segment.path, gone)
-        self._tell()
-        self._open()
+        self._on_progress()
+        self._open_segment()
 
-    def _rotate(self, segment: "_Open") -> None:
+    def _rotate(self, segment: "_SegmentWriter") -> None:
         """Begin a new segment, unless there is nothing in this one."""
         if segment.records:
             self._sync(segment)
-            self._finish()
+            self._finish_segment()
 
-    def _fail(self, error: Exception) -> None:
+    def _handle_write_error(self, error: Exception) -> None:
         # The text of an OSError has the name of a file, which is another one at each attempt.
         trouble = f"{type(error).__name__} {error.errno}" if isinstance(error, OSError) else str(error)
-        if trouble != self._trouble:
-            self._trouble = trouble
-            known = isinstance(error, _TROUBLES)
+        if trouble != self._last_error:
+            self._last_error = trouble
+            known = isinstance(error, _WRITE_ERRORS)
             _log.error("the journal has gaps: %s", error, exc_info=None if known else error)
-        if self._segment is not None and isinstance(error, _TROUBLES):
+        if self._segment is not None and isinstance(error, _WRITE_ERRORS):
             # What is half written ends this segment; the rest of it is good.
-            self.lost += self._segment.unsynced
-            self._finish()
+            self.lost_records += self._segment.unsynced
+            self._finish_segment()
 
-    def _open(self) -> "_Open":
-        path = self._directory / (segment_name(self._run, self._number) + OPEN)
+    def _open_segment(self) -> "_SegmentWriter":
+        path = self._directory / (segment_name(self._run, self._number) + OPEN_SUFFIX)
         self._number += 1
         self._access.make_directory(self._directory)
-        self._segment = _Open(path, self._clock(), self._access)
-        sync_names(self._directory)
+        self._segment = _SegmentWriter(path, self._clock(), self._access)
+        fsync_path(self._directory)
         return self._segment
 
-    def _finish(self) -> None:
+    def _finish_segment(self) -> None:
         segment, self._segment = self._segment, None
         if segment is not None:
             segment.close()
-            self._to_close.put(segment.path)
+            self._closing_queue.put(segment.path)
 
     # The closer's thread: what takes long must not keep others waiting.
 
-    def _close(self) -> None:
-        while (path := self._to_close.get()) is not None:
+    def _run_closer(self) -> None:
+        while (path := self._closing_queue.get()) is not None:
             try:
                 close_segment(path, self._access)
-                for old in retire(self._directory, self._rules.keep_bytes, self._days(), self._clock()):
+                for old in delete_expired_segments(
+                    self._directory, self._rules.keep_bytes, self._retention_days(), self._clock()
+                ):
                     _log.info("%s is over", old.name)
             except Exception as exc:  # noqa: BLE001  it stays as it is, and the next start tries again
                 _log.error("%s cannot be closed: %s", path.name, exc)
 
 
-class _Open:
+class _SegmentWriter:
     """One segment that is being written."""
 
-    def __init__(self, path: Path, now: float, access: Access) -> None:
+    def __init__(self, path: Path, now: float, access: FilePermissions) -> None:
         self.path = path
-        self.since = now
+        self.opened_at = now
         self.records = 0
         self.unsynced = 0
         """Records that may not be on disk yet."""
@@ -260,7 +264,7 @@ class _Open:
     def size(self) -> int:
         return self._file.tell()
 
-    def is_there(self) -> bool:
+    def is_at_path(self) -> bool:
         """Say whether its path still names it."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
@@ -290,5 +294,5 @@ class _Open:
         try:
             self._stream.close()
             self._file.close()
-        except _TROUBLES:
+        except _WRITE_ERRORS:
             self._file.raw.close()

@@ -6,7 +6,7 @@ Each protocol's `bridge.py` holds the column that belongs to it; the tests check
 from enum import Enum
 
 
-class Ran(Enum):
+class Execution(Enum):
     """What the caller may conclude about the method. A failure never claims more than is known."""
 
     NO = "no"
@@ -17,12 +17,12 @@ class Ran(Enum):
 class Reason(Enum):
     """The rows of the table of failures."""
 
-    NO_METHOD = "no such method"
-    NO_CALLBACK = "no such callback"
+    NO_SUCH_METHOD = "no such method"
+    NO_SUCH_CALLBACK = "no such callback"
     UNAVAILABLE = "nobody serves it now"
     DENIED = "refused"
     BAD_ARGUMENTS = "bad arguments"
-    BUSY = "overloaded"
+    OVERLOADED = "overloaded"
     TOO_LARGE = "too large"
     TIMEOUT = "timeout"
     LOST = "lost"
@@ -30,14 +30,14 @@ class Reason(Enum):
     RAISED = "raised"
 
     @property
-    def ran(self) -> Ran:
+    def execution(self) -> Execution:
         """Whether a method that failed for this reason was run."""
-        return _RAN.get(self, Ran.NO)
+        return _EXECUTION.get(self, Execution.NO)
 
 
-_RAN = {
-    Reason.TIMEOUT: Ran.UNKNOWN,
-    Reason.LOST: Ran.UNKNOWN,
-    Reason.CANCELLED: Ran.UNKNOWN,
-    Reason.RAISED: Ran.YES,
+_EXECUTION = {
+    Reason.TIMEOUT: Execution.UNKNOWN,
+    Reason.LOST: Execution.UNKNOWN,
+    Reason.CANCELLED: Execution.UNKNOWN,
+    Reason.RAISED: Execution.YES,
 }

@@ -10,47 +10,47 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fiveways.errors import Wording
+from fiveways.errors import ErrorText
 from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import NULL, Payload
 
 
-class Word(msgspec.Struct, frozen=True, gc=False):
+class HubMessage(msgspec.Struct, frozen=True, gc=False):
     """The root of all of them."""
 
 
 # Opening and closing a session. Who may come in is decided above the conversation.
 
 
-class Hello(Word, frozen=True):
+class Hello(HubMessage, frozen=True):
     """A client introduces itself; answered by `Welcome`, `Challenge` or `Goodbye`."""
 
     body: Payload = NULL
     attachments: tuple[str, ...] = ()
 
 
-class Challenge(Word, frozen=True):
+class Challenge(HubMessage, frozen=True):
     """Prove who you are; answered by `Proof`. There may be several rounds."""
 
     body: Payload = NULL
 
 
-class Proof(Word, frozen=True):
+class Proof(HubMessage, frozen=True):
     """The answer to a `Challenge`."""
 
     body: Payload = NULL
 
 
-class Welcome(Word, frozen=True):
+class Welcome(HubMessage, frozen=True):
     """The session is open."""
 
     body: Payload = NULL
     attachments: tuple[str, ...] = ()
 
 
-class Goodbye(Word, frozen=True):
+class Goodbye(HubMessage, frozen=True):
     """The sender ends the session. `denied` tells a refusal at the door from a parting."""
 
     text: str = ""
@@ -60,7 +60,7 @@ class Goodbye(Word, frozen=True):
 # Calls and their answers.
 
 
-class Call(Word, frozen=True):
+class Call(HubMessage, frozen=True):
     """Run a method, or the one-shot callback whose token is `method`."""
 
     id: str
@@ -84,7 +84,7 @@ class Call(Word, frozen=True):
     """Keys of the caller's own, for callees whose protocol has room for them."""
 
 
-class Part(Word, frozen=True):
+class Part(HubMessage, frozen=True):
     """One more element of a streamed request; the last one may carry no body."""
 
     id: str
@@ -92,13 +92,13 @@ class Part(Word, frozen=True):
     last: bool = False
 
 
-class Accepted(Word, frozen=True):
+class Accepted(HubMessage, frozen=True):
     """The request is safe: it will be answered, whatever happens."""
 
     id: str
 
 
-class Progress(Word, frozen=True):
+class Progress(HubMessage, frozen=True):
     """A side message while a call runs; never part of its result."""
 
     id: str
@@ -110,7 +110,7 @@ class Progress(Word, frozen=True):
     args: tuple[str, ...] = ()
 
 
-class Result(Word, frozen=True):
+class Result(HubMessage, frozen=True):
     """The answer, or with `stream` one element of it. The end of a stream may carry an element or, as None, none."""
 
     id: str
@@ -122,7 +122,7 @@ class Result(Word, frozen=True):
     """Keys of the callee's own, for callers whose protocol has room for them."""
 
 
-class Failure(Word, frozen=True):
+class Failure(HubMessage, frozen=True):
     """The call ended without a result. `name` and `code` are the callee's own, where its protocol has them."""
 
     id: str
@@ -132,23 +132,23 @@ class Failure(Word, frozen=True):
     retry_after: float | None = None
     name: str = ""
     code: int = 0
-    wording: Wording | None = None
+    wording: ErrorText | None = None
     """How the callee said it, where its protocol has more than a text, and more than what is said above."""
 
 
-class Cancel(Word, frozen=True):
+class Cancel(HubMessage, frozen=True):
     """The caller no longer wants the answer to `id`."""
 
     id: str
 
 
-class Acknowledged(Word, frozen=True):
+class Acknowledged(HubMessage, frozen=True):
     """The caller has the whole answer to `id`; what was kept for it may go."""
 
     id: str
 
 
-class Stray(Word, frozen=True):
+class Stray(HubMessage, frozen=True):
     """An answer came that nobody waits for; it was discarded, and somebody should know."""
 
     id: str
@@ -158,7 +158,7 @@ class Stray(Word, frozen=True):
 # Topics.
 
 
-class Publish(Word, frozen=True):
+class Publish(HubMessage, frozen=True):
     """Give `body` to all who subscribed. Without an id no answer is wanted."""
 
     id: str | None
@@ -169,7 +169,7 @@ class Publish(Word, frozen=True):
     exclude_me: bool = False
 
 
-class Subscribe(Word, frozen=True):
+class Subscribe(HubMessage, frozen=True):
     """Send me what is published on `pattern`, as `Event`s named `subscription`."""
 
     id: str
@@ -179,14 +179,14 @@ class Subscribe(Word, frozen=True):
     when_full: str = ""
 
 
-class Unsubscribe(Word, frozen=True):
+class Unsubscribe(HubMessage, frozen=True):
     """No more of `subscription`. Without an id no answer is wanted."""
 
     id: str | None
     subscription: str
 
 
-class Event(Word, frozen=True):
+class Event(HubMessage, frozen=True):
     """One publication for one subscription. `missed` counts those that a full queue skipped before it."""
 
     subscription: str
@@ -198,13 +198,13 @@ class Event(Word, frozen=True):
     envelope: bool = False
 
 
-class TopicClosed(Word, frozen=True):
+class TopicClosed(HubMessage, frozen=True):
     """The publisher's side ended `subscription`: no further `Event` comes."""
 
     subscription: str
 
 
-class Update(Word, frozen=True):
+class Update(HubMessage, frozen=True):
     """News on a topic id that sender and receiver agreed upon, without a topic of the hub."""
 
     name: str
@@ -216,20 +216,20 @@ class Update(Word, frozen=True):
     missed: int = 0
 
 
-class UpdatesClosed(Word, frozen=True):
+class UpdatesClosed(HubMessage, frozen=True):
     """No further `Update` on a topic id comes."""
 
     name: str
     peer: str = ""
 
 
-class StopUpdates(Word, frozen=True):
+class StopUpdates(HubMessage, frozen=True):
     """No further `Update` on a topic id is wanted."""
 
     name: str
 
 
-class CloseTopic(Word, frozen=True):
+class CloseTopic(HubMessage, frozen=True):
     """End a topic for all its subscribers."""
 
     id: str | None
@@ -239,7 +239,7 @@ class CloseTopic(Word, frozen=True):
 # Methods on offer, and what is known of them.
 
 
-class Register(Word, frozen=True):
+class Register(HubMessage, frozen=True):
     """The sender offers a method, or with `route` all names below `method`."""
 
     id: str
@@ -253,7 +253,7 @@ class Register(Word, frozen=True):
     """round_robin, random, first or open, among several who offer it."""
 
 
-class Unregister(Word, frozen=True):
+class Unregister(HubMessage, frozen=True):
     """The sender no longer offers it."""
 
     id: str
@@ -262,7 +262,7 @@ class Unregister(Word, frozen=True):
     route: bool = False
 
 
-class Discover(Word, frozen=True):
+class Discover(HubMessage, frozen=True):
     """What do you offer? `name` is empty for all, a route for what is below it, a method for its documentation.
 
     `name` stands as the asker wrote it: the lists of a route belong to the peer behind it.
@@ -272,7 +272,7 @@ class Discover(Word, frozen=True):
     name: str = ""
 
 
-class Description(Word, frozen=True):
+class Description(HubMessage, frozen=True):
     """The answer to `Discover`: lists, or the documentation of one method. Names are in the reader's spelling."""
 
     id: str
@@ -288,7 +288,7 @@ class Description(Word, frozen=True):
 # Variables of a session, and attachments.
 
 
-class SetVariable(Word, frozen=True):
+class SetVariable(HubMessage, frozen=True):
     """The sender's variable `name` is now `body`, readable by the other side. Without an id no answer is wanted."""
 
     id: str | None
@@ -297,14 +297,14 @@ class SetVariable(Word, frozen=True):
     attachments: tuple[str, ...] = ()
 
 
-class UnsetVariable(Word, frozen=True):
+class UnsetVariable(HubMessage, frozen=True):
     """The sender's variable `name` is gone."""
 
     id: str | None
     name: str
 
 
-class Attachment(Word, frozen=True):
+class Attachment(HubMessage, frozen=True):
     """One attachment that an earlier message named, whole or, with `error`, failed."""
 
     name: str
@@ -312,7 +312,7 @@ class Attachment(Word, frozen=True):
     error: str | None = None
 
 
-class Hurry(Word, frozen=True):
+class Hurry(HubMessage, frozen=True):
     """An attachment delays messages or attachments of others, which are complete.
 
     A conversation tells the hub so of one that its peer waits for; the hub tells the conversation of the peer that

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fiveways.errors import FivewaysError, Unrepresentable
-from fiveways.model.characters import DIRECTION
+from fiveways.model.bidi_controls import BIDI_CONTROLS
 
 MAX_BYTES = 255
 """The longest name in UTF-8, as written (what MQTT adds does not count) and as folded."""
-HOME = "fiveways"
+DEFAULT_NAMESPACE = "fiveways"
 """The MQTT topic, under an empty first level, of names that have no namespace."""
 RESERVED = frozenset({"hub", "callback"})
 """First segments under which only the hub itself offers methods."""
 
-_MQTT_ROOM = len(f"/{HOME}/")
-_CACHED = 4096
+_MQTT_EXTRA_BYTES = len(f"/{DEFAULT_NAMESPACE}/")
+_CACHE_SIZE = 4096
 
-_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_PLAIN = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ- ", "abcdefghijklmnopqrstuvwxyz__")
-_FORBIDDEN = re.compile(rf"[*+#\x00-\x1f\x7f-\x9f{DIRECTION}]")
-_FOREIGN = re.compile(r"[:/]")
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TO_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ- ", "abcdefghijklmnopqrstuvwxyz__")
+_FORBIDDEN_CHARACTERS = re.compile(rf"[*+#\x00-\x1f\x7f-\x9f{BIDI_CONTROLS}]")
+_FOREIGN_SEPARATOR = re.compile(r"[:/]")
 
 
 class BadName(FivewaysError):
@@ -40,7 +40,7 @@ class NameStyle:
     label: str
     separators: str
     """Where a name is cut. A `-` that is none of them folds to `_`."""
-    writes: str
+    joiner: str
     """What stands between the segments of a folded name in this protocol."""
     alphabet: re.Pattern[str] | None = None
     """What a written name must match, where the protocol is narrower than the hub."""
@@ -57,7 +57,7 @@ LOCAL = NameStyle("local", ":.", ".")
 """Of an application in the hub's own process."""
 
 _CALLBACK = "callback"
-_CALLBACKS = (f"{_CALLBACK}.", f"{_CALLBACK}:")
+_CALLBACK_PREFIXES = (f"{_CALLBACK}.", f"{_CALLBACK}:")
 
 
 def fold(name: str, style: NameStyle) -> str:
@@ -69,8 +69,8 @@ def fold(name: str, style: NameStyle) -> str:
         BadName: the text names no method.
     """
     # Checked before the cache, so that no cache entry is large. The cache keeps no refused names.
-    if len(name) > MAX_BYTES + _MQTT_ROOM:
-        raise _too_long(len(name))
+    if len(name) > MAX_BYTES + _MQTT_EXTRA_BYTES:
+        raise _name_too_long(len(name))
     # The token of a callback is used once: tokens would fill the cache and displace the names of methods.
     if name.startswith(_CALLBACK):
         return _fold.__wrapped__(name, style)
@@ -88,14 +88,14 @@ def fold_prefix(name: str, style: NameStyle) -> tuple[str, bool]:
     """Fold a name that may end in a separator; the flag says that it does, and so means all names below it."""
     if name[-1:] not in tuple(style.separators):
         return fold(name, style), False
-    text = _checked(name, style)[:-1]
+    text = _normalize(name, style)[:-1]
     segments = _fold_topic(text, style) if style.topic_and_type else _fold_segments(text, style)
     if not segments:
         raise BadName(f"{name!r} is the hub's own topic, not a namespace")
-    return _joined(segments), True
+    return _join_segments(segments), True
 
 
-def fold_offer(name: str, style: NameStyle) -> tuple[str, bool]:
+def fold_registration(name: str, style: NameStyle) -> tuple[str, bool]:
     """Fold a name that a peer offers and say whether it is a route (`Account:`); the hub's own names are refused."""
     folded, is_route = fold_prefix(name, style)
     first = folded.partition(".")[0]
@@ -104,7 +104,7 @@ def fold_offer(name: str, style: NameStyle) -> tuple[str, bool]:
     return folded, is_route
 
 
-@lru_cache(maxsize=_CACHED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def spell(folded: str, style: NameStyle) -> str:
     """Write a folded name in a protocol that registered no spelling of its own.
 
@@ -113,52 +113,52 @@ def spell(folded: str, style: NameStyle) -> str:
     """
     if style.topic_and_type:
         return "/".join(spell_mqtt(folded))
-    text = folded.replace(".", style.writes)
+    text = folded.replace(".", style.joiner)
     if style.alphabet is not None and style.alphabet.fullmatch(text) is None:
         raise Unrepresentable(f"the name {folded!r} has characters that {style.label} cannot write")
     return text
 
 
-def token_of(name: str) -> str | None:
+def callback_token(name: str) -> str | None:
     """Return the token of the callback that a name such as `callback.<token>` means; None if it means a method."""
-    return name[len(_CALLBACKS[0]) :].lower() if name.startswith(_CALLBACKS) else None
+    return name[len(_CALLBACK_PREFIXES[0]) :].lower() if name.startswith(_CALLBACK_PREFIXES) else None
 
 
 def spell_mqtt(folded: str) -> tuple[str, str]:
     """Return the topic and the type that a folded name has on MQTT."""
     namespace, _, kind = folded.rpartition(".")
     # The home topic stands for no namespace, so a namespace that is called like it has to go into the type.
-    if namespace in {"", HOME}:
-        return f"/{HOME}", folded
+    if namespace in {"", DEFAULT_NAMESPACE}:
+        return f"/{DEFAULT_NAMESPACE}", folded
     return f"/{namespace}", kind
 
 
 def spell_prefix(folded: str, style: NameStyle) -> str:
     """Write a folded name that means all names below it, so that `fold_prefix` reads it back."""
     if not style.topic_and_type:
-        return spell(folded, style) + style.writes
-    if folded == HOME:
+        return spell(folded, style) + style.joiner
+    if folded == DEFAULT_NAMESPACE:
         raise Unrepresentable(f"the namespace {folded!r} has no topic of its own on mqtt")
     return f"/{folded}/"
 
 
-@lru_cache(maxsize=_CACHED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _fold(name: str, style: NameStyle) -> str:
-    text = _checked(name, style)
+    text = _normalize(name, style)
     if not style.topic_and_type:
-        return _joined(_fold_segments(text, style))
+        return _join_segments(_fold_segments(text, style))
     topic, slash, kind = text.rpartition("/")
     namespace = _fold_topic(topic, style) if slash else []
-    return _joined(namespace + _fold_segments(kind, style))
+    return _join_segments(namespace + _fold_segments(kind, style))
 
 
-def _checked(name: str, style: NameStyle) -> str:
+def _normalize(name: str, style: NameStyle) -> str:
     """Return the name in NFC, or refuse it for what it is as a whole."""
     if not name:
         raise BadName("the name is empty")
-    _check_size(name, MAX_BYTES + (_MQTT_ROOM if style.topic_and_type else 0))
+    _check_size(name, MAX_BYTES + (_MQTT_EXTRA_BYTES if style.topic_and_type else 0))
     text = unicodedata.normalize("NFC", name)
-    if bad := _FORBIDDEN.search(text):
+    if bad := _FORBIDDEN_CHARACTERS.search(text):
         raise BadName(f"the name {name!r} holds {bad[0]!r}, which no method name may")
     return text
 
@@ -169,16 +169,16 @@ def _check_size(name: str, limit: int) -> None:
     except UnicodeEncodeError:
         raise BadName(f"the name {name[:MAX_BYTES]!r} holds half of a surrogate pair") from None
     if size > limit:
-        raise _too_long(size)
+        raise _name_too_long(size)
 
 
-def _too_long(size: int) -> BadName:
+def _name_too_long(size: int) -> BadName:
     return BadName(f"the name is too long: {size} of at most {MAX_BYTES} bytes")
 
 
 def _fold_topic(topic: str, style: NameStyle) -> list[str]:
     segments = _fold_segments(topic.removeprefix("/"), style)
-    return [] if segments == [HOME] else segments
+    return [] if segments == [DEFAULT_NAMESPACE] else segments
 
 
 def _fold_segments(text: str, style: NameStyle) -> list[str]:
@@ -190,17 +190,17 @@ def _fold_segments(text: str, style: NameStyle) -> list[str]:
 def _fold_segment(segment: str, style: NameStyle) -> str:
     if not segment:
         raise BadName("the name has an empty segment")
-    if foreign := _FOREIGN.search(segment):
+    if foreign := _FOREIGN_SEPARATOR.search(segment):
         # Kept, it would be one segment here and two in the protocols that cut there.
         raise BadName(
             f"the segment {segment!r} holds {foreign[0]!r}, which separates names elsewhere but not in {style.label}"
         )
-    lower = _HUMPS.sub("_", segment).translate(_PLAIN)
+    lower = _CAMEL_CASE_BOUNDARY.sub("_", segment).translate(_TO_LOWER)
     # Some marks join only the small letter: T with diaeresis is two characters in NFC, t with diaeresis is one.
     return unicodedata.normalize("NFC", lower)
 
 
-def _joined(segments: list[str]) -> str:
+def _join_segments(segments: list[str]) -> str:
     folded = ".".join(segments)
     _check_size(folded, MAX_BYTES)
     return folded

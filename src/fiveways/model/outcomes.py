@@ -11,22 +11,22 @@ from fiveways.errors import (
     TooLarge,
     Unrepresentable,
 )
-from fiveways.model.failures import Ran, Reason
+from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import Failure, Result
 from fiveways.wire.payload import Payload
 
 
-def error_of(failure: Failure) -> CallError:
+def error_from_failure(failure: Failure) -> CallError:
     """Return the exception that says what is known about the call."""
-    error = _error_of(failure)
+    error = _build_error(failure)
     error.wording = failure.wording
     return error
 
 
-def _error_of(failure: Failure) -> CallError:
+def _build_error(failure: Failure) -> CallError:
     reason, text, wait = failure.reason, failure.text, failure.retry_after
     data = None if failure.data is None else _value(failure.data)
-    if reason.ran is Ran.NO:
+    if reason.execution is Execution.NO:
         return NotExecuted(reason, text, data=data, retry_after=wait)
     if reason is Reason.RAISED:
         text = text or failure.name or "the method failed"
@@ -42,7 +42,7 @@ def _value(body: Payload) -> object:
         return None
 
 
-def value_of(answer: Result) -> object:
+def value_of_result(answer: Result) -> object:
     """Return what a method answered; CallFailed if nobody can read it."""
     body = answer.body
     if body is None:
@@ -53,21 +53,21 @@ def value_of(answer: Result) -> object:
         raise CallFailed(f"the answer cannot be read: {exc}") from exc
 
 
-def unsaid(error: LocalProtocolError) -> NotExecuted:
+def unsendable_request_error(error: LocalProtocolError) -> NotExecuted:
     """Return why a request never left: nothing was sent, so nothing was run."""
-    return NotExecuted(reason_unsaid(error), str(error))
+    return NotExecuted(unsendable_reason(error), str(error))
 
 
-def unsaid_answer(error: LocalProtocolError, protocol: str) -> tuple[str, str]:
+def unsendable_result_failure(error: LocalProtocolError, protocol: str) -> tuple[str, str]:
     """Return the text and the name of the error that a caller gets for an answer that its protocol cannot say."""
-    if reason_unsaid(error) is Reason.BUSY:
+    if unsendable_reason(error) is Reason.OVERLOADED:
         # Its reason is still "raised": "overloaded" would claim that the method has not run.
-        return f"the method has run, and its answer was dropped: {error}", str(Reason.BUSY.value)
+        return f"the method has run, and its answer was dropped: {error}", str(Reason.OVERLOADED.value)
     return f"the answer cannot be written in {protocol}", ""
 
 
-def reason_unsaid(error: LocalProtocolError) -> Reason:
+def unsendable_reason(error: LocalProtocolError) -> Reason:
     """Return why a request fails that its receiver's protocol cannot say."""
     if isinstance(error, Unrepresentable):
         return Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
-    return Reason.BUSY if "too many" in str(error) else Reason.UNAVAILABLE
+    return Reason.OVERLOADED if "too many" in str(error) else Reason.UNAVAILABLE

@@ -8,44 +8,44 @@ from typing import TYPE_CHECKING, Final
 from fiveways.journal import reader
 from fiveways.journal.errors import BadSegment, JournalError
 from fiveways.journal.reader import Segment
-from fiveways.journal.record import SCHEMA
+from fiveways.journal.schema import SCHEMA
 from fiveways.pipeline.errors import BadInput
-from fiveways.pipeline.state import Read, State
+from fiveways.pipeline.state import PipelineState, SegmentRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_AT_ONCE: Final = 8
+_PARALLEL_CHECKS: Final = 8
 """Segments whose columns are looked at together: where they lie far away, each look is a wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class PendingSegments:
     """What a run has to read."""
 
-    fresh: list[Segment]
+    new_segments: list[Segment]
     """Segments that nobody has read yet."""
-    again: list[tuple[Segment, Read]] = field(default_factory=list)
+    segments_with_late_records: list[tuple[Segment, SegmentRecord]] = field(default_factory=list)
     """Segments with records that were too late for the stream."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.fresh or self.again)
+        return not (self.new_segments or self.segments_with_late_records)
 
 
-def closed(journal: str) -> list[Segment]:
+def closed_segments(journal: str) -> list[Segment]:
     """Return the segments of a journal that are whole, in order; BadInput if there is no such journal."""
     try:
-        return [each for each in reader.segments(journal) if each.is_closed]
+        return [each for each in reader.list_segments(journal) if each.is_closed]
     except JournalError as exc:
         raise BadInput(str(exc)) from exc
 
 
-def intake(journal: str, before: State | None) -> Intake:
+def find_pending_segments(journal: str, before: PipelineState | None) -> PendingSegments:
     """Return what has to be read of a journal whose beginning may have been read before."""
-    found = closed(journal)
+    found = closed_segments(journal)
     if not found and before is None:
         raise BadInput(f"{journal} has no closed segment, that is no file *.parquet; one that is open is read later")
     known = {each.name: each for each in before.segments} if before else {}
@@ -60,19 +60,19 @@ def intake(journal: str, before: State | None) -> Intake:
     notes = [f"{read.name} is gone, and with it {read.late} late records" for read in late if read.name not in there]
     fresh = [each for each in found if each.name not in known]
     again = [(there[read.name], read) for read in late if read.name in there]
-    return Intake(fresh, again, [*notes, *look(each.path for each in fresh)])
+    return PendingSegments(fresh, again, [*notes, *check_segments(each.path for each in fresh)])
 
 
-def look(paths: Iterable[str]) -> list[str]:
+def check_segments(paths: Iterable[str]) -> list[str]:
     """Return notes on segments; BadInput with the file, and the column, if one of them cannot be read."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
         try:
-            return _told_once([note for notes in pool.map(reader.check, paths) for note in notes])
+            return _deduplicate_notes([note for notes in pool.map(reader.check_segment, paths) for note in notes])
         except BadSegment as exc:
             raise BadInput(str(exc)) from exc
 
 
-def _told_once(notes: Collection[str]) -> list[str]:
+def _deduplicate_notes(notes: Collection[str]) -> list[str]:
     """Return notes without those that say the same of another file."""
     first: dict[str, str] = {}
     counts: dict[str, int] = {}

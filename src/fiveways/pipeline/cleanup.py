@@ -20,17 +20,17 @@ from types import FrameType
 from typing import Final
 
 PREFIX: Final = "fiveways-spark-"
-_ENDINGS: Final = (signal.SIGTERM, signal.SIGHUP)
+_EXIT_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _BY_SIGNAL: Final = 128
 """What a shell adds to the number of a signal that ended a program."""
-_PATIENCE: Final = 5.0
+_REMOVE_TIMEOUT: Final = 5.0
 """Seconds for workers to end that still write files."""
 
 
 @contextmanager
-def private_directory() -> Iterator[Path]:
+def temporary_directory() -> Iterator[Path]:
     """Have a directory that nobody else uses, and that is removed at the end."""
-    _sweep(Path(tempfile.gettempdir()))
+    _remove_stale_directories(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -42,7 +42,7 @@ def private_directory() -> Iterator[Path]:
         os.close(handle)
 
 
-def _sweep(parent: Path) -> None:
+def _remove_stale_directories(parent: Path) -> None:
     """Remove the directories of processes that are dead."""
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # it is somebody else's, or in use, or a log that was kept
@@ -55,7 +55,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _REMOVE_TIMEOUT
     while True:
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists() or time.monotonic() > until:
@@ -64,7 +64,7 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the work like Ctrl-C does, so that what was started is ended and cleared away.
 
     That is possible in the main thread alone; in others nothing changes, nor where somebody else handles these signals.
@@ -72,9 +72,9 @@ def ended_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ours = [number for number in _ENDINGS if signal.getsignal(number) is signal.SIG_DFL]
+    ours = [number for number in _EXIT_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:
-        signal.signal(number, _end)
+        signal.signal(number, _exit_by_signal)
     try:
         yield
     finally:
@@ -82,26 +82,26 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _exit_by_signal(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(_BY_SIGNAL + number)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_ignored() -> Iterator[None]:
     """Ignore signals while Spark is stopped: a second Ctrl-C must not interrupt the cleanup."""
-    with _handled(signal.SIG_IGN):
+    with _signal_handlers(signal.SIG_IGN):
         yield
 
 
 @contextmanager
-def deferred_signals() -> Iterator[None]:
+def signals_deferred() -> Iterator[None]:
     """Deliver signals at the end of the block.
 
     Python ignores exceptions in callbacks that run after a fork, so a Ctrl-C that is raised in one of them is lost.
     """
     caught: list[int] = []
     try:
-        with _handled(lambda number, _frame: caught.append(number)):
+        with _signal_handlers(lambda number, _frame: caught.append(number)):
             yield
     finally:
         for number in caught:
@@ -109,12 +109,12 @@ def deferred_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def _signal_handlers(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Replace the handlers of all signals that end the work; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, *_ENDINGS)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, *_EXIT_SIGNALS)}
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def _handled(handler: signal.Handlers | Callable[[int, FrameType | None], object
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
+def sigint_handler_preserved() -> Iterator[None]:
     """Keep the handler of Ctrl-C: Spark's own would talk to Java in the middle of another talk."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -136,7 +136,7 @@ def interrupts_kept() -> Iterator[None]:
 
 
 @contextmanager
-def quiet_bridge() -> Iterator[None]:
+def py4j_logging_disabled() -> Iterator[None]:
     """Keep the bridge to Java from logging tracebacks of what is raised anyway, or was meant to end."""
     logger, root = logging.getLogger("py4j"), logging.getLogger()
     level = logger.level

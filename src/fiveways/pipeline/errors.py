@@ -7,7 +7,7 @@ class PipelineError(FivewaysError):
     """The tables were not made; those of before are as they were."""
 
 
-class NoSpark(PipelineError):
+class SparkUnavailable(PipelineError):
     """Spark, or the Java it needs, is not here or does not start; the text says what to install."""
 
 
@@ -19,5 +19,5 @@ class BadInput(PipelineError):
     """The journal cannot be read as it is; the text names the file, and the column if it is one."""
 
 
-class Busy(PipelineError):
+class TablesLocked(PipelineError):
     """Another run is at work on the same tables."""

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 
-def ordered(values: "Column | str") -> Column:
+def sorted_values(values: "Column | str") -> Column:
     """Aggregate to an array of all values that are not null, the smallest first."""
     return F.sort_array(F.collect_list(values))
 

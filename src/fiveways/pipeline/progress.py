@@ -8,44 +8,44 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_PAUSE: Final = 0.2
+_POLL_INTERVAL: Final = 0.2
 """Seconds between two looks at Spark."""
 
 
-class Teller(Protocol):
+class ProgressReporter(Protocol):
     """Who is told how far the work is."""
 
-    def begin(self, text: str, total: int | None = None) -> None:
+    def start_phase(self, text: str, total: int | None = None) -> None:
         """Say what is done now, and of how many pieces it is."""
 
-    def done(self, pieces: int = 1) -> None:
+    def advance(self, pieces: int = 1) -> None:
         """Say that so many pieces more are done."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line on stdout, which stays."""
 
-    def follow(self, context: "SparkContext | None") -> None:
+    def watch_spark(self, context: "SparkContext | None") -> None:
         """Look at Spark itself for how far it is; None ends that."""
 
 
-class Silent:
+class NoProgress:
     """Says nothing of how far it is, for programs. Fulfils `Teller`."""
 
-    def begin(self, text: str, total: int | None = None) -> None:
+    def start_phase(self, text: str, total: int | None = None) -> None:
         """Say nothing."""
 
-    def done(self, pieces: int = 1) -> None:
+    def advance(self, pieces: int = 1) -> None:
         """Say nothing."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print the line: that one is wanted."""
         print(text, flush=True)  # noqa: T201
 
-    def follow(self, context: "SparkContext | None") -> None:
+    def watch_spark(self, context: "SparkContext | None") -> None:
         """Look at nothing."""
 
 
-class Bar:
+class ProgressBar:
     """A bar with what is done now, and Spark's own tasks beside it. Fulfils `Teller`."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Bar:
             redirect_stderr=False,
         )
         self._task = self._progress.add_task("", total=None, pieces="", tasks="")
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -74,42 +74,42 @@ class Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end_watch()
+        self._stop_watching()
         self._progress.stop()
 
-    def begin(self, text: str, total: int | None = None) -> None:
+    def start_phase(self, text: str, total: int | None = None) -> None:
         """Show another text, and an empty bar."""
         self._progress.reset(self._task, description=text, total=total, pieces=f"0/{total}" if total else "", tasks="")
 
-    def done(self, pieces: int = 1) -> None:
+    def advance(self, pieces: int = 1) -> None:
         """Move the bar."""
         self._progress.advance(self._task, pieces)
-        self._show_pieces()
+        self._show_count()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line above the bar, if both are on one terminal."""
         if sys.stdout.isatty():
             self._progress.console.print(text, markup=False, soft_wrap=True)
         else:
             print(text, flush=True)  # noqa: T201
 
-    def follow(self, context: "SparkContext | None") -> None:
+    def watch_spark(self, context: "SparkContext | None") -> None:
         """Show the tasks of Spark's jobs."""
-        self._end_watch()
+        self._stop_watching()
         if context is not None:
-            self._over.clear()
-            self._watcher = threading.Thread(target=self._watch, args=(context,), name="progress", daemon=True)
+            self._stopped.clear()
+            self._watcher = threading.Thread(target=self._poll_tasks, args=(context,), name="progress", daemon=True)
             self._watcher.start()
 
-    def _end_watch(self) -> None:
-        self._over.set()
+    def _stop_watching(self) -> None:
+        self._stopped.set()
         if self._watcher is not None:
             self._watcher.join()
             self._watcher = None
 
-    def _watch(self, context: "SparkContext") -> None:
+    def _poll_tasks(self, context: "SparkContext") -> None:
         tracker = context.statusTracker()
-        while not self._over.wait(_PAUSE):
+        while not self._stopped.wait(_POLL_INTERVAL):
             # Spark may end at any moment; then there is nothing more to show.
             with suppress(Exception):
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
@@ -117,12 +117,12 @@ class Bar:
                 total, done = sum(each.numTasks for each in running), sum(each.numCompletedTasks for each in running)
                 self._progress.update(self._task, tasks=f"{done}/{total} tasks" if total else "")
 
-    def _show_pieces(self) -> None:
+    def _show_count(self) -> None:
         task = self._progress.tasks[self._task]
         if task.total is not None:
             self._progress.update(self._task, pieces=f"{task.completed:.0f}/{task.total:.0f}")
 
 
-def is_wanted() -> bool:
+def is_terminal() -> bool:
     """Say whether somebody looks."""
     return sys.stderr.isatty()

@@ -4,12 +4,12 @@ from typing import Final
 
 import msgspec
 
-RUN_FILE: Final = "_run.json"
+STATE_FILE: Final = "_run.json"
 VERSION: Final = 2
 """Grows when tables of an older version cannot be added to, and have to be made anew."""
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read."""
 
     name: str
@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all its files."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from", "to_at": "to"}):
+class PipelineState(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from", "to_at": "to"}):
     """All of it. Times are ns since 1970."""
 
     version: int = VERSION
@@ -54,7 +54,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from"
     negative_durations: int = 0
     """Durations that came out negative, because the clock was set back; they are null in all tables."""
     rows: dict[str, int] = {}
-    segments: list[Read] = []
+    segments: list[SegmentRecord] = []
     parts: list[Part] = []
     links: dict[str, list[str]] | None = None
     """Days that have operations in common, each with the others; None if nobody has looked yet."""
@@ -65,15 +65,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from"
         return sorted({date for part in self.parts for date in part.dates})
 
 
-def encode(state: State) -> bytes:
+def encode(state: PipelineState) -> bytes:
     """Return it as JSON that a person can read."""
     return msgspec.json.format(msgspec.json.encode(state), indent=1)
 
 
-def decode(data: bytes) -> State | None:
+def decode(data: bytes) -> PipelineState | None:
     """Return what was written, or None if this version cannot go on from it."""
     try:
-        found = msgspec.json.decode(data, type=State)
+        found = msgspec.json.decode(data, type=PipelineState)
     except msgspec.MsgspecError:
         return None
     return found if found.version == VERSION else None

@@ -44,7 +44,7 @@ class Table:
     @cached_property
     def doc(self) -> str:
         """Its question, its grain and its columns, as text."""
-        return (inspect.getdoc(self.function) or "") if self.inputs else _WRITTEN[self.name]
+        return (inspect.getdoc(self.function) or "") if self.inputs else _DECODED_TABLE_DOCS[self.name]
 
     @property
     def question(self) -> str:
@@ -64,7 +64,7 @@ class Table:
         return {name: " ".join(text.split()) for name, text in found}
 
 
-_WRITTEN: Final = {
+_DECODED_TABLE_DOCS: Final = {
     "messages": """What was said?
 
 One row per message of a protocol. A frame has one, or several; `part` counts them, and `size` is that of the frame.

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Protocol
 
 from fiveways.errors import Fault, RemoteProtocolError
-from fiveways.model.messages import Attachment, Challenge, Event, Part, Word
+from fiveways.model.messages import Attachment, Challenge, Event, HubMessage, Part
 from fiveways.model.names import NameStyle
 from fiveways.model.topics import TopicStyle
 from fiveways.wire.limits import Limits
@@ -30,33 +30,33 @@ class Conversation(Protocol):
     closed: bool
     """Nothing more will be read or said: flush `outgoing()`, then close the link."""
 
-    def receive(self, packet: Packet, now: float) -> Sequence[Word]:
+    def receive(self, packet: Packet, now: float) -> Sequence[HubMessage]:
         """Take what the peer sent; give what the hub should hear.
 
         Nothing is accepted by itself: `Accepted` comes from above.
         """
 
-    def send(self, word: Word, now: float) -> None:
+    def send(self, word: HubMessage, now: float) -> None:
         """Say it to the peer. LocalProtocolError if the protocol cannot, or not now; nothing is sent then."""
 
     @property
-    def has_news(self) -> bool:
+    def has_output(self) -> bool:
         """Whether `outgoing()`, `deadline()` or `closed` have anything to tell."""
 
-    def outgoing(self) -> list[Packet]:
+    def take_packets(self) -> list[Packet]:
         """Hand over what is to be written, and forget it."""
 
     def progress(self, now: float, size: int) -> bool:
         """Note that `size` bytes of an incomplete large packet have come; return whether its content is wanted."""
 
-    def excuse(self, now: float) -> None:
+    def restart_timers(self, now: float) -> None:
         """Note that nothing could come until now, because the hub did not read: no attachment is overdue."""
 
     @property
     def wants_attachment(self) -> bool:
         """Whether the content of the next binary packet is wanted."""
 
-    def alike(self, word: Event) -> Packet | None:
+    def shared_frame(self, word: Event) -> Packet | None:
         """Return what an event is here, if it is the same at all others of this protocol who do not return None.
 
         That is, at those with the same limits. To write the packet is all that `send` would do, so that one will do for
@@ -70,15 +70,15 @@ class Conversation(Protocol):
     def deadline(self) -> float | None:
         """When to be woken, if at all."""
 
-    def wake(self, now: float) -> Sequence[Word]:
+    def wake(self, now: float) -> Sequence[HubMessage]:
         """Repeat, time out, keep alive; give what the hub should hear of it."""
 
 
-class Whole:
+class InlineAttachmentsMixin:
     """What a conversation says whose messages hold their attachments, and whose events are each of their own."""
 
     @property
-    def has_news(self) -> bool:
+    def has_output(self) -> bool:
         """Nobody knows before it is asked."""
         return True
 
@@ -88,15 +88,15 @@ class Whole:
         """No attachment comes by itself, so that none can be overdue."""
         return True
 
-    def excuse(self, now: float) -> None:
+    def restart_timers(self, now: float) -> None:
         """As above."""
 
-    def alike(self, word: Event) -> Packet | None:
+    def shared_frame(self, word: Event) -> Packet | None:
         """Each subscriber must be written to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ConversationSetup:
     """What a conversation is made from."""
 
     peer: str
@@ -123,28 +123,28 @@ class ProtocolSpec:
     states: type[Enum]
     transitions: Mapping[Enum, Mapping[type, Enum]]
     """What the peer may send in each state, and where it leads; a missing entry is the peer's fault."""
-    converse: Callable[[Setup], Conversation]
-    names: NameStyle
-    topics: TopicStyle
-    carries: frozenset[type[Word]]
+    create_conversation: Callable[[ConversationSetup], Conversation]
+    name_style: NameStyle
+    topic_style: TopicStyle
+    sendable_messages: frozenset[type[HubMessage]]
     """The hub's words that `send` can say in this protocol; for all others it raises LocalProtocolError."""
-    cancels: bool = False
+    forwards_cancel: bool = False
     """A callee hears of `Cancel`. Elsewhere only the conversation does, and forgets the call: say it there as well."""
     vectors: str = "*.json"
     """Which files of the folder's `vectors/` are its own, where two encodings share a folder."""
 
     @property
-    def challenges(self) -> bool:
+    def supports_challenge(self) -> bool:
         """Whether a client can be asked for a proof."""
-        return Challenge in self.carries
+        return Challenge in self.sendable_messages
 
     @property
-    def takes_parts(self) -> bool:
+    def supports_streamed_requests(self) -> bool:
         """Whether a callee can be given a streamed request as it comes."""
-        return Part in self.carries
+        return Part in self.sendable_messages
 
 
-def at_hand(given: Attachment) -> Attachment:
+def load_attachment(given: Attachment) -> Attachment:
     """Return an attachment whose bytes are in memory, as they must be to stand in a message. Look at the size first."""
     try:
         return given if isinstance(given.data, bytes) else Attachment(given.name, bytes(given.data))
@@ -152,7 +152,7 @@ def at_hand(given: Attachment) -> Attachment:
         return Attachment(given.name, error="lost on the way")
 
 
-def content_of(packet: Packet, limits: Limits, what: str, rule: str) -> bytes:
+def packet_content(packet: Packet, limits: Limits, what: str, rule: str) -> bytes:
     """Return the bytes of a packet that must be at hand to be read, wherever they lie; or refuse it as too large."""
     content = packet.payload if packet.blob is None else packet.blob
     if len(content) > limits.max_text:

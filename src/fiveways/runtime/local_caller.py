@@ -5,30 +5,30 @@ from itertools import count
 from typing import Protocol
 
 from fiveways.app import tracing
-from fiveways.app.answers import Reply
-from fiveways.app.caller import CallerVars, CallingPeer
+from fiveways.app.calling_peer import CallerVars, CallingPeer
+from fiveways.app.responses import Reply
 from fiveways.app.updates import Updates
 from fiveways.app.values import to_body
 from fiveways.hub.session import Caller
-from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable, Word
-from fiveways.model.outcomes import value_of
+from fiveways.model.messages import Call, HubMessage, Result, SetVariable, UnsetVariable
+from fiveways.model.outcomes import value_of_result
 from fiveways.wire.payload import Payload
 
 # ruff: noqa: ASYNC109  a timeout is the hub's to keep
 
 
-class Place(Protocol):
+class PeerRequester(Protocol):
     """An application's place in the hub."""
 
     ids: "count[int]"
 
-    async def ask_peer(self, to: str, word: Word, attachments: Sequence[bytes] = ()) -> Result:
+    async def request_peer(self, to: str, word: HubMessage, attachments: Sequence[bytes] = ()) -> Result:
         """Make a request of one peer; CallError if it fails."""
 
-    async def reply_of_peer(self, to: str, word: Call, attachments: Sequence[bytes] = ()) -> Reply:
+    async def request_peer_reply(self, to: str, word: Call, attachments: Sequence[bytes] = ()) -> Reply:
         """Call one peer, and wait for the attachments of its answer too; CallError if it fails."""
 
-    def updates_of(self, caller: CallingPeer, topic_id: str) -> Updates:
+    def open_updates(self, caller: CallingPeer, topic_id: str) -> Updates:
         """Take what a peer publishes under a topic id; NotExecuted if that is impossible."""
 
     def close_peer(self, to: str, text: str) -> None:
@@ -38,66 +38,77 @@ class Place(Protocol):
 class LocalCaller(CallingPeer):
     """One caller."""
 
-    def __init__(self, known: Caller, place: Place) -> None:
+    def __init__(self, known: Caller, place: PeerRequester) -> None:
         self.peer, self.protocol, self.identity = known.peer, known.protocol, known.identity
-        self._known = known
-        self._place = place
+        self._caller = known
+        self._requester = place
 
     @property
     def vars(self) -> CallerVars:
         """Its variables."""
-        return LocalVars(self._known, self._place)
+        return LocalVars(self._caller, self._requester)
 
     async def call(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
         """Call a method of it."""
-        return value_of(await self._place.ask_peer(self.peer, self._call(method, body, timeout), attachments))
+        return value_of_result(
+            await self._requester.request_peer(self.peer, self._call(method, body, timeout), attachments)
+        )
 
     async def call_reply(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> Reply:
         """Call a method of it, and wait for the attachments of the answer."""
-        return await self._place.reply_of_peer(self.peer, self._call(method, body, timeout), attachments)
+        return await self._requester.request_peer_reply(self.peer, self._call(method, body, timeout), attachments)
 
     async def callback(
         self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
         """Call a callback of it."""
         call = self._call(token, body, timeout, is_callback=True)
-        return value_of(await self._place.ask_peer(self.peer, call, attachments))
+        return value_of_result(await self._requester.request_peer(self.peer, call, attachments))
 
     def _call(self, name: str, body: object, timeout: float | None, *, is_callback: bool = False) -> Call:
-        number = str(next(self._place.ids))
-        return Call(number, name, to_body(body), callback=is_callback, timeout=timeout, traceparent=tracing.current())
+        number = str(next(self._requester.ids))
+        return Call(
+            number,
+            name,
+            to_body(body),
+            callback=is_callback,
+            timeout=timeout,
+            traceparent=tracing.current_traceparent(),
+        )
 
     def updates(self, topic_id: str) -> Updates:
         """Take what it publishes under a topic id."""
-        return self._place.updates_of(self, topic_id)
+        return self._requester.open_updates(self, topic_id)
 
     async def close(self, text: str = "") -> None:
         """End its session."""
-        self._place.close_peer(self.peer, text)
+        self._requester.close_peer(self.peer, text)
 
 
 class LocalVars(CallerVars):
     """Variables of one caller."""
 
-    def __init__(self, known: Caller, place: Place) -> None:
-        super().__init__(Values(known.variables))
+    def __init__(self, known: Caller, place: PeerRequester) -> None:
+        super().__init__(DecodedVariables(known.variables))
         self._peer = known.peer
-        self._place = place
+        self._requester = place
 
     async def set(self, name: str, value: object) -> None:
         """Set one on the caller."""
-        await self._place.ask_peer(self._peer, SetVariable(str(next(self._place.ids)), name, to_body(value)))
+        await self._requester.request_peer(
+            self._peer, SetVariable(str(next(self._requester.ids)), name, to_body(value))
+        )
 
     async def unset(self, name: str) -> None:
         """Take one back."""
-        await self._place.ask_peer(self._peer, UnsetVariable(str(next(self._place.ids)), name))
+        await self._requester.request_peer(self._peer, UnsetVariable(str(next(self._requester.ids)), name))
 
 
-class Values(Mapping[str, object]):
+class DecodedVariables(Mapping[str, object]):
     """Variables as plain values, read when they are looked at."""
 
     def __init__(self, variables: Mapping[str, Payload]) -> None:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from requests import PreparedRequest, Response, Session
 
-from fiveways.hub.spans import Recorded
+from fiveways.hub.spans import FinishedSpan
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NS: Final = 1_000_000_000
@@ -22,7 +22,7 @@ _NS: Final = 1_000_000_000
 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
-class Maker:
+class SpanFactory:
     """Makes spans of calls that are over.
 
     The SDK's own spans are made while what they are about goes on, which takes the hub many times as long as to note
@@ -35,10 +35,10 @@ class Maker:
         self._scope = InstrumentationScope("fiveways", version)
         self._epoch = epoch
 
-    def make(self, call: Recorded) -> ReadableSpan:
+    def create(self, call: FinishedSpan) -> ReadableSpan:
         """Return the span of one call."""
         own, parent = call.span
-        above = SpanContext(own.trace, parent, is_remote=True, trace_flags=_SAMPLED) if parent else None
+        above = SpanContext(own.trace_id, parent, is_remote=True, trace_flags=_SAMPLED) if parent else None
         attributes = {
             "rpc.system": "fiveways",
             "rpc.method": call.method,
@@ -51,14 +51,14 @@ class Maker:
         }
         return ReadableSpan(
             call.method,
-            SpanContext(own.trace, own.span, is_remote=False, trace_flags=_SAMPLED),
+            SpanContext(own.trace_id, own.parent_span_id, is_remote=False, trace_flags=_SAMPLED),
             above,
             self._resource,
             attributes,
             kind=SpanKind.SERVER,
             instrumentation_scope=self._scope,
             status=Status(StatusCode.UNSET) if call.reason is None else Status(StatusCode.ERROR, call.reason.value),
-            start_time=self._at(call.began_at),
+            start_time=self._at(call.started_at),
             end_time=self._at(call.ended_at),
         )
 
@@ -66,27 +66,27 @@ class Maker:
         return int((self._epoch + time) * _NS)
 
 
-class _Line(Session):
+class _CollectorSession(Session):
     """HTTP to the collector, which remembers what went wrong at last: the exporter tells only that something did."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.trouble = ""
+        self.last_error = ""
 
     def send(self, request: PreparedRequest, **options: Any) -> Response:  # noqa: ANN401  those of requests
         """Send one request."""
-        self.trouble = ""
+        self.last_error = ""
         try:
             response = super().send(request, **options)
         except Exception as exc:
-            self.trouble = _reason(exc)
+            self.last_error = _root_cause(exc)
             raise
         if not response.ok:
-            self.trouble = f"it answers {response.status_code}"
+            self.last_error = f"it answers {response.status_code}"
         return response
 
 
-def _reason(exc: BaseException) -> str:
+def _root_cause(exc: BaseException) -> str:
     """Return why a request failed, by what began it; the texts above that name the URL, which may hold a secret."""
     first = exc
     while (before := first.__cause__ or first.__context__) is not None:
@@ -94,17 +94,17 @@ def _reason(exc: BaseException) -> str:
     return (isinstance(first, OSError) and first.strerror) or type(first).__name__
 
 
-class Exporter:
+class OtlpExporter:
     """Sends spans to one collector."""
 
     def __init__(self, endpoint: str, timeout: float) -> None:
-        self._line = _Line()
-        self._exporter = OTLPSpanExporter(endpoint, timeout=timeout, session=self._line)
+        self._session = _CollectorSession()
+        self._exporter = OTLPSpanExporter(endpoint, timeout=timeout, session=self._session)
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """What went wrong at last, in words."""
-        return self._line.trouble or "they cannot be written"
+        return self._session.last_error or "they cannot be written"
 
     def send(self, spans: Sequence[ReadableSpan]) -> bool:
         """Send them, and say whether they have arrived."""

@@ -45,7 +45,7 @@ class PeerIds:
         while (oldest := next(iter(self._retired))) and now - self._retired[oldest] > self._lifetime:
             del self._retired[oldest]
 
-    def run_of(self, peer: str) -> str:
+    def id_prefix(self, peer: str) -> str:
         """Return what identifiers that the hub mints for this peer begin with: always the same for the same id."""
         return blake2b(peer.encode(), key=self._key, digest_size=_RUN_BYTES, person=b"run").hexdigest()
 

@@ -16,28 +16,28 @@ from fiveways.errors import FivewaysError
 from fiveways.hub.core import Hub
 from fiveways.hub.traits import OBSERVER, Credentials
 from fiveways.protocols.base import Conversation, ProtocolSpec
-from fiveways.runtime import answers
+from fiveways.runtime import http_responses
+from fiveways.runtime.admin_endpoints import AdminEndpoints
 from fiveways.runtime.clock import steady_clock, wall_clock
 from fiveways.runtime.clock_guard import ClockGuard
-from fiveways.runtime.endpoints import ENDPOINTS, Endpoint, Speakers, described
+from fiveways.runtime.endpoints import ENDPOINTS, ConversationFactory, Endpoint, list_urls
 from fiveways.runtime.exchange import Exchange
-from fiveways.runtime.lines import Sparing, known
-from fiveways.runtime.listening import CannotListen, http_limits, no_port
-from fiveways.runtime.local import LocalPeer
-from fiveways.runtime.logins import credentials_of
-from fiveways.runtime.mqtt.side import MqttSide
-from fiveways.runtime.pages import Pages
-from fiveways.runtime.process import Collector
-from fiveways.runtime.pump import Pump
-from fiveways.runtime.refusals import Refusals
-from fiveways.runtime.restoring import restore
-from fiveways.runtime.results import Results
-from fiveways.runtime.standing import Leg
-from fiveways.runtime.standings import HEADER, Standings
-from fiveways.runtime.tracing import Tracing
-from fiveways.runtime.watching import Watching
-from fiveways.runtime.zmq_side import ZmqSide
-from fiveways.settings.hub import hub_settings
+from fiveways.runtime.http_authentication import read_credentials
+from fiveways.runtime.listen_errors import CannotListen, http_limits, listen_error
+from fiveways.runtime.local_peer import LocalPeer
+from fiveways.runtime.mqtt.gateway import MqttGateway
+from fiveways.runtime.peer_connection import PeerConnection
+from fiveways.runtime.pipeline_results import PipelineResults
+from fiveways.runtime.process_metrics import GarbageCollector
+from fiveways.runtime.refused_connections import RefusedConnections
+from fiveways.runtime.resumable_session import SessionConnection
+from fiveways.runtime.session_registry import PEER_HEADER, SessionRegistry
+from fiveways.runtime.store_restore import restore_hub
+from fiveways.runtime.structured_logging import RateLimitedLog, log_fields
+from fiveways.runtime.trace_sender import TraceSender
+from fiveways.runtime.web_pages import Pages
+from fiveways.runtime.zmq_gateway import ZmqGateway
+from fiveways.settings.hub_settings import to_hub_settings
 from fiveways.settings.sections import Settings
 from fiveways.store.store import Store
 from fiveways.transports.base import Link
@@ -47,24 +47,24 @@ from fiveways.transports.http import (
     shows_other_credentials,
     unauthorized,
 )
-from fiveways.transports.origin import check_origin, preflight, shared
-from fiveways.transports.port import Port
+from fiveways.transports.http_port import Port
+from fiveways.transports.origin import check_origin, cors_headers, preflight
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket import WebSocketLink
 from fiveways.transports.websocket_server import check_picows, server_protocol
 from fiveways.wire.packet import Packet
 
 if TYPE_CHECKING:
-    from fiveways.runtime.journaling import Journaling
+    from fiveways.runtime.hub_journal import HubJournal
 
 _log = logging.getLogger("fiveways.server")
-_PARTING: Final = 5.0
+_CLOSE_TIMEOUT: Final = 5.0
 """Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
-_LONGEST_PATH: Final = 200
+_MAX_LOGGED_PATH: Final = 200
 """Of a refused request, so much is noted down."""
-_TAKEN_OVER: Final = frozenset({"app", "auth", "calls", "dashboard", "metrics", "topics"})
+_RELOADABLE_SECTIONS: Final = frozenset({"app", "auth", "calls", "dashboard", "metrics", "topics"})
 """Sections whose new settings hold at once."""
-_AT_ONCE: Final = 256
+_PINGS_PER_ITERATION: Final = 256
 """Peers that are asked for a sign of life before others get their turn."""
 
 
@@ -79,29 +79,33 @@ class Server:
         self._shows_errors = app is not None and app.show_errors
         most, most_each = self._limits.max_spool, self._limits.max_attachment
         self._spools = DiskSpools(most, most_each, settings.server.spool_directory or None, self._limits.share)
-        self._speakers = Speakers(self._random, self._limits, settings.protocol_options())
+        self._speakers = ConversationFactory(self._random, self._limits, settings.protocol_options())
         now, keeps = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
-        hub = Hub(self._random, self._limits, hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
+        hub = Hub(self._random, self._limits, to_hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
         self.exchange = exchange = Exchange(hub)
-        self._refusals = Refusals(exchange.now)
+        self._refusals = RefusedConnections(exchange.now)
         self._port = Port(
-            self._answer,
-            self._upgrade,
+            self._handle_request,
+            self._handle_upgrade,
             limits=http_limits(self._limits),
             body_limit=self._body_limit,
             refused=self._refusals.add,
         )
-        self._journaling = _journaling(settings, self._random)
-        self._tracing = Tracing(settings.tracing, self._epoch) if settings.tracing.endpoint else None
-        self._clock = ClockGuard(settings.store.clock_jump, exchange, self._journaling, wall_clock)
-        hub.built_ins.clock = self._clock
-        self._watching = Watching(exchange, self._journaling, self._tracing, self._epoch + now)
-        self._watching.port, self._watching.refusals, self._watching.clock = self._port, self._refusals, self._clock
-        self._foreigners = Sparing(_log)
-        self._local: LocalPeer | None = None
-        self.pumps: set[Pump] = set()
-        self.standings = Standings(
+        self._journal = _create_journal(settings, self._random)
+        self._tracing = TraceSender(settings.tracing, self._epoch) if settings.tracing.endpoint else None
+        self._clock_guard = ClockGuard(settings.store.clock_jump, exchange, self._journal, wall_clock)
+        hub.built_ins.clock = self._clock_guard
+        self._admin_endpoints = AdminEndpoints(exchange, self._journal, self._tracing, self._epoch + now)
+        self._admin_endpoints.port, self._admin_endpoints.refused_connections, self._admin_endpoints.clock = (
+            self._port,
+            self._refusals,
+            self._clock_guard,
+        )
+        self._refused_request_log = RateLimitedLog(_log)
+        self._local_peer: LocalPeer | None = None
+        self.connections: set[PeerConnection] = set()
+        self.resumable_sessions = SessionRegistry(
             self.exchange,
             self._random,
             self._limits,
@@ -109,74 +113,74 @@ class Server:
             settings.nq.peer_ttl,
             cookie_is_secure=settings.nq.secure_cookie,
         )
-        self._watch: asyncio.Task[None] | None = None
-        self._draining = False
-        self._zmq = ZmqSide(settings, self.exchange, self.standings, self._new_peer)
-        self._mqtt: MqttSide | None = None
-        self._place = settings.server.host, settings.server.port
+        self._keepalive_task: asyncio.Task[None] | None = None
+        self._is_draining = False
+        self._zmq = ZmqGateway(settings, self.exchange, self.resumable_sessions, self._new_peer)
+        self._mqtt: MqttGateway | None = None
+        self._address = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
         """What is served where, once it is."""
-        self._pages = Pages(settings, lambda: answers.welcome(self.urls), self._may_call, self._port.unread)
-        self._results = Results()
-        self.exchange.hub.built_ins.results = self._results.latest
+        self._pages = Pages(settings, lambda: http_responses.welcome_page(self.urls), self._may_call, self._port.unread)
+        self._results = PipelineResults()
+        self.exchange.hub.built_ins.pipeline_results = self._results.latest
 
     async def start(self) -> None:
         """Listen; CannotListen if that is impossible, StoreError if the store cannot be used."""
         check_picows()
         if self._settings.store.path:
-            store = Store.open(self._settings.store.path, now=self._clock.now, mark=self._clock.mark)
-            self.exchange.keeping.store = store
+            store = Store.open(self._settings.store.path, now=self._clock_guard.now, mark=self._clock_guard.mark)
+            self.exchange.persister.store = store
         try:
-            self._recover()
+            self._restore()
             await self._serve()
         except BaseException:
-            if self.exchange.keeping.store is not None:
-                self.exchange.keeping.store.close()
+            if self.exchange.persister.store is not None:
+                self.exchange.persister.store.close()
             raise
 
     async def _serve(self) -> None:
         places = await self._listen()
-        self._place = places[0]
+        self._address = places[0]
         has_page = self._settings.dashboard.enabled
-        self.urls = [url for host, port in places for url in described(host, port, has_page=has_page)]
-        self._results.look_into(self._settings.dashboard.tables)
+        self.urls = [url for host, port in places for url in list_urls(host, port, has_page=has_page)]
+        self._results.follow(self._settings.dashboard.tables)
         self.urls += await self._zmq.start()
         if self._app is not None:
             self._show_errors()
-            self._local = LocalPeer(self._app, self.exchange, self._new_peer(), self._limits)
-            await self._local.start()
+            self._local_peer = LocalPeer(self._app, self.exchange, self._new_peer(), self._limits)
+            await self._local_peer.start()
         if self._settings.mqtt.enabled:
-            self._mqtt = MqttSide(self._settings, self.exchange, self._random, self._new_peer)
-            self._watching.mqtt = self._mqtt
+            self._mqtt = MqttGateway(self._settings, self.exchange, self._random, self._new_peer)
+            self._admin_endpoints.mqtt_gateway = self._mqtt
             await self._mqtt.start(self.urls.append)
         if self._tracing is not None:
             self._tracing.start()
-            self.exchange.hub.trace(self._tracing.spans)
-        self._watch = asyncio.create_task(self._watch_over(), name="watch over silent peers")
+            self.exchange.hub.set_span_recorder(self._tracing.spans)
+        self._keepalive_task = asyncio.create_task(self._check_keepalive(), name="watch over silent peers")
 
-    def _recover(self) -> None:
+    def _restore(self) -> None:
         """Begin the journal, and take over what the store holds."""
-        store = self.exchange.keeping.store
-        self._clock.resume("" if store is None else store.last_mark())
-        if self._journaling is not None:
-            self._journaling.start()
-            self.exchange.tape = self._journaling.tape
+        store = self.exchange.persister.store
+        self._clock_guard.resume("" if store is None else store.last_mark())
+        if self._journal is not None:
+            self._journal.start()
+            self.exchange.frame_buffer = self._journal.frame_buffer
             self.exchange.hub.traffic.is_journaled = True
         if store is not None:
-            restore(store, self.exchange, self.standings, self._settings.store.settle)
-            self._clock.restored()
+            restore_hub(store, self.exchange, self.resumable_sessions, self._settings.store.settle)
+            self._clock_guard.allow_late_times()
 
     async def _listen(self) -> list[tuple[str, int]]:
         server = self._settings.server
         try:
             return await self._port.listen(server.host, server.port)
         except OSError as exc:
-            raise CannotListen(no_port(server.host, server.port, exc)) from exc
+            raise CannotListen(listen_error(server.host, server.port, exc)) from exc
 
-    def announce(self) -> None:
+    def log_started(self) -> None:
         """Say in the log that it runs, and where."""
-        host, port = self._place
-        about = known(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
+        host, port = self._address
+        about = log_fields(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
         _log.info("the hub is running", extra=about)
 
     def _show_errors(self) -> None:
@@ -188,22 +192,22 @@ class Server:
         """Take new settings; most sections need a new start, and are named."""
         for section in (each.name for each in dataclasses.fields(settings) if each.compare):
             changed = getattr(settings, section) != getattr(self._settings, section)
-            if changed and section not in _TAKEN_OVER:
+            if changed and section not in _RELOADABLE_SECTIONS:
                 _log.warning("the settings of [%s] are taken over at the next start only", section)
         self._settings = settings
         self._show_errors()
         self._pages.configure(settings)
-        self._results.look_into(settings.dashboard.tables)
-        self.exchange.perform(self.exchange.hub.reload(hub_settings(settings)), self.exchange.now())
+        self._results.follow(settings.dashboard.tables)
+        self.exchange.perform(self.exchange.hub.reload(to_hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
-            self._mqtt.renew()
+            self._mqtt.register_services()
         _log.info("the settings were taken over")
 
     async def stop(self) -> None:
         """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
-        self._draining = self._watching.is_draining = True
+        self._is_draining = self._admin_endpoints.is_draining = True
         exchange = self.exchange
-        about = known(open_calls=exchange.hub.open_calls(), sessions=len(exchange.parties))
+        about = log_fields(open_calls=exchange.hub.open_calls(), sessions=len(exchange.participants))
         _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
@@ -211,26 +215,26 @@ class Server:
         await self._until(lambda: exchange.hub.open_calls() == 0, self._settings.server.drain_timeout)
         await self._port.close()
         now = exchange.now()
-        exchange.perform(exchange.hub.finish(now), now)
-        if self._local is not None:
-            await self._local.stop()
-        for pump in list(self.pumps):
+        exchange.perform(exchange.hub.end_calls(now), now)
+        if self._local_peer is not None:
+            await self._local_peer.stop()
+        for pump in list(self.connections):
             pump.close("the hub is closing")
-        for each in (self.standings, self._results, self._clock):
+        for each in (self.resumable_sessions, self._results, self._clock_guard):
             each.stop()
-        if self._watch is not None:
-            self._watch.cancel()
-        await self._until(lambda: not self.pumps and not self.standings.legs, _PARTING)
+        if self._keepalive_task is not None:
+            self._keepalive_task.cancel()
+        await self._until(lambda: not self.connections and not self.resumable_sessions.connections, _CLOSE_TIMEOUT)
         if self._mqtt is not None:
             await self._mqtt.stop()
         await self._zmq.stop()
-        if exchange.keeping.store is not None:
-            exchange.keeping.store.close()
-        if self._journaling is not None:
-            await self._journaling.stop()
+        if exchange.persister.store is not None:
+            exchange.persister.store.close()
+        if self._journal is not None:
+            await self._journal.stop()
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.stop)
-        exchange.doors.flush(is_last=True)
+        exchange.session_log.flush(is_last=True)
         _log.info("the hub is closed")
 
     async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
@@ -242,49 +246,55 @@ class Server:
     # Who comes in.
 
     def _may_call(self, credentials: Credentials, method: str) -> bool:
-        return self.exchange.hub.gate.may_call(credentials, method, self.exchange.now())
+        return self.exchange.hub.admission.may_call(credentials, method, self.exchange.now())
 
     def _new_peer(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
 
-    def _upgrade(self, request: Request) -> Response | Callable[[], asyncio.BaseProtocol]:
+    def _handle_upgrade(self, request: Request) -> Response | Callable[[], asyncio.BaseProtocol]:
         """Answer a request for a WebSocket."""
-        refused = self._refusal(request)
+        refused = self._check_request(request)
         if refused is not None:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is None:
-            return answers.no_such_path(request.path)
-        if self._draining:
+            return http_responses.path_not_found(request.path)
+        if self._is_draining:
             return Response(503, b"the hub is closing\n")
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
-        credentials = credentials_of(request)
+        credentials = read_credentials(request)
 
-        def pump(link: WebSocketLink) -> Pump | Leg:
-            if endpoint.posts:
-                return self.standings.link(link, request, credentials)
+        def pump(link: WebSocketLink) -> PeerConnection | SessionConnection:
+            if endpoint.accepts_post:
+                return self.resumable_sessions.connect(link, request, credentials)
             is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
-            return self._pump(link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer))
+            return self._connect_peer(
+                link, endpoint, subprotocol, dataclasses.replace(credentials, is_observer=is_observer)
+            )
 
-        spools = self._spools.of(request.remote) if endpoint.attachments else None
+        spools = self._spools.for_remote(request.remote) if endpoint.attachments else None
         limits, unfinished = self._limits, self._port.unfinished
         return lambda: server_protocol(
             lambda: WebSocketLink(pump, limits, spools, unfinished=unfinished), limits, unfinished, subprotocol
         )
 
-    def _pump(self, link: Link, endpoint: Endpoint, subprotocol: str, credentials: Credentials) -> Pump:
+    def _connect_peer(
+        self, link: Link, endpoint: Endpoint, subprotocol: str, credentials: Credentials
+    ) -> PeerConnection:
         peer = self._new_peer()
 
         def choose(packet: Packet) -> tuple[ProtocolSpec, Conversation]:
-            return self._speakers.converse(endpoint.protocol(subprotocol, packet), peer)
+            return self._speakers.create(endpoint.protocol(subprotocol, packet), peer)
 
-        spools = self._spools.of(link.remote)
-        pump = Pump(peer, link, self.exchange, choose, credentials, self._limits, spools, self.pumps.discard)
-        self.pumps.add(pump)
-        pump.expect(self._settings.auth.login_timeout)
+        spools = self._spools.for_remote(link.remote)
+        pump = PeerConnection(
+            peer, link, self.exchange, choose, credentials, self._limits, spools, self.connections.discard
+        )
+        self.connections.add(pump)
+        pump.set_login_timeout(self._settings.auth.login_timeout)
         return pump
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _check_request(self, request: Request) -> Response | None:
         server = self._settings.server
         sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
         answer = Response(403, f"{sentence}\n".encode())
@@ -293,55 +303,59 @@ class Server:
                 return None
             # Unreadable credentials are refused: an anonymous session would hide that they were not understood.
             sentence = "only Authorization: Bearer TOKEN is understood here"
-            answer = unauthorized(sentence, shared(request.headers))
-        path = request.path[:_LONGEST_PATH]
+            answer = unauthorized(sentence, cors_headers(request.headers))
+        path = request.path[:_MAX_LOGGED_PATH]
         about = {"path": path, "from": request.remote}
-        self._foreigners.tell(self.exchange.now(), "a request was refused: %s", sentence, **about)
-        if self._journaling is not None:
-            self._journaling.refuse(path, sentence)
+        self._refused_request_log.log(self.exchange.now(), "a request was refused: %s", sentence, **about)
+        if self._journal is not None:
+            self._journal.record_refusal(path, sentence)
         return answer
 
     def _body_limit(self, request: Request) -> tuple[int, bool]:
         """Return how large a body may be, and whether its client will be authenticated."""
-        is_known, limits = self.exchange.hub.gate.identify(credentials_of(request)) is not None, self._limits
+        is_known, limits = self.exchange.hub.admission.identify(read_credentials(request)) is not None, self._limits
         return limits.max_text if is_known else min(limits.max_unauthenticated, limits.max_text), is_known
 
-    def _answer(self, request: Request) -> Response | Awaitable[Response]:
+    def _handle_request(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a plain HTTP request."""
-        refused = self._refusal(request)
+        refused = self._check_request(request)
         if refused is not None:
             return refused
         endpoint = ENDPOINTS.get(request.path)
         if endpoint is not None:
-            if endpoint.posts and request.method == "OPTIONS" and "origin" in request.headers:
-                return preflight(request.headers, "POST", "Content-Type", "Authorization", HEADER)
-            if not endpoint.posts or request.method != "POST":
-                return answers.no_websocket(endpoint, request.method)
-            if self._draining:
-                return answers.CLOSING
-            return self.standings.post(request, credentials_of(request))
+            if endpoint.accepts_post and request.method == "OPTIONS" and "origin" in request.headers:
+                return preflight(request.headers, "POST", "Content-Type", "Authorization", PEER_HEADER)
+            if not endpoint.accepts_post or request.method != "POST":
+                return http_responses.upgrade_required(endpoint, request.method)
+            if self._is_draining:
+                return http_responses.CLOSING_RESPONSE
+            return self.resumable_sessions.handle_post(request, read_credentials(request))
         page = self._pages.answer(request)
         if page is not None:
             return page
-        if request.path not in answers.PLAIN:
-            return answers.no_such_path(request.path)
-        return self._watching.answer(request) if request.method in {"GET", "HEAD"} else answers.READ_ONLY
+        if request.path not in http_responses.PLAIN_HTTP_PATHS:
+            return http_responses.path_not_found(request.path)
+        return (
+            self._admin_endpoints.answer(request)
+            if request.method in {"GET", "HEAD"}
+            else http_responses.METHOD_NOT_ALLOWED
+        )
 
     # Who is silent.
 
-    async def _watch_over(self) -> None:
+    async def _check_keepalive(self) -> None:
         """Ask those who were silent for a while whether they are there; let those go who do not answer."""
         server = self._settings.server
         while True:
             await asyncio.sleep(server.ping_interval)
-            self.exchange.doors.flush()
-            asked: list[Pump | Leg] = []
-            there: list[Pump | Leg] = [*self.pumps, *self.standings.legs]
+            self.exchange.session_log.flush()
+            asked: list[PeerConnection | SessionConnection] = []
+            there: list[PeerConnection | SessionConnection] = [*self.connections, *self.resumable_sessions.connections]
             for number, pump in enumerate(there):
-                if pump.is_silent():
+                if pump.check_silent():
                     asked.append(pump)
                     pump.link.ping()
-                if number % _AT_ONCE == 0:
+                if number % _PINGS_PER_ITERATION == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(server.ping_timeout)
             for pump in asked:
@@ -349,16 +363,16 @@ class Server:
                     pump.link.abort()
 
 
-def _journaling(settings: Settings, random: Random) -> "Journaling | None":
+def _create_journal(settings: Settings, random: Random) -> "HubJournal | None":
     """Return the journal that is wanted, if one is; only then is it worth its start."""
     if not settings.journal.path:
         return None
-    from fiveways.runtime.journaling import Journaling  # noqa: PLC0415
+    from fiveways.runtime.hub_journal import HubJournal  # noqa: PLC0415
 
-    return Journaling(settings.journal, random, settings.store.clock_jump)
+    return HubJournal(settings.journal, random, settings.store.clock_jump)
 
 
-def _allow_many_connections() -> None:
+def _raise_open_file_limit() -> None:
     """Take as many file descriptors as this process may have; most systems give few until they are asked."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -372,11 +386,11 @@ async def serve(
     reload: Callable[[], Settings] | None = None,
 ) -> None:
     """Run a hub until TERM or INT; HUP takes new settings from `reload`, and keeps the old ones if those are bad."""
-    _allow_many_connections()
+    _raise_open_file_limit()
     server = Server(settings, app)
     await server.start()
-    parties = server.exchange.parties
-    server.exchange.left.append(Collector(lambda: len(parties)).ended)
+    parties = server.exchange.participants
+    server.exchange.on_leave.append(GarbageCollector(lambda: len(parties)).count_ended)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def take_over() -> None:
@@ -390,7 +404,7 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     loop.add_signal_handler(signal.SIGHUP, take_over)
     started(server)
-    server.announce()
+    server.log_started()
     try:
         await ended.wait()
     finally:

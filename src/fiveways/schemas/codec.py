@@ -15,16 +15,16 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError, Message
 
 from fiveways.errors import Malformed, Unrepresentable
-from fiveways.schemas.attaching import NO_FIELDS, attaching_fields
-from fiveways.schemas.fields import LIST, MAX_DEPTH, MAX_WIRE_DEPTH, VALUE, Wrong, shown
-from fiveways.schemas.printing import printer_of
-from fiveways.schemas.reading import filler_of, serialized
+from fiveways.schemas.attachment_fields import NO_FIELDS, find_attachment_fields
+from fiveways.schemas.fields import LIST_VALUE, MAX_DEPTH, MAX_WIRE_DEPTH, VALUE, MappingError, abbreviate
+from fiveways.schemas.json_parser import filler_of, serialize
+from fiveways.schemas.json_printer import printer_of
 from fiveways.schemas.services import Service
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value, may_hold_markers
 
 _REQUEST: Final = "request"
-_TAKES_ARRAYS: Final = frozenset({VALUE, LIST})
+_ARRAY_MESSAGES: Final = frozenset({VALUE, LIST_VALUE})
 _EMPTY_TEXT: Final = Text("")
 
 
@@ -38,7 +38,7 @@ class Codec(Protocol):
         """Return the body that the bytes are; Malformed if they are none."""
 
 
-class _PlainBytes:
+class _RawBytes:
     """Bodies without a schema: bytes in, bytes out, no bytes for null."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
@@ -51,7 +51,7 @@ class _PlainBytes:
 class MessageCodec:
     """One type of message: JSON to bytes and back."""
 
-    __slots__ = ("_fill", "_full_name", "_is_request", "_message", "_parse", "_print", "_takes_arrays", "_takes_null")
+    __slots__ = ("_fill", "_full_name", "_is_request", "_message", "_parse", "_takes_arrays", "_takes_null", "_to_json")
 
     def __init__(self, message: type[Message], *, is_request: bool) -> None:
         # Its type is that of each of two implementations of the library.
@@ -60,9 +60,9 @@ class MessageCodec:
         self._parse = message.FromString
         self._full_name = descriptor.full_name
         self._is_request = is_request
-        self._takes_arrays = descriptor.full_name in _TAKES_ARRAYS
+        self._takes_arrays = descriptor.full_name in _ARRAY_MESSAGES
         self._takes_null = descriptor.full_name == VALUE
-        self._print = printer_of(descriptor)
+        self._to_json = printer_of(descriptor)
         self._fill = filler_of(descriptor)
 
     def to_wire(self, body: Payload) -> bytes:
@@ -70,17 +70,17 @@ class MessageCodec:
         value = body.value()
         if type(value) is not dict:
             if isinstance(value, bytes):
-                return self._checked(value)
+                return self._check_bytes(value)
             # A protocol whose bodies are texts has no other way to say nothing.
             if not self._takes_null and (value is None or body == _EMPTY_TEXT):
                 return b""
             if isinstance(value, list | tuple) and not self._takes_arrays:
-                value = self._only_argument(value)
+                value = self._unwrap_argument(value)
         message = self._message()
         try:
             self._fill(message, value, MAX_WIRE_DEPTH + 1)
-            return serialized(message)
-        except Wrong as wrong:
+            return serialize(message)
+        except MappingError as wrong:
             raise Unrepresentable(str(wrong)) from wrong
         except RecursionError as exc:
             raise Unrepresentable(f"nested too deep for {self._full_name}") from exc
@@ -88,13 +88,13 @@ class MessageCodec:
     def from_wire(self, data: bytes) -> Payload:
         """Return the JSON of a message; Malformed if the bytes are none, or one that JSON cannot say."""
         try:
-            value = self._print(self._parse(data), MAX_DEPTH)
-            raw = jsontext.write(value)
+            value = self._to_json(self._parse(data), MAX_DEPTH)
+            raw = strict_json.write(value)
             # A map that looks like a marker of ours must not be taken for one.
             return Json(Value(value).json() if may_hold_markers(raw) else raw)
         except DecodeError as exc:
             raise Malformed(f"{len(data)} bytes that are no {self._full_name}") from exc
-        except (Wrong, Unrepresentable) as exc:
+        except (MappingError, Unrepresentable) as exc:
             raise Malformed(f"a {self._full_name} that JSON cannot say: {exc}") from exc
         except UnicodeDecodeError as exc:
             # A key of a map; in proto2 no string need be UTF-8, and any other comes as bytes, which JSON has not.
@@ -102,14 +102,14 @@ class MessageCodec:
         except RecursionError as exc:
             raise Malformed(f"a {self._full_name} that is nested too deep") from exc
 
-    def _checked(self, data: bytes) -> bytes:
+    def _check_bytes(self, data: bytes) -> bytes:
         try:
             self._parse(data)
         except DecodeError as exc:
             raise Unrepresentable(f"{len(data)} bytes that are no {self._full_name}") from exc
         return data
 
-    def _only_argument(self, value: list[object] | tuple[object, ...]) -> object:
+    def _unwrap_argument(self, value: list[object] | tuple[object, ...]) -> object:
         """Take the one object of a list of arguments: a message has names for its fields, and no order."""
         if self._is_request and len(value) == 1 and isinstance(value[0], dict):
             return value[0]
@@ -127,10 +127,10 @@ class SchemaCodec:
     ) -> None:
         """Make it; `attachments` names a field for them by each message's full name, SchemaError if that is none."""
         self._topics = dict(topics)
-        self._fields = attaching_fields(self._topics.values(), attachments)
-        self._fallback: Codec = _PlainBytes() if fallback is None else fallback
+        self._attachment_fields = find_attachment_fields(self._topics.values(), attachments)
+        self._fallback: Codec = _RawBytes() if fallback is None else fallback
         self._codecs = {
-            (topic, method.name): _pair(method.request, method.response)
+            (topic, method.name): _codec_pair(method.request, method.response)
             for topic, service in self._topics.items()
             for method in service.methods.values()
         }
@@ -141,7 +141,7 @@ class SchemaCodec:
         if pair is None:
             if topic not in self._topics:
                 return self._fallback.to_wire(topic, kind, body, direction)
-            pair = self._by_folded_name(topic, kind, Unrepresentable)
+            pair = self._find_folded(topic, kind, Unrepresentable)
         return pair[direction != _REQUEST].to_wire(body)
 
     def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
@@ -150,33 +150,33 @@ class SchemaCodec:
         if pair is None:
             if topic not in self._topics:
                 return self._fallback.from_wire(topic, kind, data, direction)
-            pair = self._by_folded_name(topic, kind, Malformed)
+            pair = self._find_folded(topic, kind, Malformed)
         return pair[direction != _REQUEST].from_wire(data)
 
-    def attached(self, topic: str, kind: str, direction: str) -> tuple[str, bool] | None:
+    def attachment_field(self, topic: str, kind: str, direction: str) -> tuple[str, bool] | None:
         """Return the field for attachments in a body, and whether it is repeated; None if there is none."""
-        service = self._topics.get(topic) if self._fields else None
+        service = self._topics.get(topic) if self._attachment_fields else None
         method = service.find(kind) if service is not None else None
         if method is None:
             return None
         message: Any = method.request if direction == _REQUEST else method.response
-        return self._fields.get(message.DESCRIPTOR.full_name)
+        return self._attachment_fields.get(message.DESCRIPTOR.full_name)
 
-    def _by_folded_name(
+    def _find_folded(
         self, topic: str, kind: str, error: type[Malformed | Unrepresentable]
     ) -> tuple[MessageCodec, MessageCodec]:
         service = self._topics[topic]
         method = service.find(kind)
         if method is None:
-            raise error(f"{service.full_name} has no method {shown(kind)}")
+            raise error(f"{service.full_name} has no method {abbreviate(kind)}")
         return self._codecs[topic, method.name]
 
 
-def _pair(request: type[Message], response: type[Message]) -> tuple[MessageCodec, MessageCodec]:
+def _codec_pair(request: type[Message], response: type[Message]) -> tuple[MessageCodec, MessageCodec]:
     return MessageCodec(request, is_request=True), MessageCodec(response, is_request=False)
 
 
-def kinds(topics: Mapping[str, Service]) -> Callable[[str, str], str | None]:
+def make_kind_lookup(topics: Mapping[str, Service]) -> Callable[[str, str], str | None]:
     """Return what tells who streams: unary, server, client or both; None for a topic without a service.
 
     A method that the service lacks is unary, so that its caller gets an answer, which is that there is none.

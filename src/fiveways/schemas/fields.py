@@ -11,24 +11,26 @@ MAX_WIRE_DEPTH: Final = 100
 
 VALUE: Final = "google.protobuf.Value"
 STRUCT: Final = "google.protobuf.Struct"
-LIST: Final = "google.protobuf.ListValue"
+LIST_VALUE: Final = "google.protobuf.ListValue"
 ANY: Final = "google.protobuf.Any"
-NULL: Final = "google.protobuf.NullValue"
-TEXTUAL: Final = frozenset({"google.protobuf.Timestamp", "google.protobuf.Duration", "google.protobuf.FieldMask"})
+NULL_VALUE: Final = "google.protobuf.NullValue"
+STRING_MESSAGES: Final = frozenset(
+    {"google.protobuf.Timestamp", "google.protobuf.Duration", "google.protobuf.FieldMask"}
+)
 """Messages that are a string in JSON, for which the library has ToJsonString and FromJsonString."""
 
-INTEGERS: Final = {
+INTEGER_RANGES: Final = {
     FieldDescriptor.CPPTYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
     FieldDescriptor.CPPTYPE_UINT32: ("uint32", 0, (1 << 32) - 1),
     FieldDescriptor.CPPTYPE_INT64: ("int64", -(1 << 63), (1 << 63) - 1),
     FieldDescriptor.CPPTYPE_UINT64: ("uint64", 0, (1 << 64) - 1),
 }
 
-_LONGEST_SHOWN: Final = 60
-_LONGEST_PATH: Final = 200
+_MAX_SHOWN: Final = 60
+_MAX_PATH: Final = 200
 
 
-class Wrong(Exception):
+class MappingError(Exception):
     """What is wrong with a body; where that is gets added on the way up, the innermost place first."""
 
     def __init__(self, text: str) -> None:
@@ -36,19 +38,19 @@ class Wrong(Exception):
         self.text = text
         self.places: list[str] = []
 
-    def at(self, place: str) -> "Wrong":
+    def add_place(self, place: str) -> "MappingError":
         """Add the next place outward: a field, an index or a key."""
         self.places.append(place)
         return self
 
     def __str__(self) -> str:
         path = "".join(reversed(self.places)).removeprefix(".")
-        if len(path) > _LONGEST_PATH:
-            path = f"{path[:_LONGEST_PATH]}..."
+        if len(path) > _MAX_PATH:
+            path = f"{path[:_MAX_PATH]}..."
         return f"{path}: {self.text}" if path else self.text
 
 
-def shown(value: object) -> str:
+def abbreviate(value: object) -> str:
     """Show a value that came from outside, but not all of a long one."""
     if isinstance(value, dict):
         return "an object"
@@ -57,10 +59,10 @@ def shown(value: object) -> str:
     if value is None:
         return "null"
     # Python refuses to write a very long integer at all.
-    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST_SHOWN:
+    if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
         return "a very long integer"
-    text = repr(value[: _LONGEST_SHOWN + 1]) if isinstance(value, str | bytes) else repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    text = repr(value[: _MAX_SHOWN + 1]) if isinstance(value, str | bytes) else repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def is_wrapper(descriptor: Descriptor) -> bool:
@@ -68,12 +70,12 @@ def is_wrapper(descriptor: Descriptor) -> bool:
     return descriptor.file.name == "google/protobuf/wrappers.proto"
 
 
-def is_plain(descriptor: Descriptor) -> bool:
+def is_regular_message(descriptor: Descriptor) -> bool:
     """Whether the message is an object of its fields in JSON."""
-    return descriptor.full_name not in {VALUE, STRUCT, LIST, ANY, *TEXTUAL} and not is_wrapper(descriptor)
+    return descriptor.full_name not in {VALUE, STRUCT, LIST_VALUE, ANY, *STRING_MESSAGES} and not is_wrapper(descriptor)
 
 
-def entry_of(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] | None:
+def map_entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] | None:
     """Return key and value of a map, which protobuf writes as repeated messages; None if the field is no map."""
     entry = field.message_type
     if entry is None or not entry.has_options or not entry.GetOptions().map_entry:
@@ -81,11 +83,11 @@ def entry_of(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] 
     return entry.fields_by_name["key"], entry.fields_by_name["value"]
 
 
-def packed_type(any_descriptor: Descriptor, url: object) -> Descriptor:
+def find_packed_type(any_descriptor: Descriptor, url: object) -> Descriptor:
     """Return what is packed into an Any, if the schema has it."""
     name = url.rpartition("/")[2] if isinstance(url, str) else ""
     try:
         found: Descriptor = any_descriptor.file.pool.FindMessageTypeByName(name)
     except KeyError:
-        raise Wrong(f"an Any of the type {shown(url)}, which the schema does not have") from None
+        raise MappingError(f"an Any of the type {abbreviate(url)}, which the schema does not have") from None
     return found

@@ -16,7 +16,7 @@ Kind = Literal["unary", "server", "client", "both"]
 """Which side streams."""
 
 # By (the client streams, the server streams).
-_KINDS: dict[tuple[bool, bool], Kind] = {
+_KIND_BY_STREAMING: dict[tuple[bool, bool], Kind] = {
     (False, False): "unary",
     (False, True): "server",
     (True, False): "client",
@@ -52,7 +52,7 @@ class Service:
     """With its package, such as `demo.Greeter`."""
     methods: Mapping[str, Method]
     doc: str = ""
-    _folded: Mapping[str, Method] = field(init=False, repr=False, compare=False)
+    _by_folded_name: Mapping[str, Method] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         folded: dict[str, Method] = {}
@@ -73,7 +73,7 @@ class Service:
         if method is not None:
             return method
         try:
-            return self._folded.get(names.fold(name, names.MQTT))
+            return self._by_folded_name.get(names.fold(name, names.MQTT))
         except names.BadName:
             return None
 
@@ -97,19 +97,19 @@ class Service:
             descriptor = _only_service(descriptor)
         if not isinstance(descriptor, ServiceDescriptor):
             raise SchemaError(
-                f"{_shown(given)} is no service: give its descriptor, or a class that was generated from it"
+                f"{_abbreviate(given)} is no service: give its descriptor, or a class that was generated from it"
             )
-        return cls.described(descriptor)
+        return cls.from_descriptor(descriptor)
 
     @classmethod
-    def described(cls, descriptor: ServiceDescriptor, docs: Mapping[str, str] = _NO_DOCS) -> Self:
+    def from_descriptor(cls, descriptor: ServiceDescriptor, docs: Mapping[str, str] = _NO_DOCS) -> Self:
         """Return the service of a descriptor; `docs` are comments by name, the service's own by the empty name."""
-        methods = {method.name: _method_of(method, docs.get(method.name, "")) for method in descriptor.methods}
+        methods = {method.name: _make_method(method, docs.get(method.name, "")) for method in descriptor.methods}
         return cls(descriptor.name, descriptor.full_name, methods, docs.get("", ""))
 
 
-def _method_of(descriptor: MethodDescriptor, doc: str) -> Method:
-    kind = _KINDS[descriptor.client_streaming, descriptor.server_streaming]
+def _make_method(descriptor: MethodDescriptor, doc: str) -> Method:
+    kind = _KIND_BY_STREAMING[descriptor.client_streaming, descriptor.server_streaming]
     request, response = GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type)
     return Method(descriptor.name, kind, request, response, doc)
 
@@ -122,6 +122,6 @@ def _only_service(file: FileDescriptor) -> ServiceDescriptor:
     raise SchemaError(f"{file.name} has not one service but {found}: say which")
 
 
-def _shown(given: object) -> str:
+def _abbreviate(given: object) -> str:
     text = repr(given)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -10,14 +10,14 @@ from typing import NamedTuple, get_type_hints
 
 import msgspec
 
-from fiveways.settings.load import SECTIONS, Loaded
+from fiveways.settings.load import SECTIONS, LoadedSettings
 from fiveways.settings.sections import IdentitySettings, Secret
-from fiveways.settings.values import expected
+from fiveways.settings.values import describe_type
 
 _WIDTH = 116
 
 
-class Documented(NamedTuple):
+class SettingDoc(NamedTuple):
     """One setting."""
 
     name: str
@@ -26,14 +26,14 @@ class Documented(NamedTuple):
     doc: str
 
 
-def keys(section: type) -> list[Documented]:
+def documented_settings(section: type) -> list[SettingDoc]:
     """Return the settings of a section, in order."""
     docs: dict[str, str] = {}
     for each in reversed(section.__mro__):
-        docs |= dict(_texts(each)) if dataclasses.is_dataclass(each) else {}
+        docs |= dict(_field_docs(each)) if dataclasses.is_dataclass(each) else {}
     hints = get_type_hints(section, include_extras=True)
     return [
-        Documented(each.name, hints[each.name], _default(each), docs.get(each.name, ""))
+        SettingDoc(each.name, hints[each.name], _default(each), docs.get(each.name, ""))
         for each in dataclasses.fields(section)
     ]
 
@@ -44,7 +44,7 @@ def _default(each: "dataclasses.Field[object]") -> object:
     return None if each.default is dataclasses.MISSING else each.default
 
 
-def _texts(owner: type) -> Iterator[tuple[str, str]]:
+def _field_docs(owner: type) -> Iterator[tuple[str, str]]:
     """Return the text below each field that has one."""
     tree = ast.parse(inspect.getsource(owner))
     for field, text in pairwise(next(node for node in tree.body if isinstance(node, ast.ClassDef)).body):
@@ -55,60 +55,68 @@ def _texts(owner: type) -> Iterator[tuple[str, str]]:
                 pass
 
 
-def toml(value: object) -> str:
+def format_toml(value: object) -> str:
     """Return a value as TOML; secrets are not shown."""
     match value:
         case Secret():
             return '"***"' if value else '""'
         case Mapping():
-            items = ", ".join(f"{toml(key)} = {toml(item)}" for key, item in value.items())
+            items = ", ".join(f"{format_toml(key)} = {format_toml(item)}" for key, item in value.items())
             return f"{{ {items} }}" if items else "{}"
         case list() | tuple():
-            return f"[{', '.join(map(toml, value))}]"
+            return f"[{', '.join(map(format_toml, value))}]"
         case IdentitySettings():
-            items = ", ".join(f"{each.name} = {toml(getattr(value, each.name))}" for each in keys(IdentitySettings))
+            items = ", ".join(
+                f"{each.name} = {format_toml(getattr(value, each.name))}"
+                for each in documented_settings(IdentitySettings)
+            )
             return f"{{ {items} }}"
         case _:
             return msgspec.json.encode(value).decode()
 
 
-def as_toml(loaded: Loaded, *, docs: bool = False) -> str:
+def render_toml(loaded: LoadedSettings, *, docs: bool = False) -> str:
     """Return all settings as a file that says where each one came from, and with `docs` what it means."""
     lines: list[str] = []
     for section, kind in SECTIONS.items():
         about = "\n".join(f"# {line}" for line in (inspect.getdoc(kind) or "").splitlines() if line)
         lines += [about if docs else "", f"[{section}]"][not docs and not lines :]
         values = getattr(loaded.settings, section)
-        for each in keys(kind):
-            place = loaded.places.get(f"{section}.{each.name}")
+        for each in documented_settings(kind):
+            place = loaded.locations.get(f"{section}.{each.name}")
             if docs:
                 lines += textwrap.wrap(each.doc, _WIDTH, initial_indent="# ", subsequent_indent="# ")
             origin = f"  # {place}" if place is not None else ""
-            lines.append(f"{each.name} = {toml(getattr(values, each.name))}{origin}")
+            lines.append(f"{each.name} = {format_toml(getattr(values, each.name))}{origin}")
         lines += [""] * docs
     return "\n".join(lines)
 
 
-def as_page() -> str:
+def render_page() -> str:
     """Return the reference, in Markdown."""
-    lines = [_HEAD]
+    lines = [_PAGE_HEADER]
     for section, kind in SECTIONS.items():
-        lines += [f"## [{section}]\n", f"{inspect.getdoc(kind)}\n", *_table(kind, section), ""]
+        lines += [f"## [{section}]\n", f"{inspect.getdoc(kind)}\n", *_table_lines(kind, section), ""]
         if section == "auth":
-            lines += ["### [[auth.identity]]\n", f"{inspect.getdoc(IdentitySettings)}\n", *_table(IdentitySettings), ""]
+            lines += [
+                "### [[auth.identity]]\n",
+                f"{inspect.getdoc(IdentitySettings)}\n",
+                *_table_lines(IdentitySettings),
+                "",
+            ]
     return "\n".join(lines)
 
 
-def _table(kind: type, section: str = "") -> Iterator[str]:
+def _table_lines(kind: type, section: str = "") -> Iterator[str]:
     variable = f"; variables begin with `FIVEWAYS_{section.upper()}_`" if section else ""
     yield f"| key{variable} | is | default | meaning |"
     yield "| --- | --- | --- | --- |"
-    for each in keys(kind):
-        default = "" if each.default is None else f"`{toml(each.default)}`"
-        yield f"| `{each.name}` | {expected(each.kind)} | {default} | {each.doc} |"
+    for each in documented_settings(kind):
+        default = "" if each.default is None else f"`{format_toml(each.default)}`"
+        yield f"| `{each.name}` | {describe_type(each.kind)} | {default} | {each.doc} |"
 
 
-_HEAD = """# Configuration
+_PAGE_HEADER = """# Configuration
 
 A hub runs without any. `fiveways serve` then listens on this machine alone, and lets everybody in who is on it.
 
@@ -140,4 +148,4 @@ This page is made from the code by `python -m fiveways.settings.docs`.
 """
 
 if __name__ == "__main__":
-    print(as_page(), end="")  # noqa: T201
+    print(render_page(), end="")  # noqa: T201

@@ -7,14 +7,14 @@ from msgspec import Meta
 
 from fiveways.wire.limits import Limits
 
-Part: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
+LimitShare: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings(Limits):
     """Every bound on what a peer may make the hub hold. Sizes are in bytes, times in seconds."""
 
-    share: Part = 0.5
+    share: LimitShare = 0.5
     """The part of each limit for the whole hub that one identity, or one address of anonymous peers, may use.
 
     Such limits are `max_sessions`, `max_resumable`, `max_subscription_bytes`, `max_match_steps`, `max_retained`,
@@ -22,7 +22,7 @@ class LimitSettings(Limits):
     and `max_spool` count by address alone. It also divides the `max_pending` calls of all
     devices behind an MQTT broker.
     """
-    anonymous_share: Part = 0.75
+    anonymous_share: LimitShare = 0.75
     """The part that all anonymous peers together may use, if there are identities; the rest is reserved for these."""
     max_sessions: int = 100_000
     """Peers that may be connected at once."""

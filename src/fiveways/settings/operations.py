@@ -5,11 +5,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fiveways.model.secret_names import NAMES
-from fiveways.settings.forms import Form, is_pattern, is_web_url
+from fiveways.model.secret_names import DEFAULT_SECRET_NAMES
+from fiveways.settings.text_formats import TextFormat, is_useful_regex, is_web_url
 
-ENDPOINT = Form("a URL such as http://localhost:4318/v1/traces, or empty", lambda text: not text or is_web_url(text))
-PATTERNS = Form("a list of regular expressions, none of which matches an empty text", is_pattern)
+ENDPOINT_FORMAT = TextFormat(
+    "a URL such as http://localhost:4318/v1/traces, or empty", lambda text: not text or is_web_url(text)
+)
+REGEX_FORMAT = TextFormat("a list of regular expressions, none of which matches an empty text", is_useful_regex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,11 @@ class JournalSettings:
     """How many bytes `cut` leaves."""
     group: str = ""
     """A group whose members may read it (files 0640, directory 2750); empty is the hub's user alone (0600, 0700)."""
-    redact: tuple[str, ...] = NAMES
+    redact: tuple[str, ...] = DEFAULT_SECRET_NAMES
     """Names whose values are written as `***`: keys, variables, headers. Case and separators do not matter."""
     redact_also: tuple[str, ...] = ()
     """Further names, added to those of `redact`."""
-    redact_patterns: Annotated[tuple[str, ...], PATTERNS] = ()
+    redact_patterns: Annotated[tuple[str, ...], REGEX_FORMAT] = ()
     """Regular expressions: what they match in a text is written as `***`. Each costs the journal's writer time."""
     flush_interval: Annotated[float, Meta(gt=0)] = 0.1
     """Seconds after which a record is on disk, beside the time that the disk takes."""
@@ -74,7 +76,7 @@ class MetricsSettings:
 class TracingSettings:
     """Calls as spans of OpenTelemetry traces; `pip install 'fiveways[tracing]'` has what it takes."""
 
-    endpoint: Annotated[str, ENDPOINT] = ""
+    endpoint: Annotated[str, ENDPOINT_FORMAT] = ""
     """Where a collector takes OTLP over HTTP; empty sends none.
 
     What its headers have to hold is told by `OTEL_EXPORTER_OTLP_HEADERS`, as OpenTelemetry has it.

@@ -17,13 +17,13 @@ from fiveways.settings.operations import AppSettings, JournalSettings, LogSettin
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Anonymous: TypeAlias = Literal["loopback", "always", "never"]
-Policy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
+AnonymousAccess: TypeAlias = Literal["loopback", "always", "never"]
+OverflowPolicy: TypeAlias = Literal["skip", "close", "unsubscribe", "block"]
 
-NO_POLICIES: Mapping[str, Policy] = MappingProxyType({})
-Way: TypeAlias = Literal["in", "out", "both"]
+NO_POLICIES: Mapping[str, OverflowPolicy] = MappingProxyType({})
+BridgeDirection: TypeAlias = Literal["in", "out", "both"]
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-NO_WAYS: Mapping[str, Way] = MappingProxyType({})
+NO_BRIDGED_TOPICS: Mapping[str, BridgeDirection] = MappingProxyType({})
 NO_TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -127,7 +127,7 @@ class IdentitySettings:
 class AuthSettings:
     """Who may come in, and what they may do."""
 
-    anonymous: Anonymous = "loopback"
+    anonymous: AnonymousAccess = "loopback"
     """Who may come in without a token or secret: `loopback` (from this machine), `always` or `never`.
 
     A reverse proxy on this machine makes everybody look local: say `never` behind one.
@@ -167,7 +167,7 @@ class AuthSettings:
 class TopicSettings:
     """What happens to subscribers who read too slowly."""
 
-    when_full: Mapping[str, Policy] = field(default_factory=lambda: NO_POLICIES)
+    when_full: Mapping[str, OverflowPolicy] = field(default_factory=lambda: NO_POLICIES)
     """A policy for each pattern of topics, such as `"alarms.*" = "block"`; the first pattern that fits counts.
 
     `skip` leaves some out and says how many, `close` ends the session, `unsubscribe` the subscription, `block` stops
@@ -272,7 +272,7 @@ class MqttSettings:
     """Bytes of a message that the broker takes. Most that are given more end the link, and nats-server takes 1 MiB."""
     retry_after: Seconds = 60.0
     """Seconds after which a service behind the broker gets a request of NQ again that it did not answer."""
-    topics: Mapping[str, Way] = field(default_factory=lambda: NO_WAYS)
+    topics: Mapping[str, BridgeDirection] = field(default_factory=lambda: NO_BRIDGED_TOPICS)
     """MQTT topics that are topics of the hub too: a filter, and `in` (to the hub), `out` or `both`.
 
     `"sensors/#" = "both"` is what `sensors.*` is in UMQ. Filters must not overlap.
@@ -292,7 +292,7 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingsOrigin:
     """What settings were made from, so that they can be read again."""
 
     path: Path | None
@@ -321,7 +321,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
-    origin: Origin | None = field(default=None, compare=False, repr=False)
+    origin: SettingsOrigin | None = field(default=None, compare=False, repr=False)
 
     def protocol_options(self) -> dict[str, dict[str, object]]:
         """Return the sections of protocols, by the name of the protocol."""

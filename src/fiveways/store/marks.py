@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fiveways.store import damage
+from fiveways.store import integrity
 
-_SET: Final = "REPLACE INTO mark (name, value) VALUES (?, ?)"
-_TOTALS: Final = "records in "
+_SET_MARK: Final = "REPLACE INTO mark (name, value) VALUES (?, ?)"
+_TOTALS_PREFIX: Final = "records in "
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
     """The marks of a store."""
 
-    store: bytes
+    store_id: bytes
     """A random id."""
     run: int
     """The run that opened it last."""
-    closed: int
+    closed_run: int
     """The run that closed it last in good order: everything of that run is in the database."""
     totals: Mapping[str, str]
     """For each table, the number of records and the sum of their checksums when it was closed."""
@@ -29,10 +29,10 @@ class Marks:
     @property
     def is_closed(self) -> bool:
         """Whether nothing was written since it was closed in good order."""
-        return self.run == self.closed
+        return self.run == self.closed_run
 
 
-def read(connection: sqlite3.Connection) -> Marks | None:
+def read_marks(connection: sqlite3.Connection) -> Marks | None:
     """Return the marks of a store; None if no hub of this version has opened it. sqlite3.Error if it is damaged."""
     found: dict[str, Any] = dict(connection.execute("SELECT name, value FROM mark"))
     store, run, closed = found.get("store"), found.get("run"), found.get("closed", 0)
@@ -40,35 +40,39 @@ def read(connection: sqlite3.Connection) -> Marks | None:
         return None
     if not (isinstance(store, bytes) and isinstance(run, int) and isinstance(closed, int)):
         raise sqlite3.DatabaseError("the marks of the store are damaged")
-    totals = {name.removeprefix(_TOTALS): str(value) for name, value in found.items() if name.startswith(_TOTALS)}
+    totals = {
+        name.removeprefix(_TOTALS_PREFIX): str(value)
+        for name, value in found.items()
+        if name.startswith(_TOTALS_PREFIX)
+    }
     return Marks(store, run, closed, totals)
 
 
-def peek(path: Path) -> tuple[bool, Marks | None]:
+def read_marks_without_wal(path: Path) -> tuple[bool, Marks | None]:
     """Return whether a database can be read without its WAL and without a lock, and the marks in it."""
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         try:
             if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'mark'").fetchone() == (0,):
                 return True, None
-            return True, read(connection)
+            return True, read_marks(connection)
         finally:
             connection.close()
     except sqlite3.Error:
         return False, None
 
 
-def begin(connection: sqlite3.Connection) -> Marks:
+def begin_run(connection: sqlite3.Connection) -> Marks:
     """Write down, within the caller's transaction, that a run begins."""
-    before = read(connection) or Marks(secrets.token_bytes(16), 0, 0, {})
-    connection.executemany(_SET, [("store", before.store), ("run", before.run + 1)])
-    return Marks(before.store, before.run + 1, before.closed, before.totals)
+    before = read_marks(connection) or Marks(secrets.token_bytes(16), 0, 0, {})
+    connection.executemany(_SET_MARK, [("store", before.store_id), ("run", before.run + 1)])
+    return Marks(before.store_id, before.run + 1, before.closed_run, before.totals)
 
 
-def end(connection: sqlite3.Connection) -> None:
+def end_run(connection: sqlite3.Connection) -> None:
     """Write down that the store is closed in good order, and what it holds."""
     connection.execute("BEGIN")
-    totals = [(f"{_TOTALS}{name}", text) for name, text in damage.totals(connection).items()]
-    connection.executemany(_SET, totals)
+    totals = [(f"{_TOTALS_PREFIX}{name}", text) for name, text in integrity.read_totals(connection).items()]
+    connection.executemany(_SET_MARK, totals)
     connection.execute("REPLACE INTO mark (name, value) SELECT 'closed', value FROM mark WHERE name = 'run'")
     connection.execute("COMMIT")

@@ -6,40 +6,40 @@ from zlib import crc32
 
 from msgspec.structs import astuple
 
-from fiveways.model.records import (
-    BuryItem,
-    DropItem,
+from fiveways.model.store_changes import (
+    DropJob,
     DropPeer,
     DropRetained,
-    PutItem,
+    PutDeadLetter,
+    PutJob,
     PutPeer,
     PutRetained,
-    Record,
+    StoreChange,
 )
-from fiveways.store import log
-from fiveways.store.damage import encode
-from fiveways.store.statement import Statement, Step
+from fiveways.store import request_log
+from fiveways.store.batch_statement import BatchStatement, Step
+from fiveways.store.integrity import encode
 
-APPLICATION: Final = 0x35776179
+APPLICATION_ID: Final = 0x35776179
 """Tells a store from other SQLite files: "5way"."""
 VERSION: Final = 4
-MARK: Final = "CREATE TABLE mark (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID"
+CREATE_MARK: Final = "CREATE TABLE mark (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID"
 """Facts about the store itself, by name."""
-LAST: Final = "last"
+LAST_RECORD_MARK: Final = "last"
 """The name of the mark that tells when a record was written last."""
-_PEER: Final = """CREATE TABLE peer (
+_CREATE_PEER: Final = """CREATE TABLE peer (
     peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL, remote TEXT NOT NULL, sum INTEGER
 ) WITHOUT ROWID"""
-_ITEM: Final = """CREATE TABLE item (
+_CREATE_ITEM: Final = """CREATE TABLE item (
     id INTEGER PRIMARY KEY, queue TEXT NOT NULL, number INTEGER NOT NULL, tries INTEGER NOT NULL, owner TEXT NOT NULL,
     sum INTEGER, why TEXT, at REAL, why_sum INTEGER, word BLOB NOT NULL,
     UNIQUE (queue, number)
 )"""
-_RETAINED: Final = """CREATE TABLE retained (
+_CREATE_RETAINED: Final = """CREATE TABLE retained (
     id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, publication INTEGER NOT NULL, owner TEXT NOT NULL,
     sum INTEGER, word BLOB NOT NULL
 )"""
-TABLES: Final = f"{MARK};{_PEER};{log.TABLE};{_ITEM};{_RETAINED}"
+CREATE_TABLES: Final = f"{CREATE_MARK};{_CREATE_PEER};{request_log.CREATE_TABLE};{_CREATE_ITEM};{_CREATE_RETAINED}"
 _OLD_LOG: Final = (
     "CREATE TABLE log (line INTEGER PRIMARY KEY, state INTEGER NOT NULL, peer TEXT NOT NULL, key TEXT,"
     " until REAL NOT NULL, word BLOB)"
@@ -47,7 +47,7 @@ _OLD_LOG: Final = (
 UPGRADES: Final = {
     1: f"""
 {_OLD_LOG};
-INSERT INTO log (state, peer, key, until) SELECT {log.OVER}, peer, key, until FROM tomb ORDER BY id;
+INSERT INTO log (state, peer, key, until) SELECT {request_log.FINISHED}, peer, key, until FROM tomb ORDER BY id;
 INSERT INTO log (state, peer, key, until, word) SELECT state, peer, key, expires_at, word FROM request ORDER BY id;
 DROP TABLE tomb;
 DROP TABLE request
@@ -59,89 +59,91 @@ ALTER TABLE retained ADD COLUMN owner TEXT NOT NULL DEFAULT ''
 """,
     # The checksum stands before the word, so that the sum of all of them is found without reading words.
     3: f"""
-{MARK};
+{CREATE_MARK};
 ALTER TABLE peer RENAME TO old;
-{_PEER};
+{_CREATE_PEER};
 INSERT INTO peer (peer, identity, seen_at, remote, sum)
     SELECT peer, identity, seen_at, remote, sum_of(peer, identity, seen_at, remote) FROM old;
 DROP TABLE old;
 ALTER TABLE log RENAME TO old;
-{log.TABLE};
+{request_log.CREATE_TABLE};
 INSERT INTO log (line, state, peer, key, until, sum, word)
     SELECT line, state, peer, key, until, sum_of(line, state, peer, key, until, word), word FROM old;
 DROP TABLE old;
 ALTER TABLE item RENAME TO old;
-{_ITEM};
+{_CREATE_ITEM};
 INSERT INTO item (id, queue, number, tries, owner, sum, why, at, why_sum, word)
     SELECT id, queue, number, tries, owner, sum_of(queue, number, word, tries, owner),
         why, at, CASE WHEN why IS NULL THEN NULL ELSE sum_of(queue, number, why, at) END, word FROM old;
 DROP TABLE old;
 ALTER TABLE retained RENAME TO old;
-{_RETAINED};
+{_CREATE_RETAINED};
 INSERT INTO retained (id, topic, publication, owner, sum, word)
     SELECT id, topic, publication, owner, sum_of(topic, word, publication, owner), word FROM old;
 DROP TABLE old
 """,  # noqa: S608
 }
 """What makes a store of an older version one of the next."""
-STATEMENTS: Final[dict[type[Record], Statement]] = {
-    PutPeer: Statement("REPLACE INTO peer (peer, identity, seen_at, remote, sum) VALUES ", "(?,?,?,?,?)"),
-    DropPeer: Statement("DELETE FROM peer WHERE peer IN (", "?", ")"),
-    PutItem: Statement(
+STATEMENTS: Final[dict[type[StoreChange], BatchStatement]] = {
+    PutPeer: BatchStatement("REPLACE INTO peer (peer, identity, seen_at, remote, sum) VALUES ", "(?,?,?,?,?)"),
+    DropPeer: BatchStatement("DELETE FROM peer WHERE peer IN (", "?", ")"),
+    PutJob: BatchStatement(
         "INSERT INTO item (queue, number, word, tries, owner, sum) VALUES ",
         "(?,?,?,?,?,?)",
         " ON CONFLICT (queue, number) DO UPDATE SET"
         " word = excluded.word, tries = excluded.tries, owner = excluded.owner, sum = excluded.sum,"
         " why = NULL, at = NULL, why_sum = NULL",
     ),
-    BuryItem: Statement("", "UPDATE item SET why = ?3, at = ?4, why_sum = ?5 WHERE queue = ?1 AND number = ?2", most=1),
-    DropItem: Statement(
+    PutDeadLetter: BatchStatement(
+        "", "UPDATE item SET why = ?3, at = ?4, why_sum = ?5 WHERE queue = ?1 AND number = ?2", most=1
+    ),
+    DropJob: BatchStatement(
         "DELETE FROM item WHERE id IN (SELECT id FROM (SELECT column1 AS one, column2 AS other FROM (VALUES ",
         "(?,?)",
         # The join says how: by the index, which row values in IN do not always use.
         ")) AS gone CROSS JOIN item ON queue = gone.one AND number = gone.other)",
     ),
-    PutRetained: Statement(
+    PutRetained: BatchStatement(
         "INSERT INTO retained (topic, word, publication, owner, sum) VALUES ",
         "(?,?,?,?,?)",
         " ON CONFLICT (topic) DO UPDATE SET"
         " word = excluded.word, publication = excluded.publication, owner = excluded.owner,"
         " sum = excluded.sum",
     ),
-    DropRetained: Statement("DELETE FROM retained WHERE topic IN (", "?", ")"),
+    DropRetained: BatchStatement("DELETE FROM retained WHERE topic IN (", "?", ")"),
 }
 
 
-_PLACES: Final[dict[type[Record], tuple[int, int]]] = {
+_ORDER_AND_KEY_WIDTH: Final[dict[type[StoreChange], tuple[int, int]]] = {
     PutPeer: (0, 1),
     DropPeer: (1, 1),
-    PutItem: (2, 2),
-    BuryItem: (3, 2),
-    DropItem: (4, 2),
+    PutJob: (2, 2),
+    PutDeadLetter: (3, 2),
+    DropJob: (4, 2),
     PutRetained: (5, 1),
     DropRetained: (6, 1),
 }
 """Where a record usually stands among those of the same key, and how many of its fields are that key."""
-_SUMMED: Final[frozenset[type[Record]]] = frozenset({PutPeer, PutItem, BuryItem, PutRetained})
+_WITH_CHECKSUM: Final[frozenset[type[StoreChange]]] = frozenset({PutPeer, PutJob, PutDeadLetter, PutRetained})
 
 
-def steps(records: Iterable[Record]) -> Iterator[Step]:
+def steps(records: Iterable[StoreChange]) -> Iterator[Step]:
     """Return what is to be executed for records besides the log: in their order, as far as that makes a difference.
 
     They come mixed, and each kind is fastest in one go.
     """
-    for bundle in _bundles(record for record in records if type(record) not in log.ALONE):
-        for kind in sorted(bundle, key=_PLACES.__getitem__):
+    for bundle in _group_by_type(record for record in records if type(record) not in request_log.LOG_ONLY_RECORDS):
+        for kind in sorted(bundle, key=_ORDER_AND_KEY_WIDTH.__getitem__):
             yield from STATEMENTS[kind].steps(bundle[kind])
 
 
-def _bundles(records: Iterable[Record]) -> Iterator[dict[type[Record], list[Any]]]:
+def _group_by_type(records: Iterable[StoreChange]) -> Iterator[dict[type[StoreChange], list[Any]]]:
     """Give the values of records by their kinds; what must not be done before something else is in a later bundle."""
-    bundle: dict[type[Record], list[Any]] = {}
+    bundle: dict[type[StoreChange], list[Any]] = {}
     reached: dict[tuple[Any, ...], int] = {}
     for record in records:
         kind, values = type(record), _values(record)
-        place, width = _PLACES[kind]
+        place, width = _ORDER_AND_KEY_WIDTH[kind]
         key = values[:width]
         if reached.get(key, 0) > place:
             yield bundle
@@ -154,13 +156,13 @@ def _bundles(records: Iterable[Record]) -> Iterator[dict[type[Record], list[Any]
     yield bundle
 
 
-def _values(record: Record) -> tuple[Any, ...]:
+def _values(record: StoreChange) -> tuple[Any, ...]:
     """Return the fields of a record as they are stored, and their checksum if it is stored with them."""
-    if type(record) not in _SUMMED:
+    if type(record) not in _WITH_CHECKSUM:
         return astuple(record)
     if isinstance(record, PutPeer):
         fields: tuple[Any, ...] = record.peer, record.identity, float(record.seen_at), record.remote
-    elif isinstance(record, BuryItem):
+    elif isinstance(record, PutDeadLetter):
         fields = record.queue, record.number, record.why, float(record.at)
     else:
         fields = astuple(record)

@@ -15,14 +15,14 @@ from pathlib import Path
 from sys import byteorder
 from typing import BinaryIO, Final
 
-HEADER: Final = struct.Struct(">8I")
-FRAME: Final = struct.Struct(">6I")
-PAGE: Final = 4096
+HEADER_STRUCT: Final = struct.Struct(">8I")
+FRAME_STRUCT: Final = struct.Struct(">6I")
+PAGE_BYTES: Final = 4096
 """Bytes of a page of a store."""
 _MAGIC: Final = 0x377F0682
 _FORMAT: Final = 3007000
-_WORD: Final = 0xFFFFFFFF
-Sums = tuple[int, int]
+_WORD_MASK: Final = 0xFFFFFFFF
+Checksum = tuple[int, int]
 Salts = tuple[int, int]
 
 
@@ -36,104 +36,104 @@ class Wal:
     page_size: int = 0
     frames: int = 0
     """Up to the last commit that SQLite finds."""
-    sums: tuple[Sums, ...] = ()
+    checksums: tuple[Checksum, ...] = ()
     """The checksums in these frames."""
-    bad: int = 0
+    first_bad_frame: int = 0
     """The number of the first bad frame, counted from 1, if frames of a later transaction are behind it."""
-    lost: int = 0
+    lost_commits: int = 0
     """The commits behind the bad frame."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WalFrame:
     """A frame of the current generation."""
 
     number: int
     page: int
-    commit: int
+    database_pages: int
     """Pages of the database after the transaction that ends here; 0 of other frames."""
     is_chained: bool
     """This frame and all before it match their checksums."""
-    matches: bool
+    is_checksum_valid: bool
     """It matches its checksum, if the one before has the checksum that it is said to have."""
-    sums: Sums
+    checksum: Checksum
     data: bytes
 
 
-def salts_of(header: bytes) -> Salts | None:
+def parse_salts(header: bytes) -> Salts | None:
     """Return the salts in the header of a WAL; None if it is damaged or incomplete."""
-    if len(header) < HEADER.size:
+    if len(header) < HEADER_STRUCT.size:
         return None
-    magic, version, _, _, *salts, first, second = HEADER.unpack_from(header)
-    if magic & ~1 != _MAGIC or version != _FORMAT or _sums(header[:24], (0, 0), magic & 1) != (first, second):
+    magic, version, _, _, *salts, first, second = HEADER_STRUCT.unpack_from(header)
+    if magic & ~1 != _MAGIC or version != _FORMAT or _checksum(header[:24], (0, 0), magic & 1) != (first, second):
         return None
     return salts[0], salts[1]
 
 
-def header_of(frame: bytes, page_size: int = PAGE) -> bytes:
+def build_header(frame: bytes, page_size: int = PAGE_BYTES) -> bytes:
     """Return a header for a WAL that begins with a frame; it does not match the checksum of that frame."""
-    if len(frame) < FRAME.size:
+    if len(frame) < FRAME_STRUCT.size:
         return b""
-    _, _, *salts, _, _ = FRAME.unpack(frame)
+    _, _, *salts, _, _ = FRAME_STRUCT.unpack(frame)
     magic = _MAGIC | (byteorder == "big")
     data = struct.pack(">6I", magic, _FORMAT, page_size, 0, *salts)
-    return data + struct.pack(">2I", *_sums(data, (0, 0), magic & 1))
+    return data + struct.pack(">2I", *_checksum(data, (0, 0), magic & 1))
 
 
-def frames(file: BinaryIO) -> Iterator[Frame]:
+def read_frames(file: BinaryIO) -> Iterator[WalFrame]:
     """Yield the frames that have the salts of the header, whether or not their checksums match."""
-    header = file.read(HEADER.size)
-    if (salts := salts_of(header)) is None:
+    header = file.read(HEADER_STRUCT.size)
+    if (salts := parse_salts(header)) is None:
         return
-    magic, _, page_size, *_, first, second = HEADER.unpack(header)
-    chain: Sums | None = (first, second)
-    before: Sums = first, second
+    magic, _, page_size, *_, first, second = HEADER_STRUCT.unpack(header)
+    chain: Checksum | None = (first, second)
+    before: Checksum = first, second
     number = 0
-    while len(data := file.read(FRAME.size + page_size)) == FRAME.size + page_size:
+    while len(data := file.read(FRAME_STRUCT.size + page_size)) == FRAME_STRUCT.size + page_size:
         number += 1
-        page, commit, salt, other, first, second = FRAME.unpack_from(data)
+        page, commit, salt, other, first, second = FRAME_STRUCT.unpack_from(data)
         if (salt, other) != salts:
             chain, before = None, (first, second)
             continue
-        body = data[FRAME.size :]
-        found = _sums(body, _sums(data[:8], before, magic & 1), magic & 1)
+        body = data[FRAME_STRUCT.size :]
+        found = _checksum(body, _checksum(data[:8], before, magic & 1), magic & 1)
         matches = found == (first, second)
         chain = found if chain == before and matches else None
         before = first, second
-        yield Frame(number, page, commit, chain is not None, matches, before, body)
+        yield WalFrame(number, page, commit, chain is not None, matches, before, body)
 
 
-def read(path: Path) -> Wal:
+def read_wal(path: Path) -> Wal:
     """Read a WAL; OSError if that is impossible."""
     with path.open("rb") as file:
-        header = file.read(HEADER.size)
+        header = file.read(HEADER_STRUCT.size)
         size = path.stat().st_size
-        if (salts := salts_of(header)) is None:
+        if (salts := parse_salts(header)) is None:
             return Wal(size)
         (page_size,) = struct.unpack_from(">I", header, 8)
         file.seek(0)
-        sums: list[Sums] = []
+        sums: list[Checksum] = []
         committed = bad = commits = behind = 0
-        for frame in frames(file):
+        for frame in read_frames(file):
             if frame.is_chained:
-                sums.append(frame.sums)
-                if frame.commit:
+                sums.append(frame.checksum)
+                if frame.database_pages:
                     committed = frame.number
                 continue
             bad = bad or len(sums) + 1
             # Frames behind a commit are of another transaction.
             behind += commits > 0
-            commits += frame.commit > 0
+            commits += frame.database_pages > 0
     return Wal(size, salts, page_size, committed, tuple(sums[:committed]), bad if behind else 0, commits)
 
 
-def _sums(data: bytes, start: Sums, big_endian: int) -> Sums:
+def _checksum(data: bytes, start: Checksum, big_endian: int) -> Checksum:
     """Continue the checksum of a WAL over whole pairs of 32-bit words."""
     words = array("I", data)
     if (byteorder == "big") != bool(big_endian):
         words.byteswap()
     first, second = start
     for one, other in zip(words[::2], words[1::2], strict=True):
-        first = (first + one + second) & _WORD
-        second = (second + other + first) & _WORD
+        first = (first + one + second) & _WORD_MASK
+        second = (second + other + first) & _WORD_MASK
     return first, second

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-MOST: Final = 1_000_000
+MAX_STEPS: Final = 1_000_000
 """Steps of one plan."""
-KINDS: Final = {
+KIND_WEIGHTS: Final = {
     "quick": 40,
     "slow": 8,
     "failing": 8,
@@ -47,11 +47,11 @@ class Step:
     """Seconds, where a method is to take its time."""
 
 
-def make(seed: int, rate: float, seconds: float, callers: int, services: Sequence[str]) -> list[Step]:
+def make_plan(seed: int, rate: float, seconds: float, callers: int, services: Sequence[str]) -> list[Step]:
     """Return about `rate` steps for each second, in order of time; not one more than `rate * seconds`."""
     random = Random(seed)  # noqa: S311  it is to be repeated, not to be kept secret
-    most = min(MOST, max(1, round(rate * seconds)))
-    kinds, weights = list(KINDS), list(KINDS.values())
+    most = min(MAX_STEPS, max(1, round(rate * seconds)))
+    kinds, weights = list(KIND_WEIGHTS), list(KIND_WEIGHTS.values())
     steps: list[Step] = []
     while len(steps) < most:
         at, caller = random.uniform(0.0, seconds), random.randrange(callers)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Final
 
-from fiveways.app.answers import Fail
 from fiveways.app.app import App
 from fiveways.app.context import Context
+from fiveways.app.responses import Fail
 
 SERVICES: Final = {
     "umq": "account",
@@ -31,11 +31,11 @@ METHODS: Final = {
     "unknown": "no_such_thing",
 }
 """The method of each kind of call."""
-PLACES: Final = 2
+MAX_RESERVATIONS: Final = 2
 """Reservations that are made at once; whoever else comes is sent away."""
 
 
-def made(service: str, ran: Counter[str]) -> App:
+def create_app(service: str, ran: Counter[str]) -> App:
     """Return the methods of one service; how often each has run is counted."""
     app = App()
     taken = 0
@@ -79,7 +79,7 @@ def made(service: str, ran: Counter[str]) -> App:
         """Reserve, unless too many do so now."""
         nonlocal taken
         ran[f"{service}.reserve"] += 1
-        if taken >= PLACES:
+        if taken >= MAX_RESERVATIONS:
             raise Fail("too much to do", name="app.err.busy", code=429, retry_after=0.5)
         taken += 1
         try:

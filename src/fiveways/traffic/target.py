@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from fiveways.client.urls import DEFAULT_PORT, BadUrl
 
-SPEAKERS: Final = {
+PROTOCOL_SCHEMES: Final = {
     "umq": "umq+ws",
     "umq36": "umq36+ws",
     "lrpm-json": "lrpm+ws",
@@ -47,16 +47,16 @@ class Target:
         return cls(parts.hostname, port or (443 if tls else DEFAULT_PORT), tls, token)
 
     @property
-    def place(self) -> str:
+    def netloc(self) -> str:
         """Host and port."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     def url(self, speaker: str) -> str:
         """Return the URL for a client of one of `SPEAKERS`."""
         encoding = "?encoding=cbor" if speaker == "lrpm-cbor" else ""
-        return f"{SPEAKERS[speaker]}{'s' if self.tls else ''}://{self.place}{encoding}"
+        return f"{PROTOCOL_SCHEMES[speaker]}{'s' if self.tls else ''}://{self.netloc}{encoding}"
 
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Say whether every address of the host is this machine's own; one that is not known is not."""
         return is_loopback(self.host)
 

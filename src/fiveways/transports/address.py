@@ -19,7 +19,7 @@ _IPV6_PREFIX: Final = 64
 """Bits of an IPv6 address that belong to one client: providers give each customer at least a /64."""
 
 
-def describe(transport: asyncio.BaseTransport) -> tuple[str, bool]:
+def describe_peer(transport: asyncio.BaseTransport) -> tuple[str, bool]:
     """Return where the other end of a socket is, for people, and whether that is this machine."""
     address = transport.get_extra_info("peername")
     if not isinstance(address, tuple):
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def network_of(remote: str) -> str:
+def network_address(remote: str) -> str:
     """Return the address by which connections of one client are counted: IPv4, or the first 64 bits of IPv6.
 
     `remote` is where the other end of a connection is, as `describe` or a ZeroMQ link has it.
@@ -62,7 +62,7 @@ def _network(host: str) -> str:
     return f"{network}/{_IPV6_PREFIX}"
 
 
-def unreachable(error: BaseException, host: str, port: int | None) -> str:
+def connect_error(error: BaseException, host: str, port: int | None) -> str:
     """Return one sentence for a connection that could not be opened."""
     place = f"{host}:{port}"
     # With more than one address asyncio joins the errors to one that has no number.
@@ -82,7 +82,7 @@ def _numbers(text: str) -> set[int]:
     return {int(number) for number in re.findall(r"\[Errno (\d+)\]", text)}
 
 
-def no_hub(place: str, path: str, status: int | None, body: bytes) -> str:
+def http_error(place: str, path: str, status: int | None, body: bytes) -> str:
     """Return one sentence for an HTTP answer that is not from a hub, or that refuses us."""
     text = " ".join(body.decode(errors="replace").split())
     if status in _REFUSALS and not text.startswith("<"):

@@ -48,7 +48,7 @@ class Link(Protocol):
     def write(self, data: bytes) -> None:
         """Write frames, as many at once as there are."""
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how many bytes were written and have not left this process."""
 
     def pause_reading(self) -> None:
@@ -80,7 +80,7 @@ class Spool(Protocol):
         """Return all that was written."""
 
 
-class Spools(Protocol):
+class SpoolFactory(Protocol):
     """Makes spools, and bounds what they hold together."""
 
     def open(self) -> Spool:

@@ -19,8 +19,8 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _BODILESS: Final = {204, 304}
-_SHOWN: Final = "bearer."
-_OURS: Final = {"content-length", "transfer-encoding"}
+_BEARER_SUBPROTOCOL: Final = "bearer."
+_FRAMING_HEADERS: Final = {"content-length", "transfer-encoding"}
 """Headers that say where a body ends: nobody else may write them."""
 
 
@@ -37,7 +37,7 @@ class Request(msgspec.Struct, frozen=True):
     remote: str
     is_loopback: bool
     """It comes from this machine, and not through a proxy that says it speaks for somebody else."""
-    given_up: asyncio.Future[None] | None = None
+    abandoned: asyncio.Future[None] | None = None
     """Done when the client closes its end or sends something else: a long poll must not wait any longer."""
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class HttpLimits:
     """For a client whose request was refused to read the answer, though it may still be sending."""
 
 
-def bearer_of(headers: Mapping[str, str]) -> str:
+def bearer_token(headers: Mapping[str, str]) -> str:
     """Return the token that a request shows, empty if it shows none.
 
     A page cannot set headers of a WebSocket, but name subprotocols: there a token is `bearer.` and its base64url. It is
@@ -104,8 +104,8 @@ def bearer_of(headers: Mapping[str, str]) -> str:
         return token.strip()
     for each in headers.get("sec-websocket-protocol", "").split(","):
         name = each.strip()
-        if name.startswith(_SHOWN):
-            text = name.removeprefix(_SHOWN)
+        if name.startswith(_BEARER_SUBPROTOCOL):
+            text = name.removeprefix(_BEARER_SUBPROTOCOL)
             try:
                 return b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
             except ValueError:
@@ -125,7 +125,7 @@ def shows_other_credentials(headers: Mapping[str, str]) -> bool:
     return bool(scheme) and not (scheme.lower() == "bearer" and token.strip())
 
 
-def client_of(request: Request) -> str:
+def proxied_client(request: Request) -> str:
     """Return the address of the client that a proxy on this machine tells; empty if there is none."""
     told = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
     if not told:
@@ -138,7 +138,7 @@ def client_of(request: Request) -> str:
     return f"[{address}]:0" if is_loopback(host) else ""
 
 
-def too_often(text: str, seconds: float | None, headers: Mapping[str, str] = NO_HEADERS) -> Response:
+def too_many_requests(text: str, seconds: float | None, headers: Mapping[str, str] = NO_HEADERS) -> Response:
     """Return the answer to somebody whose address has to wait before its next login."""
     return Response(429, f"{text}\n".encode(), headers={"Retry-After": f"{seconds or 1:.0f}", **headers})
 
@@ -182,7 +182,7 @@ def _start(status: int, content_type: str) -> str:
 
 def _header(name: str, value: str) -> str:
     # A line break that came from outside must not become a header, or an answer, of its own.
-    if not (name.isascii() and name.replace("-", "").isalnum()) or name.lower() in _OURS:
+    if not (name.isascii() and name.replace("-", "").isalnum()) or name.lower() in _FRAMING_HEADERS:
         raise ValueError(f"{name!r} is no header for an answer")
     if not (value.isprintable() or value.replace("\t", "").isprintable()):
         raise ValueError(f"the value of {name} holds a character that a header cannot")

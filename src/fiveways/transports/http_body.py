@@ -6,8 +6,8 @@ from typing import Final
 
 from fiveways.transports.http_head import BadRequest
 
-_LONGEST_LINE: Final = 1 << 10
-_MOST_TRAILERS: Final = 1 << 13
+_MAX_LINE: Final = 1 << 10
+_MAX_TRAILERS: Final = 1 << 13
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r]*)?\r\n")
 _TRAILER: Final = re.compile(rb"[^\r:]+:[^\r]*\r\n")
 _EMPTY: Final = b"\r\n"
@@ -41,7 +41,7 @@ class SizedBody:
         return start + len(piece)
 
 
-class _Next(Enum):
+class _LineKind(Enum):
     """What the next line of a chunked body is."""
 
     SIZE = "size"
@@ -59,7 +59,7 @@ class ChunkedBody:
         self._held = bytearray()
         self._line = b""
         self._left = 0
-        self._next = _Next.SIZE
+        self._next = _LineKind.SIZE
         self._trailers = 0
         self.body = b""
 
@@ -80,29 +80,29 @@ class ChunkedBody:
                 continue
             stop = data.find(b"\n", at) + 1
             self._line += data[at : stop or len(data)]
-            if len(self._line) > _LONGEST_LINE:
+            if len(self._line) > _MAX_LINE:
                 raise BadRequest(400, "a line between the chunks is too long")
             if not stop:
                 return None
             at = stop
             line, self._line = self._line, b""
-            if self._is_last(line):
+            if self._handle_line(line):
                 self.body = bytes(self._held)
                 return at
         return None
 
-    def _is_last(self, line: bytes) -> bool:
-        if self._next is _Next.SIZE:
+    def _handle_line(self, line: bytes) -> bool:
+        if self._next is _LineKind.SIZE:
             self._begin_chunk(line)
-        elif self._next is _Next.END_OF_CHUNK:
+        elif self._next is _LineKind.END_OF_CHUNK:
             if line != _EMPTY:
                 raise BadRequest(400, "a chunk is longer than it said")
-            self._next = _Next.SIZE
+            self._next = _LineKind.SIZE
         else:
             if line == _EMPTY:
                 return True
             self._trailers += len(line)
-            if self._trailers > _MOST_TRAILERS or _TRAILER.fullmatch(line) is None:
+            if self._trailers > _MAX_TRAILERS or _TRAILER.fullmatch(line) is None:
                 raise BadRequest(400, "what follows the last chunk is no header")
         return False
 
@@ -113,7 +113,7 @@ class ChunkedBody:
         self._left = int(match[1], 16)
         if len(self._held) + self._left > self._max_bytes:
             raise too_large(self._max_bytes)
-        self._next = _Next.END_OF_CHUNK if self._left else _Next.TRAILER
+        self._next = _LineKind.END_OF_CHUNK if self._left else _LineKind.TRAILER
 
 
 def too_large(max_bytes: int) -> BadRequest:

@@ -10,24 +10,24 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from fiveways.transports.address import describe, no_hub
-from fiveways.transports.base import Receiver, Spools
+from fiveways.transports.address import describe_peer, http_error
+from fiveways.transports.base import Receiver, SpoolFactory
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
-PEER, NUMBER = "NQ-Peer", "NQ-Answer"
+PEER_HEADER, NUMBER_HEADER = "NQ-Peer", "NQ-Answer"
 """The headers that give and take the id of a peer, and number the hub's answers to it."""
 WAIT: Final = 20
 """Seconds that the hub may wait for something to say."""
-IDLE: Final = 5.0
+IDLE_TIMEOUT: Final = 5.0
 """Seconds after which connections are closed that nothing is said or expected on."""
 HIGH_WATER: Final = 1 << 18
-_NOTHING: Final = b"[]"
+_EMPTY_BATCH: Final = b"[]"
 _LENGTH: Final = 4
 _LINGER: Final = 2.0
-_PAUSE: Final = 1.0
+_POLL_PAUSE: Final = 1.0
 """Seconds before a hub is asked again that did not wait."""
-_OVERTAKEN: Final = 5.0
+_ORDER_TIMEOUT: Final = 5.0
 """Seconds that an answer waits for the one before it, which may be lost with its connection."""
 _READ: Final = 1 << 16
 _OK, _UNAUTHORIZED = 200, 401
@@ -36,7 +36,7 @@ _OK, _UNAUTHORIZED = 200, 401
 _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class _Gone(ConnectionError):
+class _ConnectionClosed(ConnectionError):
     """The other end closed the connection before it answered."""
 
 
@@ -60,26 +60,28 @@ class HttpLink:
         self._receiver: Receiver
         self._url, self._timeout, self._idle = url, timeout, idle
         self._headers = dict(headers)
-        self._talking = _Connection(url, limits.max_text, timeout)
-        self._listening = _Connection(url, limits.max_text, timeout)
+        self._post_connection = _Connection(url, limits.max_text, timeout)
+        self._poll_connection = _Connection(url, limits.max_text, timeout)
         self._queue: deque[bytes] = deque()
         self._size = 0
-        self._is_named = False
+        self._has_peer_id = False
         self._has_posted = False
         self._in_flight = 0
         """Questions whose answers were not taken yet: 2 at most."""
-        self._taken = 0
+        self._last_number = 0
         """The highest number of an answer that was taken."""
-        self._overtaker: asyncio.Future[None] | None = None  # done when the answer before the waiting one was taken
-        self._sender: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._previous_taken: asyncio.Future[None] | None = (
+            None  # done when the answer before the waiting one was taken
+        )
+        self._post_task: asyncio.Task[None] | None = None
+        self._poll_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = self._gone = False
         self._reason = ""
 
     async def connect(self, receive: Callable[["HttpLink"], Receiver]) -> None:
         """See whether anybody is there; OSError if not."""
-        self.remote, self.is_loopback = await self._talking.open()
+        self.remote, self.is_loopback = await self._post_connection.open()
         self._receiver = receive(self)
 
     # What the runtime asks for.
@@ -108,10 +110,10 @@ class HttpLink:
         self._size += len(data)
         self.is_full = self._size > HIGH_WATER
         self._stop_timer()
-        if self._sender is None:
-            self._sender = self._loop.create_task(self._send(), name="fiveways.http")
+        if self._post_task is None:
+            self._post_task = self._loop.create_task(self._post_queued(), name="fiveways.http")
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how much was not posted yet."""
         return self._size
 
@@ -135,9 +137,9 @@ class HttpLink:
         self._closing = True
         self._reason = self._reason or text
         self._stop_timer()
-        if self._listener is not None:
-            self._listener.cancel()
-        if self._sender is None:
+        if self._poll_task is not None:
+            self._poll_task.cancel()
+        if self._post_task is None:
             self.abort()
         else:
             self._timer = self._loop.call_later(_LINGER, self.abort)
@@ -149,30 +151,30 @@ class HttpLink:
         self._gone = True
         self._stop_timer()
         self._queue.clear()
-        for task in (self._sender, self._listener):
+        for task in (self._post_task, self._poll_task):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-        self._talking.drop()
-        self._listening.drop()
+        self._post_connection.drop()
+        self._poll_connection.drop()
         self._loop.call_soon(self._receiver.lost, self._reason)
 
     # Out and in.
 
-    async def _send(self) -> None:
+    async def _post_queued(self) -> None:
         try:
             while self._queue and not self._gone:
                 body = self._queue.popleft()
                 self._has_posted = True
-                await self._ask(self._talking, "", body, self._timeout)
+                await self._post_in_order(self._post_connection, "", body, self._timeout)
                 self._shrink(_LENGTH + len(body))
         except OSError as exc:
             self._fail(str(exc))
         finally:
-            self._sender = None
+            self._post_task = None
         if self._closing:
             self.abort()
         elif not self._gone:
-            self._go_on()
+            self._poll_or_idle()
 
     def _shrink(self, size: int) -> None:
         self._size -= size
@@ -180,61 +182,63 @@ class HttpLink:
             self.is_full = False
             self._receiver.writable()
 
-    async def _listen(self) -> None:
+    async def _poll(self) -> None:
         try:
-            while self._is_listening():
+            while self._should_poll():
                 self._has_posted = False
-                answer = await self._ask(self._listening, f"wait={WAIT}", _NOTHING, WAIT + self._timeout)
+                answer = await self._post_in_order(
+                    self._poll_connection, f"wait={WAIT}", _EMPTY_BATCH, WAIT + self._timeout
+                )
                 # A hub that was told something in between had a reason not to wait.
-                if answer.body == _NOTHING and answer.seconds < _PAUSE and not self._has_posted:
-                    await asyncio.sleep(_PAUSE)
+                if answer.body == _EMPTY_BATCH and answer.duration < _POLL_PAUSE and not self._has_posted:
+                    await asyncio.sleep(_POLL_PAUSE)
         except OSError as exc:
             self._fail(str(exc))
         finally:
-            self._listener = None
+            self._poll_task = None
         if not self._gone:
-            self._go_on()
+            self._poll_or_idle()
 
-    async def _ask(self, connection: "_Connection", query: str, body: bytes, patience: float) -> "_Answer":
+    async def _post_in_order(self, connection: "_Connection", query: str, body: bytes, patience: float) -> "_Answer":
         """Post, and take the answer when its turn has come."""
         self._in_flight += 1
         try:
             answer = await connection.post(query, self._headers, body, patience)
-            if self._in_flight > 1 and 0 < self._taken < answer.number - 1:
-                self._overtaker = self._loop.create_future()
-                await asyncio.wait([self._overtaker], timeout=_OVERTAKEN)
-            self._take(answer)
+            if self._in_flight > 1 and 0 < self._last_number < answer.number - 1:
+                self._previous_taken = self._loop.create_future()
+                await asyncio.wait([self._previous_taken], timeout=_ORDER_TIMEOUT)
+            self._handle_answer(answer)
         finally:
             self._in_flight -= 1
-            if self._overtaker is not None and not self._overtaker.done():
-                self._overtaker.set_result(None)
-        self._taken = max(self._taken, answer.number)
+            if self._previous_taken is not None and not self._previous_taken.done():
+                self._previous_taken.set_result(None)
+        self._last_number = max(self._last_number, answer.number)
         return answer
 
-    def _is_listening(self) -> bool:
-        return self._is_named and not (self._gone or self._closing) and getattr(self._receiver, "is_expectant", True)
+    def _should_poll(self) -> bool:
+        return self._has_peer_id and not (self._gone or self._closing) and getattr(self._receiver, "is_expectant", True)
 
-    def _go_on(self) -> None:
+    def _poll_or_idle(self) -> None:
         """Wait for what the hub may say, or for nothing."""
-        if self._listener is not None:
+        if self._poll_task is not None:
             return
-        if self._is_listening():
-            self._listener = self._loop.create_task(self._listen(), name="fiveways.http")
-        elif self._sender is None and not self._closing:
+        if self._should_poll():
+            self._poll_task = self._loop.create_task(self._poll(), name="fiveways.http")
+        elif self._post_task is None and not self._closing:
             self._stop_timer()
-            self._timer = self._loop.call_later(self._idle, self._rest)
+            self._timer = self._loop.call_later(self._idle, self._close_idle)
 
-    def _rest(self) -> None:
+    def _close_idle(self) -> None:
         self._timer = None
-        self._talking.drop()
-        self._listening.drop()
+        self._post_connection.drop()
+        self._poll_connection.drop()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _take(self, answer: "_Answer") -> None:
+    def _handle_answer(self, answer: "_Answer") -> None:
         """Pass on what the hub said; an id that is new to us first, as over other links."""
         if self._gone:
             return
@@ -246,14 +250,14 @@ class HttpLink:
             return
         if answer.status != _OK:
             parts = urlsplit(self._url)
-            self._fail(no_hub(parts.netloc, parts.path, answer.status, bytes(answer.body)))
+            self._fail(http_error(parts.netloc, parts.path, answer.status, bytes(answer.body)))
             return
-        if answer.peer and not (self._is_named and answer.peer == self._headers.get(PEER)):
-            self._is_named = True
-            self._headers[PEER] = answer.peer
+        if answer.peer and not (self._has_peer_id and answer.peer == self._headers.get(PEER_HEADER)):
+            self._has_peer_id = True
+            self._headers[PEER_HEADER] = answer.peer
             note = {"e": {"type": "sys", "note": "peer", "args": [answer.peer]}}
             self._receiver.received(Packet(json.dumps(note).encode()))
-        if answer.body != _NOTHING:
+        if answer.body != _EMPTY_BATCH:
             self._receiver.received(Packet(bytes(answer.body)))
 
     def _fail(self, reason: str) -> None:
@@ -269,9 +273,9 @@ class _Answer:
         self.peer = ""
         self.number = 0  # stays 0 if the hub does not number its answers
         self.body = bytearray()
-        self.is_whole = False
+        self.is_complete = False
         self.keeps_alive = False
-        self.seconds = 0.0
+        self.duration = 0.0
         """How long it took."""
         self._most = most
         self._parser = httptools.HttpResponseParser(self)
@@ -287,9 +291,9 @@ class _Answer:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Look for those that matter."""
-        if name.lower() == PEER.lower().encode():
+        if name.lower() == PEER_HEADER.lower().encode():
             self.peer = value.decode("latin-1").strip()
-        elif name.lower() == NUMBER.lower().encode() and value.isdigit():
+        elif name.lower() == NUMBER_HEADER.lower().encode() and value.isdigit():
             self.number = int(value[:18])
 
     def on_body(self, piece: bytes) -> None:
@@ -300,7 +304,7 @@ class _Answer:
         """Know that all of it has come."""
         self.status = self._parser.get_status_code()
         self.keeps_alive = self._parser.should_keep_alive()
-        self.is_whole = True
+        self.is_complete = True
 
 
 class _Connection:
@@ -320,7 +324,7 @@ class _Connection:
     async def open(self) -> tuple[str, bool]:
         """Connect; return where to, and whether that is this machine."""
         _, writer = await self._open()
-        return describe(writer.transport)
+        return describe_peer(writer.transport)
 
     async def _open(self) -> _Streams:
         try:
@@ -344,7 +348,7 @@ class _Connection:
         was_kept = self._streams is not None
         try:
             return await self._post(query, headers, body, patience)
-        except _Gone:
+        except _ConnectionClosed:
             if not was_kept:
                 raise
         return await self._post(query, headers, body, patience)
@@ -357,20 +361,20 @@ class _Connection:
             async with asyncio.timeout(patience):
                 writer.write(self._head(query, headers, len(body)) + body)
                 await writer.drain()
-                while not answer.is_whole:
+                while not answer.is_complete:
                     answer.feed(await reader.read(_READ))
         except TimeoutError:
             self.drop()
             raise ConnectionError(f"{self._place} did not answer within {patience:g} seconds") from None
         except (EOFError, ConnectionResetError, BrokenPipeError) as exc:
             self.drop()
-            raise _Gone(f"{self._place} closed the connection") from exc
+            raise _ConnectionClosed(f"{self._place} closed the connection") from exc
         except BaseException:
             self.drop()  # half of an answer is none
             raise
         if not answer.keeps_alive:
             self.drop()
-        answer.seconds = loop.time() - asked_at
+        answer.duration = loop.time() - asked_at
         return answer
 
     def _head(self, query: str, headers: Mapping[str, str], length: int) -> bytes:
@@ -385,7 +389,7 @@ async def open_http(
     receive: Callable[[HttpLink], Receiver],
     *,
     limits: Limits,
-    spools: Spools | None = None,  # noqa: ARG001  there are no messages besides those in JSON
+    spools: SpoolFactory | None = None,  # noqa: ARG001  there are no messages besides those in JSON
     subprotocol: str = "",  # noqa: ARG001  nor another protocol
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
@@ -395,6 +399,6 @@ async def open_http(
     given = headers or {}
     if not all(text.isprintable() for text in given.values()):
         raise ValueError("a token is printable")
-    link = HttpLink(url, given, limits, timeout, IDLE if idle is None else idle)
+    link = HttpLink(url, given, limits, timeout, IDLE_TIMEOUT if idle is None else idle)
     await link.connect(receive)
     return link

@@ -11,7 +11,7 @@ from fiveways.transports.http import Response
 
 _END: Final = b"\r\n\r\n"
 _AUTHORITY: Final = re.compile(r"[^/?]+")
-_ONCE: Final = {
+_SINGLE_HEADERS: Final = {
     "authorization",
     "content-length",
     "expect",
@@ -68,7 +68,7 @@ class HeadReader:
         self._max_bytes = max_bytes
         self.size = 0
         self._tail = b""
-        self._lines = _Lines()
+        self._lines = _HeadCallbacks()
         self._parser = HttpRequestParser(self._lines)
 
     def feed(self, data: bytes, start: int) -> int | None:
@@ -85,7 +85,7 @@ class HeadReader:
             pass  # it stands at the end of the head, where we stop anyway
         except HttpParserError as exc:
             raise BadRequest(400, f"this is not HTTP/1.1: {exc}") from None
-        if self._lines.ends != (end is not None):
+        if self._lines.completed != (end is not None):
             raise BadRequest(400, "this is not HTTP/1.1: a line does not end as it should")
         self._tail = (self._tail + piece[-3:])[-3:]
         return end
@@ -136,15 +136,15 @@ class HeadReader:
         )
 
 
-class _Lines:
+class _HeadCallbacks:
     """What httptools calls with what it finds. It does not know the parser, so that both go without the collector."""
 
-    __slots__ = ("ends", "headers", "target")
+    __slots__ = ("completed", "headers", "target")
 
     def __init__(self) -> None:
         self.target = b""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.ends = 0
+        self.completed = 0
 
     def on_url(self, url: bytes) -> None:
         self.target += url
@@ -153,7 +153,7 @@ class _Lines:
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.ends += 1
+        self.completed += 1
 
 
 def _headers(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def _headers(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
         key, text = _key(name), value.decode("latin-1").strip(" \t")
         if key not in headers:
             headers[key] = text
-        elif key in _ONCE:
+        elif key in _SINGLE_HEADERS:
             raise BadRequest(400, f"the header {key} came twice")
         else:
             headers[key] += ("; " if key == "cookie" else ", ") + text

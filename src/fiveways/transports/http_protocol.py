@@ -5,28 +5,28 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, TypeAlias, cast
 
-from fiveways.transports.address import describe, network_of
-from fiveways.transports.alarm import Alarm
-from fiveways.transports.connections import Connections, no_room
-from fiveways.transports.handover import hand_over, handshake_refusal, websocket_request
+from fiveways.transports.address import describe_peer, network_address
 from fiveways.transports.http import CONTINUE, BodyLimit, Handler, HttpLimits, Request, Response, serialize
+from fiveways.transports.http_connections import Connections, too_many_connections
 from fiveways.transports.http_head import BadRequest, Head
-from fiveways.transports.http_phases import State, Wait
-from fiveways.transports.http_reader import RequestReader, Stage
-from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED
+from fiveways.transports.http_reader import ReadStage, RequestReader
+from fiveways.transports.http_states import HttpState, TimeoutKind
+from fiveways.transports.lazy_timer import LazyTimer
+from fiveways.transports.unfinished_input import UNAUTHENTICATED, UNFINISHED
+from fiveways.transports.websocket_handover import hand_over_socket, handshake_refusal, minimal_handshake
 
 _logger = logging.getLogger("fiveways.http")
 
-Upgrade: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BaseProtocol]]
+UpgradeHandler: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BaseProtocol]]
 """Answers a request for a WebSocket: with a refusal, or with what makes the protocol that takes the socket over."""
 
-_CORK: Final = 1 << 16
+_FLUSH_THRESHOLD: Final = 1 << 16
 """Answers to pipelined requests are written together, up to so many bytes."""
-_FAILED: Final = Response(500, b"something went wrong here; the log of the server says what\n")
+_INTERNAL_ERROR: Final = Response(500, b"something went wrong here; the log of the server says what\n")
 _OVERLOADED: Final = Response(503, b"too many requests have not come completely\n", headers={"Retry-After": "1"})
-_LATE: Final = Response(408, b"the request took too long to come\n")
-_FORWARDED: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
-_READING, _BUSY, _CLOSING, _GONE = State
+_REQUEST_TIMEOUT: Final = Response(408, b"the request took too long to come\n")
+_PROXY_HEADERS: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+_READING, _BUSY, _CLOSING, _GONE = HttpState
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -36,7 +36,12 @@ class HttpProtocol(asyncio.Protocol):
     """
 
     def __init__(
-        self, handler: Handler, upgrade: Upgrade, body_limit: BodyLimit, limits: HttpLimits, connections: Connections
+        self,
+        handler: Handler,
+        upgrade: UpgradeHandler,
+        body_limit: BodyLimit,
+        limits: HttpLimits,
+        connections: Connections,
     ) -> None:
         self._handler = handler
         self._upgrade = upgrade
@@ -53,7 +58,7 @@ class HttpProtocol(asyncio.Protocol):
         self._eof = False
         self._draining = False
         self._task: asyncio.Task[None] | None = None
-        self._given_up: asyncio.Future[None] | None = None
+        self._abandoned: asyncio.Future[None] | None = None
         self._exceeded = ""
         """The limit by which the connection was not admitted."""
         self._is_authenticated = True
@@ -64,42 +69,42 @@ class HttpProtocol(asyncio.Protocol):
         self._unsent = 0
         self._unread = 0
         self._writable = True
-        self._alarm = Alarm(self._overdue)
-        self._wait = Wait.NOTHING
+        self._alarm = LazyTimer(self._on_timeout)
+        self._timeout_kind = TimeoutKind.NONE
 
     # What the socket tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin: the first request must come soon."""
         self._socket = cast("asyncio.Transport", transport)
-        self._remote, self._is_local = describe(transport)
-        self._exceeded = self._connections.admit(self, network_of(self._remote))
+        self._remote, self._is_local = describe_peer(transport)
+        self._exceeded = self._connections.admit(self, network_address(self._remote))
         if self._exceeded:
-            self._connections.refused(self._exceeded, self._remote)
+            self._connections.on_refused(self._exceeded, self._remote)
             self._connections.reserve(self)
-        self._wait_for(Wait.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
+        self._start_timeout(TimeoutKind.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
 
     def data_received(self, data: bytes) -> None:
         """Read on; or keep it for later, and take nothing more until then."""
         reader = self._reader
         if self._state == _READING and self._writable and not reader.has_unread:
             reader.add(data)
-            self._proceed()
+            self._handle_requests()
         elif self._state <= _BUSY and (reader.has_unread or data.strip(b"\r\n")):
             reader.add(data)
             self._is_paused = True
             self._socket.pause_reading()
-            self._give_up()  # the end of the connection is not seen from now on
+            self._abandon_poll()  # the end of the connection is not seen from now on
 
     def eof_received(self) -> bool:
         """Stay open for as long as something that was asked is not answered."""
         if self._state == _BUSY or (self._state == _READING and self._reader.has_unread):
             self._eof = True
-            self._give_up()
+            self._abandon_poll()
             return True
         if self._state == _READING:
             self._state = _CLOSING
-            self._wait_for_client(self._limits.write_timeout)
+            self._start_write_timeout(self._limits.write_timeout)
         return False
 
     def pause_writing(self) -> None:
@@ -107,16 +112,16 @@ class HttpProtocol(asyncio.Protocol):
         self._writable = False
         self._count_unread(self._socket.get_write_buffer_size())
         if self._state <= _BUSY:
-            self._wait_for_client(self._limits.write_timeout)
+            self._start_write_timeout(self._limits.write_timeout)
 
     def resume_writing(self) -> None:
         """Go on."""
         self._writable = True
         self._count_unread(0)
         if self._state == _READING:
-            self._proceed()
+            self._handle_requests()
         elif self._state == _BUSY:
-            self._wait_for_nothing()
+            self._stop_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End, whoever ended it."""
@@ -124,50 +129,50 @@ class HttpProtocol(asyncio.Protocol):
         self._count_unread(0)
         self._alarm.cancel()
         self._reader = RequestReader(self._limits)
-        self._hold(0)
-        self._connections.leave(self)
+        self._count_unfinished(0)
+        self._connections.remove(self)
         if self._task is not None:
             self._task.cancel()
 
-    def _give_up(self) -> None:
+    def _abandon_poll(self) -> None:
         """End a long poll: its client is gone, or asks for something else."""
-        if self._given_up is not None and not self._given_up.done():
-            self._given_up.set_result(None)
+        if self._abandoned is not None and not self._abandoned.done():
+            self._abandoned.set_result(None)
 
     # What the port tells.
 
     def drain(self) -> None:
         """End as soon as what was asked is answered."""
         self._draining = True
-        if self._state == _READING and self._reader.stage == Stage.NOTHING and not self._reader.has_unread:
+        if self._state == _READING and self._reader.stage == ReadStage.NOTHING and not self._reader.has_unread:
             self._close()
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """Close at once."""
         self._state = _CLOSING
         self._socket.abort()
 
     # Requests in, answers out.
 
-    def _proceed(self) -> None:
+    def _handle_requests(self) -> None:
         """Answer the requests that are there, until one takes time, or others should have their turn."""
         answered, reader = 0, self._reader
         try:
             while reader.has_unread and self._writable and self._state == _READING:
                 if answered == self._limits.max_pipelined:
-                    self._be_busy()
-                    self._loop.call_soon(self._take_turn)
+                    self._set_busy()
+                    self._loop.call_soon(self._resume_requests)
                     break
                 request = reader.read(self._check)
                 if request is None:
                     break
                 answered += 1
-                self._answer(*request)
-                if self._out_size > _CORK:
+                self._handle_request(*request)
+                if self._out_size > _FLUSH_THRESHOLD:
                     self._flush()
         except BadRequest as exc:
             if exc.status == 413 and not self._is_authenticated:
-                self._connections.refused(UNAUTHENTICATED, self._remote)
+                self._connections.on_refused(UNAUTHENTICATED, self._remote)
                 exc.text += ", the limit before authentication"
             self._refuse(exc.response())
         if reader.wants_continue:
@@ -175,66 +180,66 @@ class HttpProtocol(asyncio.Protocol):
             self._write(CONTINUE)
         self._flush()
         if self._state == _READING and self._writable:
-            self._settle(answered)
+            self._wait_for_more(answered)
 
-    def _settle(self, answered: int) -> None:
+    def _wait_for_more(self, answered: int) -> None:
         """Wait for more, now that all that came is read."""
         stage, limits = self._reader.stage, self._limits
-        if self._eof or (self._draining and stage == Stage.NOTHING):
+        if self._eof or (self._draining and stage == ReadStage.NOTHING):
             self._close()
             return
-        if not self._hold(self._reader.held):
-            self._connections.refused(UNFINISHED, self._remote)
+        if not self._count_unfinished(self._reader.held):
+            self._connections.on_refused(UNFINISHED, self._remote)
             self._refuse(_OVERLOADED)
             return
         # Neither blank lines before the first request nor half of it give it more time.
-        if stage == Stage.NOTHING:
-            if answered or self._wait >= Wait.NOTHING:
-                self._wait_for(Wait.REQUEST, limits.idle_timeout)
-        elif stage == Stage.HEAD:
-            if answered or self._wait != Wait.HEAD:
-                self._wait_for(Wait.HEAD, limits.head_timeout)
-        elif answered or self._wait != Wait.BODY:
-            self._wait_for(Wait.BODY, limits.body_timeout)
-        self._read_on()
+        if stage == ReadStage.NOTHING:
+            if answered or self._timeout_kind >= TimeoutKind.NONE:
+                self._start_timeout(TimeoutKind.REQUEST, limits.idle_timeout)
+        elif stage == ReadStage.HEAD:
+            if answered or self._timeout_kind != TimeoutKind.HEAD:
+                self._start_timeout(TimeoutKind.HEAD, limits.head_timeout)
+        elif answered or self._timeout_kind != TimeoutKind.BODY:
+            self._start_timeout(TimeoutKind.BODY, limits.body_timeout)
+        self._resume_reading()
 
-    def _read_on(self) -> None:
+    def _resume_reading(self) -> None:
         if self._is_paused:
             self._is_paused = False
             self._socket.resume_reading()
 
-    def _be_busy(self) -> None:
+    def _set_busy(self) -> None:
         self._state = _BUSY
-        self._wait_for_nothing()
+        self._stop_timeout()
 
-    def _take_turn(self) -> None:
+    def _resume_requests(self) -> None:
         if self._state == _BUSY:
             self._state = _READING
-            self._proceed()
+            self._handle_requests()
 
     def _check(self, head: Head) -> int:
         """Return how large the body of a request may be; BadRequest if it is not answered on this connection."""
         if self._exceeded and (head.path not in self._limits.reserved_paths or head.wants_websocket):
-            raise no_room(self._exceeded)
+            raise too_many_connections(self._exceeded)
         if head.length == 0:
             return 0
         most, self._is_authenticated = self._body_limit(self._request(head))
         return most
 
     def _request(self, head: Head, body: bytes = b"", given_up: asyncio.Future[None] | None = None) -> Request:
-        is_loopback = self._is_local and _FORWARDED.isdisjoint(head.headers)
+        is_loopback = self._is_local and _PROXY_HEADERS.isdisjoint(head.headers)
         return Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, given_up)
 
-    def _hold(self, size: int) -> bool:
+    def _count_unfinished(self, size: int) -> bool:
         """Count what has come of a request; return False, and count nothing, if there is no room for it."""
-        if size == self._held or self._connections.unfinished.hold(size - self._held, self._remote):
+        if size == self._held or self._connections.unfinished.count(size - self._held, self._remote):
             self._held = size
             return True
         return False
 
-    def _answer(self, head: Head, body: bytes) -> None:
-        self._hold(0)
-        given_up = self._given_up = self._loop.create_future()
+    def _handle_request(self, head: Head, body: bytes) -> None:
+        self._count_unfinished(0)
+        given_up = self._abandoned = self._loop.create_future()
         if self._eof or self._reader.has_unread:
             given_up.set_result(None)
         request = self._request(head, body, given_up)
@@ -245,19 +250,19 @@ class HttpProtocol(asyncio.Protocol):
             answer = self._handler(request)
         except Exception:
             _logger.exception("%s %s failed", request.method, request.path)
-            answer = _FAILED
+            answer = _INTERNAL_ERROR
         if isinstance(answer, Response):
-            self._say(answer, head)
+            self._send_response(answer, head)
         else:
-            self._be_busy()
+            self._set_busy()
             if not self._reader.has_unread:
-                self._read_on()
-            self._task = self._loop.create_task(self._answer_later(answer, head))
+                self._resume_reading()
+            self._task = self._loop.create_task(self._await_answer(answer, head))
             if isinstance(answer, Coroutine):  # a client that is gone at once leaves one that was never begun
                 self._task.add_done_callback(lambda _: answer.close())
 
-    async def _answer_later(self, answer: Awaitable[Response], head: Head) -> None:
-        response = _FAILED
+    async def _await_answer(self, answer: Awaitable[Response], head: Head) -> None:
+        response = _INTERNAL_ERROR
         try:
             response = await answer
         except Exception:
@@ -267,17 +272,17 @@ class HttpProtocol(asyncio.Protocol):
             self._task = None
             if self._state == _BUSY:
                 self._state = _READING
-                self._say(response, head)
-                self._proceed()
+                self._send_response(response, head)
+                self._handle_requests()
 
-    def _say(self, response: Response, head: Head) -> None:
+    def _send_response(self, response: Response, head: Head) -> None:
         keep_alive = head.keep_alive and not (self._draining or self._exceeded)
         is_head = head.method == "HEAD"
         try:
             data = serialize(response, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
         except Exception:
             _logger.exception("the answer to %s %s cannot be written", head.method, head.path)
-            data = serialize(_FAILED, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
+            data = serialize(_INTERNAL_ERROR, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
         self._write(data)
         if not keep_alive:
             self._close()
@@ -286,7 +291,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _begin_websocket(self, request: Request) -> None:
         """Hand the socket over, with all that came on it and was not read yet."""
-        protocol = self._successor(request)
+        protocol = self._create_websocket(request)
         if isinstance(protocol, Response):
             self._refuse(protocol)
             return
@@ -297,14 +302,14 @@ class HttpProtocol(asyncio.Protocol):
         self._state = _GONE
         self._count_unread(0)
         self._alarm.cancel()
-        self._connections.hand_over(self, self._socket)
+        self._connections.count_upgraded(self, self._socket)
         try:
-            hand_over(self._socket, protocol, websocket_request(request) + self._reader.rest())
+            hand_over_socket(self._socket, protocol, minimal_handshake(request) + self._reader.rest())
         except Exception:
             _logger.exception("the WebSocket on %s failed", request.path)
             self._socket.abort()
 
-    def _successor(self, request: Request) -> asyncio.BaseProtocol | Response:
+    def _create_websocket(self, request: Request) -> asyncio.BaseProtocol | Response:
         try:
             answer = self._upgrade(request)
             if isinstance(answer, Response):
@@ -312,7 +317,7 @@ class HttpProtocol(asyncio.Protocol):
             return handshake_refusal(request) or answer()
         except Exception:
             _logger.exception("the WebSocket on %s failed", request.path)
-            return _FAILED
+            return _INTERNAL_ERROR
 
     # Writing and closing.
 
@@ -328,7 +333,7 @@ class HttpProtocol(asyncio.Protocol):
             self._socket.write(data)
 
     def _count_unread(self, size: int) -> None:
-        self._connections.unread += size - self._unread
+        self._connections.unread_bytes += size - self._unread
         self._unread = size
 
     def _refuse(self, response: Response) -> None:
@@ -337,7 +342,7 @@ class HttpProtocol(asyncio.Protocol):
             data = serialize(response, keep_alive=False)
         except Exception:
             _logger.exception("a refusal cannot be written")
-            data = serialize(_FAILED, keep_alive=False)
+            data = serialize(_INTERNAL_ERROR, keep_alive=False)
         self._write(data)
         self._linger()
 
@@ -348,7 +353,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._flush()
         self._state = _CLOSING
-        self._wait_for_client(self._limits.write_timeout)
+        self._start_write_timeout(self._limits.write_timeout)
         self._socket.close()
 
     def _linger(self) -> None:
@@ -356,37 +361,37 @@ class HttpProtocol(asyncio.Protocol):
         self._flush()
         self._state = _CLOSING
         self._reader = RequestReader(self._limits)
-        self._hold(0)
-        self._wait_for_client(self._limits.linger)
+        self._count_unfinished(0)
+        self._start_write_timeout(self._limits.linger)
         if self._eof:
             self._socket.close()
             return
         self._socket.write_eof()
-        self._read_on()
+        self._resume_reading()
 
     # Time.
 
-    def _wait_for(self, what: Wait, seconds: float) -> None:
-        self._wait = what
-        self._alarm.set(seconds)
+    def _start_timeout(self, what: TimeoutKind, seconds: float) -> None:
+        self._timeout_kind = what
+        self._alarm.restart(seconds)
 
-    def _wait_for_nothing(self) -> None:
-        self._wait = Wait.NOTHING
-        self._alarm.silence()
+    def _stop_timeout(self) -> None:
+        self._timeout_kind = TimeoutKind.NONE
+        self._alarm.disarm()
 
-    def _wait_for_client(self, seconds: float) -> None:
+    def _start_write_timeout(self, seconds: float) -> None:
         self._unsent = self._socket.get_write_buffer_size()
-        self._wait_for(Wait.CLIENT, seconds)
+        self._start_timeout(TimeoutKind.CLIENT, seconds)
 
-    def _overdue(self) -> None:
-        if self._wait != Wait.CLIENT:
+    def _on_timeout(self) -> None:
+        if self._timeout_kind != TimeoutKind.CLIENT:
             if self._exceeded:
-                self._refuse(no_room(self._exceeded).response())
-            elif self._reader.stage == Stage.NOTHING:
+                self._refuse(too_many_connections(self._exceeded).response())
+            elif self._reader.stage == ReadStage.NOTHING:
                 self._close()
             else:
-                self._refuse(_LATE)
+                self._refuse(_REQUEST_TIMEOUT)
         elif 0 < self._socket.get_write_buffer_size() < self._unsent:
-            self._wait_for_client(self._limits.write_timeout)
+            self._start_write_timeout(self._limits.write_timeout)
         else:
             self._socket.abort()

@@ -8,7 +8,7 @@ from fiveways.transports.http_body import ChunkedBody, SizedBody
 from fiveways.transports.http_head import Head, HeadReader
 
 
-class Stage(IntEnum):
+class ReadStage(IntEnum):
     """How much of the next request has been read."""
 
     NOTHING = 0
@@ -27,7 +27,7 @@ class RequestReader:
         self._at = 0
         self._head: HeadReader | Head | None = None
         self._body: SizedBody | ChunkedBody | None = None
-        self.stage = Stage.NOTHING
+        self.stage = ReadStage.NOTHING
         self.wants_continue = False
         """The client waits for a word before it sends the body; who says it clears this."""
 
@@ -72,7 +72,7 @@ class RequestReader:
         if head is None:
             return None
         self._head = self._body = None
-        self.stage = Stage.NOTHING
+        self.stage = ReadStage.NOTHING
         return head, body
 
     def _skip_empty_lines(self) -> None:
@@ -87,7 +87,7 @@ class RequestReader:
             if self._at == len(data):
                 return None
             self._head = HeadReader(self._limits.max_header)
-            self.stage = Stage.HEAD
+            self.stage = ReadStage.HEAD
         end = self._head.feed(data, self._at)
         if end is None:
             return None
@@ -96,6 +96,6 @@ class RequestReader:
         if head.length != 0:
             self._body = ChunkedBody(most) if head.length is None else SizedBody(head.length, most)
             self._head = head
-            self.stage = Stage.BODY
+            self.stage = ReadStage.BODY
             self.wants_continue = head.wants_continue and end == len(data)
         return head

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
-from fiveways.transports.base import Receiver, Spool, Spools
+from fiveways.transports.base import Receiver, Spool, SpoolFactory
 from fiveways.wire.packet import Packet
 
 HIGH_WATER: Final = 1 << 18
 """Bytes that the other end has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
-MOST_WAITING: Final = 1 << 26
+MAX_WAITING: Final = 1 << 26
 """A writer who goes on though the link is full is cut off here."""
 MAX_MESSAGE: Final = 1 << 28
 """A message in pieces may be so large where it is held in memory."""
@@ -68,7 +68,13 @@ class MemoryLink:
     is_loopback = True
 
     def __init__(
-        self, remote: str, incoming: _Pipe, outgoing: _Pipe, high_water: int, most_waiting: int, spools: Spools | None
+        self,
+        remote: str,
+        incoming: _Pipe,
+        outgoing: _Pipe,
+        high_water: int,
+        most_waiting: int,
+        spools: SpoolFactory | None,
     ) -> None:
         self.remote = remote
         self.is_full = False
@@ -76,7 +82,7 @@ class MemoryLink:
         self._incoming = incoming
         self._outgoing = outgoing
         self._high_water = high_water
-        self._most_waiting = most_waiting
+        self._max_waiting = most_waiting
         self._large = _Large(spools)
         self._loop = asyncio.get_running_loop()
         self._receiver: Receiver | None = None
@@ -86,15 +92,15 @@ class MemoryLink:
         self._is_gone = False
         self._reason: str | None = None
         incoming.on_put = self._schedule
-        incoming.on_cut = self._lose
-        outgoing.on_taken = self._relieve
+        incoming.on_cut = self._on_lost
+        outgoing.on_taken = self._on_taken
 
     def attach(self, receiver: Receiver) -> None:
         """Let `receiver` have what comes, and what has come."""
         self._receiver = receiver
         self._schedule()
         if self._reason is not None:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._notify_lost)
 
     # What the runtime asks for.
 
@@ -117,10 +123,10 @@ class MemoryLink:
         self._outgoing.put(data)
         waiting = len(self._outgoing)
         self.is_full = self.is_full or waiting > self._high_water
-        if waiting > self._most_waiting:
-            self._end("more was written than the other end takes", "the other end wrote too much")
+        if waiting > self._max_waiting:
+            self._close_both("more was written than the other end takes", "the other end wrote too much")
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how much the other end has not taken yet."""
         return len(self._outgoing)
 
@@ -149,7 +155,7 @@ class MemoryLink:
 
     def abort(self) -> None:
         """Close at once; what was not taken is lost."""
-        self._end("", "the other end is gone")
+        self._close_both("", "the other end is gone")
 
     # From end to end.
 
@@ -168,13 +174,13 @@ class MemoryLink:
             kind, payload = self._incoming.take()
             later -= before - len(self._incoming)
             self.is_alive = True
-            self._take(kind, payload, receiver)
+            self._handle_frame(kind, payload, receiver)
         self._schedule()
 
-    def _take(self, kind: _Kind, payload: bytes, receiver: Receiver) -> None:
+    def _handle_frame(self, kind: _Kind, payload: bytes, receiver: Receiver) -> None:
         if kind == _Kind.CLOSE:
             reason = payload.decode()
-            self._end(reason, reason)
+            self._close_both(reason, reason)
         elif kind == _Kind.PING:
             self.write(_framed(_Kind.PONG))
         elif self._is_closing or kind == _Kind.PONG:
@@ -182,29 +188,29 @@ class MemoryLink:
         elif kind <= _Kind.TEXT:
             receiver.received(Packet(payload, kind == _Kind.TEXT))
         elif not self._large.add(payload):
-            self._end("a message is too large", "a message was too large")
+            self._close_both("a message is too large", "a message was too large")
         elif kind == _Kind.PIECE:
             if not receiver.progressed(self._large.size):
                 self._large.discard()
         else:
             receiver.received(self._large.finish())
 
-    def _relieve(self) -> None:
+    def _on_taken(self) -> None:
         """Know that the other end has taken something."""
         if self.is_full and len(self._outgoing) < self._high_water // 4:
             self.is_full = False
             if self._receiver is not None and not self._is_closing:
-                self._loop.call_soon(self._tell_writable, self._receiver)
+                self._loop.call_soon(self._notify_writable, self._receiver)
 
-    def _tell_writable(self, receiver: Receiver) -> None:
+    def _notify_writable(self, receiver: Receiver) -> None:
         if not (self.is_full or self._is_gone):
             receiver.writable()
 
-    def _end(self, reason: str, reason_there: str) -> None:
-        self._lose(reason)
+    def _close_both(self, reason: str, reason_there: str) -> None:
+        self._on_lost(reason)
         self._outgoing.cut(reason_there)
 
-    def _lose(self, reason: str) -> None:
+    def _on_lost(self, reason: str) -> None:
         """End here. The receiver is told in a later pass, as with a socket."""
         if self._is_gone:
             return
@@ -213,9 +219,9 @@ class MemoryLink:
         self._reason = reason
         self._large.drop()
         self._incoming.cut(reason)
-        self._loop.call_soon(self._tell)
+        self._loop.call_soon(self._notify_lost)
 
-    def _tell(self) -> None:
+    def _notify_lost(self) -> None:
         if self._receiver is not None and self._reason is not None:
             reason, self._reason = self._reason, None
             self._receiver.lost(reason)
@@ -224,7 +230,7 @@ class MemoryLink:
 class _Large:
     """A message that comes in pieces."""
 
-    def __init__(self, spools: Spools | None) -> None:
+    def __init__(self, spools: SpoolFactory | None) -> None:
         self._spools = spools
         self._spool: Spool | None = None
         self._pieces = bytearray()
@@ -265,8 +271,8 @@ class _Large:
         self.size, self._is_discarded = 0, False
 
 
-def pair(
-    *, high_water: int = HIGH_WATER, most_waiting: int = MOST_WAITING, spools: Spools | None = None
+def link_pair(
+    *, high_water: int = HIGH_WATER, most_waiting: int = MAX_WAITING, spools: SpoolFactory | None = None
 ) -> tuple[MemoryLink, MemoryLink]:
     """Return the two ends of a link, each in need of a receiver: `attach` gives it one.
 

@@ -17,7 +17,7 @@ class Broker:
     tls: bool = False
     user: str = ""
     password: str = field(default="", repr=False)
-    given: str = ""
+    original_url: str = ""
     """As somebody wrote it, but for the password."""
 
     @classmethod
@@ -48,13 +48,13 @@ class Broker:
             if not text.isprintable() or len(text.encode()) > 0xFFFF:
                 raise ValueError(f"MQTT cannot carry such a {what}; {_FORM}")
         broker = cls(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "mqtts", user, password)
-        return replace(broker, given=str(broker))
+        return replace(broker, original_url=str(broker))
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Host and port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
         user = f"{self.user}@" if self.user else ""
-        return f"{'mqtts' if self.tls else 'mqtt'}://{user}{self.place}"
+        return f"{'mqtts' if self.tls else 'mqtt'}://{user}{self.address}"

@@ -6,22 +6,29 @@ from typing import Any, Final, Protocol, cast
 
 from fiveways.errors import ConnectionLost, FivewaysError, Refused
 from fiveways.transports import mqtt_frames as frames
-from fiveways.transports.address import describe
+from fiveways.transports.address import describe_peer
 from fiveways.transports.mqtt_broker import Broker
-from fiveways.transports.mqtt_frames import PUBACK, Answer, Delivered, Reader, publish, publish_safely
-from fiveways.transports.mqtt_pulse import Pulse
+from fiveways.transports.mqtt_frames import (
+    PUBACK,
+    ControlPacket,
+    MqttMessage,
+    PacketReader,
+    publish,
+    publish_acknowledged,
+)
+from fiveways.transports.mqtt_keepalive import Keepalive
 
 HIGH_WATER: Final = 1 << 18
 """Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
-MOST_WAITING: Final = 1 << 26
+MAX_WAITING: Final = 1 << 26
 """Bytes of these with which the link is given up: a broker that reads nothing, or a caller who never asks `is_full`."""
-MOST_UNACKNOWLEDGED: Final = 1 << 14
+MAX_UNACKNOWLEDGED: Final = 1 << 14
 """Messages of QoS 1 without their PUBACK: with so many the link is full; with half of them it takes more again."""
 _PUBACK: Final = int.from_bytes(frames.acknowledge(frames.PUBACK, 0))
 _LINGER: Final = 2.0
 """Seconds for the broker to read what was said before a close."""
-_KEPT_TOPICS: Final = 1024
-_LONGEST_KEPT: Final = 256
+_MAX_CACHED_TOPICS: Final = 1024
+_MAX_CACHED_LENGTH: Final = 256
 _CODES: Final = {
     1: "it does not speak MQTT 3.1.1",
     2: "it does not like the client id",
@@ -29,21 +36,21 @@ _CODES: Final = {
     4: "wrong user name or password",
     5: "not authorised",
 }
-_LOGIN: Final = {4, 5}
+_AUTHENTICATION_CODES: Final = {4, 5}
 
 
-class BrokerRefused(FivewaysError):
+class SubscriptionRefused(FivewaysError):
     """The broker does not let us subscribe to a filter."""
 
 
-class LinkFull(FivewaysError):
+class PacketIdsExhausted(FivewaysError):
     """Every packet id is in use: whoever publishes has not asked `is_full` for tens of thousands of messages."""
 
 
 class MqttReceiver(Protocol):
     """Who gets what a link brings. None of these may raise."""
 
-    def received(self, message: Delivered) -> None:
+    def received(self, message: MqttMessage) -> None:
         """Take a message. With QoS 1 it is acknowledged when this returns."""
 
     def writable(self) -> None:
@@ -53,10 +60,10 @@ class MqttReceiver(Protocol):
         """Know that the link is gone; called once, whoever closed it."""
 
 
-class _Nobody:
+class _NullReceiver:
     """Receives until the link has been handed over: what comes before was not asked for."""
 
-    def received(self, message: Delivered) -> None: ...
+    def received(self, message: MqttMessage) -> None: ...
 
     def writable(self) -> None: ...
 
@@ -70,28 +77,28 @@ class MqttLink(asyncio.Protocol):
 
     def __init__(self, broker: Broker, hello: bytes, max_packet: int, keepalive: float) -> None:
         """Make it; `open_mqtt` does the rest."""
-        self.remote = broker.place
+        self.remote = broker.address
         self.is_loopback = False
         self.is_full = False
         """The broker reads or acknowledges more slowly than we publish."""
-        self.welcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.connack: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
-        self._receiver: MqttReceiver = _Nobody()
+        self._receiver: MqttReceiver = _NullReceiver()
         self._socket: asyncio.Transport = asyncio.Transport()
-        self._hello = hello
-        self._reader = Reader(max_packet)
-        self._is_welcome = False
+        self._connect_packet = hello
+        self._reader = PacketReader(max_packet)
+        self._is_accepted = False
         self._out: list[bytes] = []
         self._size = 0
-        self._will_flush = False
+        self._is_flush_scheduled = False
         self._is_blocked = False
         self._topics: dict[str, bytes] = {}
         self._last_id = 0
-        self._sent: set[int] = set()
-        self._asked: dict[int, asyncio.Future[bytes]] = {}
-        self._taken: set[int] = set()
+        self._unacknowledged: set[int] = set()
+        self._pending_answers: dict[int, asyncio.Future[bytes]] = {}
+        self._unreleased: set[int] = set()
         """Messages of QoS 2 that were received and not released yet."""
-        self._pulse = Pulse(keepalive, lambda: self._send(frames.PINGREQ), self._silent)
+        self._keepalive = Keepalive(keepalive, lambda: self._send(frames.PINGREQ), self._on_silence)
         self._linger: asyncio.TimerHandle | None = None
         self._closing = False
         self._gone = True
@@ -102,7 +109,7 @@ class MqttLink(asyncio.Protocol):
     @property
     def unacknowledged(self) -> int:
         """How many messages of QoS 1 were published and not acknowledged yet."""
-        return len(self._sent)
+        return len(self._unacknowledged)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> None:
         """Publish at the end of this loop pass, together with all else; nothing happens on a link that is closed.
@@ -111,17 +118,17 @@ class MqttLink(asyncio.Protocol):
             ValueError: nothing can be published to such a topic, or with such a QoS, or so much.
             LinkFull: all packet ids are in use; a link is full long before.
         """
-        name = self._topics.get(topic) or self._name(topic)
+        name = self._topics.get(topic) or self._encode_topic(topic)
         if self._closing:
             return
         if qos == 1:
-            packet_id = self._last_id % frames.MOST_IDS + 1
-            if packet_id in self._sent or packet_id in self._asked:
+            packet_id = self._last_id % frames.MAX_PACKET_ID + 1
+            if packet_id in self._unacknowledged or packet_id in self._pending_answers:
                 packet_id = self._free_id()
-            packet = publish_safely(name, packet_id, payload, retain)
+            packet = publish_acknowledged(name, packet_id, payload, retain)
             self._last_id = packet_id
-            self._sent.add(packet_id)
-            if len(self._sent) >= MOST_UNACKNOWLEDGED:
+            self._unacknowledged.add(packet_id)
+            if len(self._unacknowledged) >= MAX_UNACKNOWLEDGED:
                 self.is_full = True
         elif qos == 0:
             packet = publish(name, payload, retain)
@@ -136,8 +143,8 @@ class MqttLink(asyncio.Protocol):
         out, self._out = self._out, []
         self._size = 0
         self._socket.write(out[0] if len(out) == 1 else b"".join(out))
-        if self._is_blocked and self._socket.get_write_buffer_size() > MOST_WAITING:
-            self._end("the broker does not read what it is sent")
+        if self._is_blocked and self._socket.get_write_buffer_size() > MAX_WAITING:
+            self._fail("the broker does not read what it is sent")
 
     async def subscribe(self, filters: Sequence[str], qos: int = 1) -> None:
         """Subscribe, and wait until the broker has said yes to each filter.
@@ -150,34 +157,34 @@ class MqttLink(asyncio.Protocol):
         if not filters:
             return
         packet_id = self._free_id()
-        codes = await self._ask(packet_id, frames.subscribe(packet_id, filters, qos))
+        codes = await self._request(packet_id, frames.subscribe(packet_id, filters, qos))
         refused = [each for each, code in zip(filters, codes, strict=False) if code > 2]
         if refused:
-            raise BrokerRefused(f"{self.remote} does not let us subscribe to {', '.join(refused)}")
+            raise SubscriptionRefused(f"{self.remote} does not let us subscribe to {', '.join(refused)}")
         if len(codes) != len(filters):
-            raise BrokerRefused(f"{self.remote} answered for {len(codes)} of {len(filters)} topic filters")
+            raise SubscriptionRefused(f"{self.remote} answered for {len(codes)} of {len(filters)} topic filters")
 
     async def unsubscribe(self, filters: Sequence[str]) -> None:
         """Unsubscribe, and wait until the broker has done it; raises what `subscribe` does, but for BrokerRefused."""
         if filters:
             packet_id = self._free_id()
-            await self._ask(packet_id, frames.unsubscribe(packet_id, filters))
+            await self._request(packet_id, frames.unsubscribe(packet_id, filters))
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how many bytes were said and have not left this process."""
         return 0 if self._gone else self._size + self._socket.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Take nothing more from the broker."""
         if not self._closing:
-            self._pulse.is_paused = True
+            self._keepalive.is_paused = True
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading."""
-        if self._pulse.is_paused and not self._closing:
-            self._pulse.is_paused = False
-            self._pulse.heard_at = self._loop.time()
+        if self._keepalive.is_paused and not self._closing:
+            self._keepalive.is_paused = False
+            self._keepalive.received_at = self._loop.time()
             self._socket.resume_reading()
 
     def close(self) -> None:
@@ -196,11 +203,11 @@ class MqttLink(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once. The broker publishes our will."""
         if not self._gone:
-            self._end("closed by this end")
+            self._fail("closed by this end")
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Drop what was opened of a link that nobody will have."""
-        self.welcome.cancel()
+        self.connack.cancel()
         self.abort()
 
     # What the loop tells.
@@ -210,23 +217,23 @@ class MqttLink(asyncio.Protocol):
         self._gone = False
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
-        self.remote, self.is_loopback = describe(transport)
-        self._socket.write(self._hello)
-        self._hello = b""  # it may hold a password
+        self.remote, self.is_loopback = describe_peer(transport)
+        self._socket.write(self._connect_packet)
+        self._connect_packet = b""  # it may hold a password
 
     def data_received(self, data: bytes) -> None:
         """Pass on what came. What is said meanwhile is written after whatever it wakes, all at once."""
-        self._pulse.heard_at = self._loop.time()
-        will_flush, self._will_flush = self._will_flush, True
+        self._keepalive.received_at = self._loop.time()
+        will_flush, self._is_flush_scheduled = self._is_flush_scheduled, True
         try:
-            self._take(self._reader.feed(data))
+            self._handle_packets(self._reader.feed(data))
             if self._reader.fault is not None:
-                self._end(f"{self.remote} sent what is no MQTT: {self._reader.fault}")
+                self._fail(f"{self.remote} sent what is no MQTT: {self._reader.fault}")
         finally:
-            self._will_flush = will_flush
+            self._is_flush_scheduled = will_flush
         if self._out and not will_flush:
-            self._will_flush = True
-            self._loop.call_soon(self._flush_soon)  # a task that was woken speaks in the next pass
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._schedule_flush)  # a task that was woken speaks in the next pass
 
     def pause_writing(self) -> None:
         """Know that the broker reads more slowly than we write."""
@@ -236,23 +243,23 @@ class MqttLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Know that it has caught up."""
         self._is_blocked = False
-        self._look()
+        self._check_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who wait for something, and the receiver last."""
         self._gone = self._closing = True
-        self._pulse.stop()
+        self._keepalive.stop()
         if self._linger is not None:
             self._linger.cancel()
         self._out.clear()
         self._size = 0
         if not self._reason:
             self._reason = f"{self.remote} closed the connection" if exc is None else str(exc) or repr(exc)
-        waiting: list[asyncio.Future[Any]] = [self.welcome, *self._asked.values()]
+        waiting: list[asyncio.Future[Any]] = [self.connack, *self._pending_answers.values()]
         for future in waiting:
             if not future.done():
                 future.set_exception(ConnectionLost(self._reason))
-        self._asked.clear()
+        self._pending_answers.clear()
         self._receiver.lost(self._reason)
 
     # Beginning.
@@ -262,93 +269,93 @@ class MqttLink(asyncio.Protocol):
         if self._closing:
             raise ConnectionLost(self._reason)
         self._receiver = receiver
-        self._pulse.start()
+        self._keepalive.start()
 
-    def _greet(self, packet: Delivered | Answer) -> None:
+    def _handle_connack(self, packet: MqttMessage | ControlPacket) -> None:
         """Take the broker's first packet, which says whether we are let in."""
-        if isinstance(packet, Delivered) or packet.kind != frames.CONNACK:
-            self._end(f"{self.remote} sent what is no MQTT: its first packet is no CONNACK")
+        if isinstance(packet, MqttMessage) or packet.kind != frames.CONNACK:
+            self._fail(f"{self.remote} sent what is no MQTT: its first packet is no CONNACK")
             return
         code = packet.codes[0]
         if code == frames.ACCEPTED:
-            self._is_welcome = True
-            if not self.welcome.done():
-                self.welcome.set_result(None)
+            self._is_accepted = True
+            if not self.connack.done():
+                self.connack.set_result(None)
             return
-        error = Refused if code in _LOGIN else ConnectionLost
+        error = Refused if code in _AUTHENTICATION_CODES else ConnectionLost
         text = f"{self.remote} does not let us in: {_CODES.get(code, f'code {code}')}"
-        if not self.welcome.done():
-            self.welcome.set_exception(error(text))
-        self._end(text)
+        if not self.connack.done():
+            self.connack.set_exception(error(text))
+        self._fail(text)
 
     # In.
 
-    def _take(self, packets: list[Delivered | Answer]) -> None:
-        if not self._is_welcome and packets:
-            self._greet(packets.pop(0))
+    def _handle_packets(self, packets: list[MqttMessage | ControlPacket]) -> None:
+        if not self._is_accepted and packets:
+            self._handle_connack(packets.pop(0))
         received = self._receiver.received
         for packet in packets:
             if self._closing:
                 return
-            if isinstance(packet, Delivered):
+            if isinstance(packet, MqttMessage):
                 if packet.qos == 2:
-                    self._take_once(packet)
+                    self._handle_qos2(packet)
                     continue
                 received(packet)
                 if packet.qos:
                     self._out.append((_PUBACK | packet.packet_id).to_bytes(4))
             elif packet.kind == PUBACK:
-                self._sent.discard(packet.packet_id)
+                self._unacknowledged.discard(packet.packet_id)
                 if self.is_full:
-                    self._look()
+                    self._check_room()
             else:
-                self._answered(packet)
+                self._handle_answer(packet)
 
-    def _answered(self, answer: Answer) -> None:
+    def _handle_answer(self, answer: ControlPacket) -> None:
         """Take note of an answer. One to what was never asked, or is over, means nothing."""
         kind, packet_id = answer.kind, answer.packet_id
         if kind in {frames.SUBACK, frames.UNSUBACK}:
-            future = self._asked.pop(packet_id, None)
+            future = self._pending_answers.pop(packet_id, None)
             if future is not None and not future.done():
                 future.set_result(answer.codes)
         elif kind == frames.PUBREL:
-            self._taken.discard(packet_id)
+            self._unreleased.discard(packet_id)
             self._send(frames.acknowledge(frames.PUBCOMP, packet_id))
         elif kind == frames.CONNACK:
-            self._end(f"{self.remote} sent what is no MQTT: a second CONNACK")
+            self._fail(f"{self.remote} sent what is no MQTT: a second CONNACK")
 
-    def _take_once(self, message: Delivered) -> None:
+    def _handle_qos2(self, message: MqttMessage) -> None:
         """Take a message of QoS 2, which we never ask for: given once, however often it comes before its PUBREL."""
-        if message.packet_id not in self._taken:
-            self._taken.add(message.packet_id)
+        if message.packet_id not in self._unreleased:
+            self._unreleased.add(message.packet_id)
             self._receiver.received(message)
         self._send(frames.acknowledge(frames.PUBREC, message.packet_id))
 
     # Out.
 
-    def _name(self, topic: str) -> bytes:
+    def _encode_topic(self, topic: str) -> bytes:
         """Return a topic as bytes. Most are published to again and again, and are looked at once."""
         name = frames.topic_field(topic)
-        if len(name) <= _LONGEST_KEPT:
-            if len(self._topics) >= _KEPT_TOPICS:
+        if len(name) <= _MAX_CACHED_LENGTH:
+            if len(self._topics) >= _MAX_CACHED_TOPICS:
                 self._topics.clear()
             self._topics[topic] = name
         return name
 
     def _free_id(self) -> int:
         """Return a packet id that is not in use."""
-        if len(self._sent) + len(self._asked) >= frames.MOST_IDS:
-            raise LinkFull(f"{self.remote} has acknowledged none of {frames.MOST_IDS} messages")
-        packet_id = self._last_id % frames.MOST_IDS + 1
-        while packet_id in self._sent or packet_id in self._asked:
-            packet_id = packet_id % frames.MOST_IDS + 1
+        if len(self._unacknowledged) + len(self._pending_answers) >= frames.MAX_PACKET_ID:
+            raise PacketIdsExhausted(f"{self.remote} has acknowledged none of {frames.MAX_PACKET_ID} messages")
+        packet_id = self._last_id % frames.MAX_PACKET_ID + 1
+        while packet_id in self._unacknowledged or packet_id in self._pending_answers:
+            packet_id = packet_id % frames.MAX_PACKET_ID + 1
         return packet_id
 
-    async def _ask(self, packet_id: int, packet: bytes) -> bytes:
+    async def _request(self, packet_id: int, packet: bytes) -> bytes:
         if self._closing:
             raise ConnectionLost(self._reason)
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._asked[packet_id] = answer
+        self._pending_answers[packet_id] = answer
         self._last_id = packet_id
         self._send(packet)
         return await answer
@@ -359,30 +366,30 @@ class MqttLink(asyncio.Protocol):
         if self._size > HIGH_WATER:
             # So much is written at once, for the socket to say when it has enough.
             self.flush()
-        elif not self._will_flush:
-            self._flush_soon()
+        elif not self._is_flush_scheduled:
+            self._schedule_flush()
 
-    def _flush_soon(self) -> None:
-        self._will_flush = True
-        self._loop.call_soon(self._flush_now)
+    def _schedule_flush(self) -> None:
+        self._is_flush_scheduled = True
+        self._loop.call_soon(self._flush_scheduled)
 
-    def _flush_now(self) -> None:
-        self._will_flush = False
+    def _flush_scheduled(self) -> None:
+        self._is_flush_scheduled = False
         self.flush()
 
-    def _look(self) -> None:
+    def _check_room(self) -> None:
         """See whether there is room again."""
-        if self.is_full and not self._is_blocked and len(self._sent) <= MOST_UNACKNOWLEDGED // 2:
+        if self.is_full and not self._is_blocked and len(self._unacknowledged) <= MAX_UNACKNOWLEDGED // 2:
             self.is_full = False
             if not self._closing:
                 self._receiver.writable()
 
-    def _end(self, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
         self._reason = self._reason or reason
         self._closing = True
         self._out.clear()
         self._size = 0
         self._socket.abort()
 
-    def _silent(self, seconds: float) -> None:
-        self._end(f"{self.remote} was silent for {seconds:.3g} seconds")
+    def _on_silence(self, seconds: float) -> None:
+        self._fail(f"{self.remote} was silent for {seconds:.3g} seconds")

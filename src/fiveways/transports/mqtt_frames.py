@@ -29,11 +29,11 @@ ACCEPTED: Final = 0
 REFUSED_FILTER: Final = 0x80
 """The code of a SUBACK for a filter that the broker does not serve; the others are QoS 0, 1 and 2."""
 
-MOST_IDS: Final = 0xFFFF
+MAX_PACKET_ID: Final = 0xFFFF
 """Packet ids are 1 to this."""
-LONGEST_FIELD: Final = 0xFFFF
+MAX_FIELD: Final = 0xFFFF
 """Bytes of a topic, a filter, a client id, a user name, a password."""
-LONGEST_PACKET: Final = (1 << 28) - 1
+MAX_PACKET: Final = (1 << 28) - 1
 """Bytes behind the length of a packet: four digits of seven bits."""
 
 _NAMES: Final = {
@@ -47,29 +47,29 @@ _NAMES: Final = {
     PINGRESP: "PINGRESP",
 }
 _EXACT: Final = {CONNACK: 2, PUBACK: 2, PUBREC: 2, PUBREL: 2, PUBCOMP: 2, UNSUBACK: 2, PINGRESP: 0}
-_NEVER: Final = 1 << 30
+_INVALID: Final = 1 << 30
 
 
-def _least(head: int) -> int:
+def _min_length(head: int) -> int:
     """Return how many bytes a packet that begins so has at least; `_NEVER` if no broker's packet begins so."""
     if head & 0xF0 == _PUBLISH:
         qos, is_repeated = head >> 1 & 3, head & 8
         if qos == 3 or (is_repeated and not qos):
-            return _NEVER
+            return _INVALID
         return 5 if qos else 3  # a topic of one byte, with its length, and the packet's id
-    return 3 if head == SUBACK else _EXACT.get(head, _NEVER)
+    return 3 if head == SUBACK else _EXACT.get(head, _INVALID)
 
 
-_LEAST: Final = tuple(map(_least, range(256)))
+_MIN_LENGTHS: Final = tuple(map(_min_length, range(256)))
 _BYTES: Final = tuple(bytes((value,)) for value in range(128))
 _FLAGS: Final = tuple((flags & 1 == 1, flags & 8 == 8, flags >> 1 & 3) for flags in range(16))
 _PONG: Final = bytes((PINGRESP, 0))
-_start: Final = struct.Struct(">BBH").unpack_from
-_KEPT_TOPICS: Final = 1024
-_LONGEST_KEPT: Final = 256
+_unpack_start: Final = struct.Struct(">BBH").unpack_from
+_MAX_CACHED_TOPICS: Final = 1024
+_MAX_CACHED_LENGTH: Final = 256
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
+class MqttMessage(msgspec.Struct, frozen=True, gc=False):
     """One message as the broker sent it."""
 
     topic: str
@@ -83,7 +83,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The broker's number for it; 0 for QoS 0."""
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class ControlPacket(msgspec.Struct, frozen=True, gc=False):
     """Anything else that a broker says. `kind` is one of the constants above."""
 
     kind: int
@@ -108,7 +108,7 @@ class Will:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class ConnectOptions:
     """What a CONNECT says. The session is always a clean one."""
 
     client_id: str
@@ -119,14 +119,14 @@ class Hello:
     will: Will | None = None
 
 
-class Reader:
+class PacketReader:
     """Takes bytes in any pieces, and gives the packets of a broker.
 
     Nothing is believed: what is too long is refused when its length is seen, and what cannot be a packet of a broker
     when its first byte is.
     """
 
-    def __init__(self, max_packet: int = LONGEST_PACKET) -> None:
+    def __init__(self, max_packet: int = MAX_PACKET) -> None:
         self.fault: Malformed | None = None
         """What came that is no MQTT; there is no way on from it."""
         self._most = max_packet
@@ -139,12 +139,12 @@ class Reader:
         """Return how many bytes of an unfinished packet wait for the rest."""
         return self._held
 
-    def feed(self, data: bytes) -> list[Delivered | Answer]:
+    def feed(self, data: bytes) -> list[MqttMessage | ControlPacket]:
         """Take what has come, and return the packets that it completes.
 
         What is no MQTT becomes `fault`, behind what is returned; the reader takes nothing more then.
         """
-        found: list[Delivered | Answer] = []
+        found: list[MqttMessage | ControlPacket] = []
         if self.fault is None:
             try:
                 self._read(self._joined(data) if self._pieces else data, found)
@@ -152,28 +152,28 @@ class Reader:
                 self.fault = exc
         return found
 
-    def _read(self, data: bytes, found: list[Delivered | Answer]) -> None:
+    def _read(self, data: bytes, found: list[MqttMessage | ControlPacket]) -> None:
         at, end = 0, len(data)
         topics, most = self._topics, self._most
         while end - at >= 4:
-            head, length, number = _start(data, at)
+            head, length, number = _unpack_start(data, at)
             begin = at + 2
             if length > 127:
                 # Two digits are usual, and cheap to read; `number` begins with the second then.
                 if number < 0x8000:
                     begin, length = at + 3, length & 127 | number >> 8 << 7
                 else:
-                    begin, length = _length(data, at + 1)
+                    begin, length = _parse_length(data, at + 1)
                     if not begin:
                         break
-            if not _LEAST[head] <= length <= most:
-                raise _unfit(head, length, most)
+            if not _MIN_LENGTHS[head] <= length <= most:
+                raise _invalid_packet(head, length, most)
             stop = begin + length
             if stop > end:
                 break
             if head & 0xF0 != _PUBLISH:
                 is_plain = head == PUBACK and length == 2
-                found.append(Answer(PUBACK, number) if is_plain else _answer(head, data[begin:stop]))
+                found.append(ControlPacket(PUBACK, number) if is_plain else _parse_control(head, data[begin:stop]))
                 at = stop
                 continue
             if begin != at + 2:
@@ -185,19 +185,19 @@ class Reader:
             if body > stop:
                 raise Malformed(f"a message of {length} bytes is shorter than its topic says")
             name = data[begin + 2 : name_end]
-            topic = topics.get(name) or self._topic(name)
+            topic = topics.get(name) or self._decode_topic(name)
             if not qos:
-                found.append(Delivered(topic, data[body:stop], retained, duplicate, 0))
+                found.append(MqttMessage(topic, data[body:stop], retained, duplicate, 0))
                 continue
             packet_id = data[name_end] << 8 | data[name_end + 1]
             if not packet_id:
                 raise Malformed("a message of QoS 1 or 2 has the id 0")
-            found.append(Delivered(topic, data[body:stop], retained, duplicate, qos, packet_id))
+            found.append(MqttMessage(topic, data[body:stop], retained, duplicate, qos, packet_id))
         if at < end:
             # Four bytes are the least of all packets but one.
             while data.startswith(_PONG, at):
                 at += 2
-                found.append(Answer(PINGRESP))
+                found.append(ControlPacket(PINGRESP))
             if at < end:
                 self._hold(data, at)
 
@@ -215,31 +215,31 @@ class Reader:
     def _hold(self, data: bytes, at: int) -> None:
         """Keep the beginning of a packet, if it may be one."""
         head = data[at]
-        begin, length = _length(data, at + 1)
-        if _LEAST[head] == _NEVER or (begin and not _LEAST[head] <= length <= self._most):
-            raise _unfit(head, length, self._most)
+        begin, length = _parse_length(data, at + 1)
+        if _MIN_LENGTHS[head] == _INVALID or (begin and not _MIN_LENGTHS[head] <= length <= self._most):
+            raise _invalid_packet(head, length, self._most)
         rest = data[at:] if at else data
         self._pieces.append(rest)
         self._held = len(rest)
         self._needed = begin + length - at if begin else 0
 
-    def _topic(self, name: bytes) -> str:
+    def _decode_topic(self, name: bytes) -> str:
         """Return a topic as text. Most come again and again, and are looked at once."""
         try:
             topic = name.decode()
         except UnicodeDecodeError as exc:
             raise Malformed(f"a topic is no UTF-8: {exc.reason}") from None
-        wrong = _wrong_topic(topic)
+        wrong = _topic_error(topic)
         if wrong:
             raise Malformed(f"a message was published to a topic that {wrong}")
-        if len(name) <= _LONGEST_KEPT:
-            if len(self._topics) >= _KEPT_TOPICS:
+        if len(name) <= _MAX_CACHED_LENGTH:
+            if len(self._topics) >= _MAX_CACHED_TOPICS:
                 self._topics.clear()
             self._topics[name] = topic
         return topic
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
+def _parse_length(data: bytes, at: int) -> tuple[int, int]:
     """Return where a packet's body begins, and how long it is; nowhere, if that is not all there yet."""
     length = 0
     for digit, byte in enumerate(data[at : at + 4]):
@@ -251,32 +251,32 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     return 0, 0
 
 
-def _unfit(head: int, length: int, most: int) -> Malformed:
+def _invalid_packet(head: int, length: int, most: int) -> Malformed:
     """Return why no packet begins so, or not one of this length."""
-    if _LEAST[head] == _NEVER:
+    if _MIN_LENGTHS[head] == _INVALID:
         return Malformed(f"no packet of a broker begins with 0x{head:02x}")
     name = _NAMES.get(head, "PUBLISH")
     return Malformed(f"a {name} of {length} bytes is {f'longer than {most}' if length > most else 'too short'}")
 
 
-def _answer(head: int, body: bytes) -> Answer:
+def _parse_control(head: int, body: bytes) -> ControlPacket:
     if head == SUBACK:
-        return Answer(head, body[0] << 8 | body[1], body[2:])
+        return ControlPacket(head, body[0] << 8 | body[1], body[2:])
     if len(body) != _EXACT[head]:
         raise Malformed(f"a {_NAMES[head]} of {len(body)} bytes is too long")
     if head == PINGRESP:
-        return Answer(head)
+        return ControlPacket(head)
     if head == CONNACK:
         if body[0] > 1:
             raise Malformed("a CONNACK uses flags that are reserved")
-        return Answer(head, 0, body[1:])
-    return Answer(head, body[0] << 8 | body[1])
+        return ControlPacket(head, 0, body[1:])
+    return ControlPacket(head, body[0] << 8 | body[1])
 
 
 # What a client says.
 
 
-def connect(hello: Hello) -> bytes:
+def connect(hello: ConnectOptions) -> bytes:
     """Return a CONNECT; ValueError for what cannot be said."""
     flags, will = 2, hello.will
     parts = [text_field(hello.client_id, "client id")]
@@ -302,7 +302,7 @@ def publish(topic: bytes, payload: bytes, retain: bool = False) -> bytes:
     return b"".join((head, _BYTES[size] if size < 128 else _size(size), topic, payload))
 
 
-def publish_safely(topic: bytes, packet_id: int, payload: bytes, retain: bool = False, qos: int = 1) -> bytes:
+def publish_acknowledged(topic: bytes, packet_id: int, payload: bytes, retain: bool = False, qos: int = 1) -> bytes:
     """Return a PUBLISH of QoS 1, which is to be acknowledged, or 2; else as `publish`."""
     size = len(topic) + len(payload) + 2
     head = _BYTES[_PUBLISH | qos << 1 | retain]
@@ -329,9 +329,9 @@ def acknowledge(kind: int, packet_id: int) -> bytes:
 
 def topic_field(topic: str) -> bytes:
     """Return the topic of a message with its length; ValueError if nothing can be published there."""
-    wrong = _wrong_topic(topic)
+    wrong = _topic_error(topic)
     if wrong:
-        raise ValueError(f"nothing can be published to a topic that {wrong}: {_shown(topic)}")
+        raise ValueError(f"nothing can be published to a topic that {wrong}: {_excerpt(topic)}")
     return text_field(topic, "topic")
 
 
@@ -341,9 +341,9 @@ def filter_field(written: str) -> bytes:
         raise ValueError("a topic filter is not empty")
     *before, last = levels = written.split("/")
     if any("#" in level for level in before) or ("#" in last and last != "#"):
-        raise ValueError(f"# is the last level of a topic filter, and all of it: {_shown(written)}")
+        raise ValueError(f"# is the last level of a topic filter, and all of it: {_excerpt(written)}")
     if any("+" in level and level != "+" for level in levels):
-        raise ValueError(f"+ is a whole level of a topic filter: {_shown(written)}")
+        raise ValueError(f"+ is a whole level of a topic filter: {_excerpt(written)}")
     return text_field(written, "topic filter")
 
 
@@ -359,12 +359,12 @@ def text_field(text: str, what: str) -> bytes:
 
 
 def _bytes_field(encoded: bytes, what: str) -> bytes:
-    if len(encoded) > LONGEST_FIELD:
-        raise ValueError(f"a {what} of {len(encoded)} bytes is longer than {LONGEST_FIELD}")
+    if len(encoded) > MAX_FIELD:
+        raise ValueError(f"a {what} of {len(encoded)} bytes is longer than {MAX_FIELD}")
     return len(encoded).to_bytes(2) + encoded
 
 
-def _wrong_topic(topic: str) -> str:
+def _topic_error(topic: str) -> str:
     """Return what is wrong with the topic of a message, if anything."""
     if not topic:
         return "is empty"
@@ -373,7 +373,7 @@ def _wrong_topic(topic: str) -> str:
     return "holds a wildcard" if "#" in topic or "+" in topic else ""
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text[:100])
 
 
@@ -387,8 +387,8 @@ def _size(size: int) -> bytes:
         return _BYTES[size]
     if size < 1 << 14:
         return ((size & 127 | 128) << 8 | size >> 7).to_bytes(2)
-    if size > LONGEST_PACKET:
-        raise ValueError(f"a packet of {size} bytes is longer than {LONGEST_PACKET}")
+    if size > MAX_PACKET:
+        raise ValueError(f"a packet of {size} bytes is longer than {MAX_PACKET}")
     digits = bytearray()
     while size > 127:
         digits.append(size & 127 | 128)

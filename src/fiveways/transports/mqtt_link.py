@@ -8,15 +8,24 @@ from typing import Final
 
 from fiveways.errors import ConnectionLost
 from fiveways.transports import mqtt_frames as frames
-from fiveways.transports.address import unreachable
+from fiveways.transports.address import connect_error
 from fiveways.transports.mqtt_broker import Broker
-from fiveways.transports.mqtt_connection import BrokerRefused, LinkFull, MqttLink, MqttReceiver
-from fiveways.transports.mqtt_frames import Delivered, Hello, Will
+from fiveways.transports.mqtt_connection import MqttLink, MqttReceiver, PacketIdsExhausted, SubscriptionRefused
+from fiveways.transports.mqtt_frames import ConnectOptions, MqttMessage, Will
 
-__all__ = ["Broker", "BrokerRefused", "Delivered", "LinkFull", "MqttLink", "MqttReceiver", "Will", "open_mqtt"]
+__all__ = [
+    "Broker",
+    "MqttLink",
+    "MqttMessage",
+    "MqttReceiver",
+    "PacketIdsExhausted",
+    "SubscriptionRefused",
+    "Will",
+    "open_mqtt",
+]
 
 MAX_PACKET: Final = 1 << 24
-_LONGEST_KEEPALIVE: Final = 0xFFFF
+_MAX_KEEPALIVE: Final = 0xFFFF
 
 
 async def open_mqtt(
@@ -47,9 +56,9 @@ async def open_mqtt(
         ConnectionLost: the broker cannot be reached, is none, or does not answer in time.
         ValueError: MQTT cannot say this client id or will.
     """
-    seconds = min(math.ceil(keepalive), _LONGEST_KEEPALIVE)
+    seconds = min(math.ceil(keepalive), _MAX_KEEPALIVE)
     client_id = client_id or f"fw{secrets.token_hex(10)}"  # 23 characters are what every broker takes
-    hello = frames.connect(Hello(client_id, seconds, broker.user, broker.password, will))
+    hello = frames.connect(ConnectOptions(client_id, seconds, broker.user, broker.password, will))
     context = (ssl_context or ssl.create_default_context()) if broker.tls else None
     link = MqttLink(broker, hello, max_packet, keepalive)
     try:
@@ -61,15 +70,15 @@ async def open_mqtt(
                 ssl=context,
                 server_hostname=broker.host if context else None,
             )
-            await link.welcome
+            await link.connack
         link.begin(receiver)
     except TimeoutError:
-        link.give_up()
+        link.abandon()
         raise ConnectionLost(f"{broker} did not answer within {timeout:g} seconds") from None
     except (OSError, UnicodeError) as exc:
-        link.give_up()
-        raise ConnectionLost(f"cannot connect to {broker}: {unreachable(exc, broker.host, broker.port)}") from exc
+        link.abandon()
+        raise ConnectionLost(f"cannot connect to {broker}: {connect_error(exc, broker.host, broker.port)}") from exc
     except BaseException:
-        link.give_up()
+        link.abandon()
         raise
     return link

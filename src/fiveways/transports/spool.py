@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from typing import BinaryIO, TypeAlias
 
-from fiveways.transports.address import network_of
+from fiveways.transports.address import network_address
 from fiveways.wire.blob import Blob
 
 
@@ -22,9 +22,9 @@ class DiskSpools:
         self.used = 0
         self._by_address = Counter[str]()
 
-    def of(self, remote: str) -> "AddressSpools":
+    def for_remote(self, remote: str) -> "AddressSpools":
         """Return the spools of one connection; `remote` is where its other end is."""
-        return AddressSpools(self, network_of(remote))
+        return AddressSpools(self, network_address(remote))
 
     def open(self, address: str = "") -> "DiskSpool":
         """Return an empty spool; where no file can be made, one that takes nothing."""
@@ -49,7 +49,7 @@ class DiskSpools:
             return f"no room is left for attachments of {address}"
         return None
 
-    def hold(self, more: int, address: str) -> None:
+    def count(self, more: int, address: str) -> None:
         """Count so many bytes more, or fewer."""
         self.used += more
         self._by_address[address] += more
@@ -75,7 +75,7 @@ class AddressSpools:
         return self._spools.store(data, self._address)
 
 
-AnySpools: TypeAlias = DiskSpools | AddressSpools
+AttachmentSpools: TypeAlias = DiskSpools | AddressSpools
 
 
 class DiskSpool:
@@ -106,7 +106,7 @@ class DiskSpool:
         except OSError as exc:
             return "no room is left on disk" if exc.errno == errno.ENOSPC else "it could not be kept on disk"
         self._held += len(piece)
-        self._spools.hold(len(piece), self._address)
+        self._spools.count(len(piece), self._address)
         return None
 
     def finish(self) -> Blob:
@@ -120,7 +120,7 @@ class DiskSpool:
             self._file.close()
             self._file = None
         if self._held:
-            self._spools.hold(-self._held, self._address)
+            self._spools.count(-self._held, self._address)
             self._held = 0
 
     def __del__(self) -> None:
@@ -149,4 +149,4 @@ class DiskBlob(Blob):
     def __del__(self) -> None:
         if self._file is not None:
             self._file.close()
-            self._spools.hold(-self._size, self._address)
+            self._spools.count(-self._size, self._address)

@@ -13,11 +13,11 @@ from picows import (
     WSTransport,
 )
 
-from fiveways.transports import framing
-from fiveways.transports.address import describe
-from fiveways.transports.base import Receiver, Spools
-from fiveways.transports.fragments import PROGRESS, Fragments
-from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
+from fiveways.transports import websocket_frames
+from fiveways.transports.address import describe_peer
+from fiveways.transports.base import Receiver, SpoolFactory
+from fiveways.transports.unfinished_input import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
+from fiveways.transports.websocket_fragments import PROGRESS_STEP, FragmentedMessage
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
@@ -26,18 +26,18 @@ HIGH_WATER: Final = 1 << 18
 """Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
 _LINGER: Final = 2.0
 """Seconds for the peer to answer a close, and to read what was said before it."""
-_LONGEST_REASON: Final = 120
+_MAX_REASON: Final = 120
 _PROTOCOL_ERROR: Final = 1002
 _NOT_UTF8: Final = 1007
 _TOO_LARGE: Final = 1009
 _OVERLOADED: Final = 1013
-READ_BUFFER: Final = 1 << 14
+READ_BUFFER_SIZE: Final = 1 << 14
 """What is read at once. A quarter of it would do for an idle peer, but costs a busy one four passes for one."""
 
 # picows tells of every connection and of every frame that it does not like; we tell what matters ourselves.
 _log = logging.getLogger("fiveways.websocket")
-QUIET: Final = logging.getLogger("fiveways.picows")
-QUIET.setLevel(logging.CRITICAL)
+PICOWS_LOG: Final = logging.getLogger("fiveways.picows")
+PICOWS_LOG.setLevel(logging.CRITICAL)
 
 
 class WebSocketLink(WSListener):
@@ -46,18 +46,18 @@ class WebSocketLink(WSListener):
     # Instances of a Cython class have no inline values, so that CPython specializes access to slots alone.
     __slots__ = (
         "_closing",
+        "_create_receiver",
+        "_fragments",
         "_frame",
         "_gone",
         "_held",
-        "_incoming",
         "_is_client",
         "_limits",
         "_linger",
-        "_read",
+        "_on_message",
         "_reason",
-        "_receive",
-        "_received",
         "_receiver",
+        "_reported_bytes",
         "_socket",
         "_spools",
         "_unfinished",
@@ -75,7 +75,7 @@ class WebSocketLink(WSListener):
         self,
         receive: Callable[["WebSocketLink"], Receiver],
         limits: Limits,
-        spools: Spools | None,
+        spools: SpoolFactory | None,
         *,
         is_client: bool = False,
         unfinished: UnfinishedInput | None = None,
@@ -88,17 +88,17 @@ class WebSocketLink(WSListener):
         self.is_loopback = False
         self.is_full = False
         self.is_alive = True
-        self._receive = receive
+        self._create_receiver = receive
         self._receiver: Receiver
         self._limits = limits
         self._spools = spools
         self._is_client = is_client
-        self._frame = framing.client_frame if is_client else framing.server_frame
-        self._incoming: Fragments | None = None
+        self._frame = websocket_frames.client_frame if is_client else websocket_frames.server_frame
+        self._fragments: FragmentedMessage | None = None
         self._unfinished = unfinished
         self._held = 0
         """What is counted of a message in fragments."""
-        self._read = 0
+        self._reported_bytes = 0
         """Bytes of an incomplete frame of which the receiver was told."""
         self.has_opened = False
         self._closing = False
@@ -116,18 +116,18 @@ class WebSocketLink(WSListener):
         self.has_opened = True
         self._socket = transport.underlying_transport
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
-        self.remote, self.is_loopback = describe(self._socket)
-        self._receiver = self._receive(self)
-        self._received = self._receiver.received if self._unfinished is None else self._received_at_first
+        self.remote, self.is_loopback = describe_peer(self._socket)
+        self._receiver = self._create_receiver(self)
+        self._on_message = self._receiver.received if self._unfinished is None else self._on_unauthenticated
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
         """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
         self.is_alive = True
         try:
             # picows leaves the reserved bits to extensions, of which there are none here.
-            is_usual = frame.fin and self._incoming is None and not self._closing
+            is_usual = frame.fin and self._fragments is None and not self._closing
             if is_usual and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
-                kind, received = frame.msg_type, self._received
+                kind, received = frame.msg_type, self._on_message
                 if kind is _TEXT:
                     payload = frame.get_payload_as_bytes()
                     if payload.isascii() or _is_utf8(payload):
@@ -136,21 +136,21 @@ class WebSocketLink(WSListener):
                 elif kind is _BINARY:
                     received(Packet(frame.get_payload_as_bytes(), is_text=False))
                     return
-            self._on_other(frame)
+            self._on_control_or_fragment(frame)
         except Exception:
             _log.exception("a message of %s could not be dealt with", self.remote)
             raise
 
-    def _received_at_first(self, packet: Packet) -> None:
+    def _on_unauthenticated(self, packet: Packet) -> None:
         """Pass a message on that comes before authentication."""
         if len(packet.payload) > self._limits.max_unauthenticated and not self.is_admitted:
             self._refuse_large()
             return
         self._receiver.received(packet)
         if self.is_admitted:
-            self._received = self._receiver.received
+            self._on_message = self._receiver.received
 
-    def _on_other(self, frame: WSFrame) -> None:
+    def _on_control_or_fragment(self, frame: WSFrame) -> None:
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(_PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
@@ -173,67 +173,67 @@ class WebSocketLink(WSListener):
         self._ws.disconnect()
 
     def _on_fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
-        if (self._incoming is None) is (kind is _CONTINUATION):
+        if (self._fragments is None) is (kind is _CONTINUATION):
             self.close(_PROTOCOL_ERROR, "fragments of two messages are mixed up")
             return
-        if self._incoming is None:
+        if self._fragments is None:
             is_text = kind is _TEXT
             # Who has not said a word yet is not trusted with the disk.
             spools = None if is_text or not getattr(self._receiver, "has_begun", True) else self._spools
-            self._incoming = Fragments(is_text, self._limits.max_text, spools)
-        incoming = self._incoming
+            self._fragments = FragmentedMessage(is_text, self._limits.max_text, spools)
+        incoming = self._fragments
         if incoming.add(frame.get_payload_as_bytes()) and not self._receiver.progressed(incoming.size):
             incoming.discard()
         if self._unfinished is not None and not self._has_room(incoming):
-            self._incoming = None
-            self._hold(0)
+            self._fragments = None
+            self._count_unfinished(0)
             return
         if frame.fin:
-            self._incoming = None
-            self._hold(0)
+            self._fragments = None
+            self._count_unfinished(0)
             packet = incoming.finish()
             # A text that is too long was cut off, perhaps within a character: the receiver refuses it as too long.
             if packet.is_text and len(packet.payload) <= self._limits.max_text and not _is_utf8(packet.payload):
                 self.close(_NOT_UTF8, "a text is not UTF-8")
             else:
-                self._received(packet)
+                self._on_message(packet)
 
-    def _has_room(self, incoming: Fragments) -> bool:
+    def _has_room(self, incoming: FragmentedMessage) -> bool:
         """Return whether a message in fragments may go on; close the connection if it may not."""
         if incoming.size > self._limits.max_unauthenticated and not self.is_admitted:
             self._refuse_large()
             return False
-        if not self._hold(incoming.held):
-            self.refuse(_OVERLOADED, "too much input has not come completely; try again later", UNFINISHED)
+        if not self._count_unfinished(incoming.held):
+            self.close_by_limit(_OVERLOADED, "too much input has not come completely; try again later", UNFINISHED)
             return False
         return True
 
-    def _hold(self, size: int) -> bool:
+    def _count_unfinished(self, size: int) -> bool:
         """Count what is held of a message in fragments; return False, and count nothing, if there is no room for it."""
-        if self._unfinished is None or size == self._held or self._unfinished.hold(size - self._held, self.remote):
+        if self._unfinished is None or size == self._held or self._unfinished.count(size - self._held, self.remote):
             self._held = size
             return True
         return False
 
     def _refuse_large(self) -> None:
-        self.refuse(_TOO_LARGE, "a message is too large before authentication", UNAUTHENTICATED)
+        self.close_by_limit(_TOO_LARGE, "a message is too large before authentication", UNAUTHENTICATED)
 
-    def refuse(self, code: int, text: str, limit: str) -> None:
+    def close_by_limit(self, code: int, text: str, limit: str) -> None:
         """Close it because of a limit, which counts that."""
         if self._unfinished is not None and not self._closing:
-            self._unfinished.refused(limit, self.remote)
+            self._unfinished.on_refused(limit, self.remote)
         self.close(code, text)
 
     def on_ws_disconnected(self, _transport: WSTransport | None) -> None:
         """End, whoever ended it."""
         self._gone = True
-        self._incoming = None
-        self._hold(0)
+        self._fragments = None
+        self._count_unfinished(0)
         if self._linger is not None:
             self._linger.cancel()
         self._receiver.lost(self._reason)
         # Each of these refers to this link: without them it is freed at once, and not by the garbage collector.
-        del self._receiver, self._received, self._ws, self._socket
+        del self._receiver, self._on_message, self._ws, self._socket
 
     def pause_writing(self) -> None:
         """The socket has more than it can write."""
@@ -271,27 +271,27 @@ class WebSocketLink(WSListener):
     def frame(self, packet: Packet) -> bytes:
         """Return a message as one frame."""
         if packet.is_text and not self._is_client:
-            return framing.server_text(packet.payload)
-        return self._frame(packet.payload, framing.TEXT if packet.is_text else framing.BINARY)
+            return websocket_frames.server_text(packet.payload)
+        return self._frame(packet.payload, websocket_frames.TEXT if packet.is_text else websocket_frames.BINARY)
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
         """Return messages, each as one frame."""
         if not self._is_client:
-            return framing.server_frames(packets)
+            return websocket_frames.server_frames(packets)
         if all([packet.is_text for packet in packets]):  # noqa: C419  quicker than a generator
-            return framing.client_texts([packet.payload for packet in packets])
+            return websocket_frames.client_texts([packet.payload for packet in packets])
         return b"".join([self.frame(packet) for packet in packets])
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
         """Return a fragment of a binary message."""
-        return self._frame(piece, framing.BINARY, first=first, last=last)
+        return self._frame(piece, websocket_frames.BINARY, first=first, last=last)
 
     def write(self, data: bytes) -> None:
         """Write frames."""
         if not (self._gone or self._closing):
             self._socket.write(data)
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
         return 0 if self._gone else int(self._socket.get_write_buffer_size())
 
@@ -307,17 +307,17 @@ class WebSocketLink(WSListener):
 
     def discard_incoming(self) -> None:
         """Keep nothing of a binary message in fragments that has not come completely."""
-        if self._incoming is not None:
-            self._incoming.discard()
-            self._hold(self._incoming.held)
+        if self._fragments is not None:
+            self._fragments.discard()
+            self._count_unfinished(self._fragments.held)
 
-    def reading(self, size: int) -> None:
+    def note_partial_frame(self, size: int) -> None:
         """Note that so many bytes of an incomplete frame are in the read buffer."""
-        if size < self._read:
-            self._read = 0
-        if size >= self._read + PROGRESS:
-            self._read = size
-            self._receiver.progressed(size if self._incoming is None else size + self._incoming.size)
+        if size < self._reported_bytes:
+            self._reported_bytes = 0
+        if size >= self._reported_bytes + PROGRESS_STEP:
+            self._reported_bytes = size
+            self._receiver.progressed(size if self._fragments is None else size + self._fragments.size)
 
     def ping(self) -> None:
         """Ask for a sign of life."""
@@ -330,7 +330,7 @@ class WebSocketLink(WSListener):
             return
         self._closing = True
         self._reason = self._reason or text
-        self._ws.send_close(WSCloseCode(code), text.encode()[:_LONGEST_REASON].decode(errors="ignore"))
+        self._ws.send_close(WSCloseCode(code), text.encode()[:_MAX_REASON].decode(errors="ignore"))
         self._socket.resume_reading()
         self._linger = asyncio.get_running_loop().call_later(_LINGER, self.abort)
 

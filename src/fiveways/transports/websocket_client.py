@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from picows import WSHandshakeError, ws_connect
 
-from fiveways.transports.address import no_hub
-from fiveways.transports.base import Receiver, Spools
-from fiveways.transports.stale_handles import forget_stale_handle
-from fiveways.transports.websocket import QUIET, READ_BUFFER, WebSocketLink
+from fiveways.transports.address import http_error
+from fiveways.transports.base import Receiver, SpoolFactory
+from fiveways.transports.stale_file_descriptors import forget_stale_handle
+from fiveways.transports.websocket import PICOWS_LOG, READ_BUFFER_SIZE, WebSocketLink
 from fiveways.wire.limits import Limits
 
 
@@ -18,7 +18,7 @@ async def open_websocket(
     receive: Callable[[WebSocketLink], Receiver],
     *,
     limits: Limits,
-    spools: Spools | None = None,
+    spools: SpoolFactory | None = None,
     subprotocol: str = "",
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
@@ -32,10 +32,10 @@ async def open_websocket(
                 lambda *_: link,
                 url,
                 websocket_handshake_timeout=timeout,
-                logger_name=QUIET,
+                logger_name=PICOWS_LOG,
                 max_frame_size=limits.max_frame,
                 extra_headers=extra,
-                read_buffer_init_size=READ_BUFFER,
+                read_buffer_init_size=READ_BUFFER_SIZE,
                 enable_auto_pong=False,
             ),
             timeout,
@@ -59,4 +59,4 @@ def _refusal(url: str, error: WSHandshakeError) -> str:
     parts = urlsplit(url)
     # picows reads no status from an answer in HTTP/1.0, which no hub speaks.
     status = None if error.response is None else error.response.status.value
-    return no_hub(parts.netloc, parts.path, status, error.raw_body or b"")
+    return http_error(parts.netloc, parts.path, status, error.raw_body or b"")

@@ -15,18 +15,18 @@ import picows.picows
 from picows import WSAutoPingStrategy, WSUpgradeResponse, WSUpgradeResponseWithListener
 
 from fiveways.errors import FivewaysError
-from fiveways.transports.handover import replay
-from fiveways.transports.unfinished import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
-from fiveways.transports.websocket import QUIET, READ_BUFFER, WebSocketLink
+from fiveways.transports.unfinished_input import UNAUTHENTICATED, UNFINISHED, UnfinishedInput
+from fiveways.transports.websocket import PICOWS_LOG, READ_BUFFER_SIZE, WebSocketLink
+from fiveways.transports.websocket_handover import feed_bytes
 from fiveways.wire.limits import Limits
 
-_AT_FIRST: Final = READ_BUFFER - 256
+_INITIAL_BUFFER: Final = READ_BUFFER_SIZE - 256
 """What picows uses of a new read buffer."""
-_UNCOUNTED: Final = 4 * _AT_FIRST
+_COUNTED_ABOVE: Final = 4 * _INITIAL_BUFFER
 """A buffer of this size is not counted: up to here, reads that filled it exactly may have hidden a growth."""
-_MOST_USED: Final = 0.9
+_GROWTH_THRESHOLD: Final = 0.9
 """The part of a buffer that may be in use before it grows."""
-_LONGEST_HEADER: Final = 14
+_MAX_HEADER: Final = 14
 _HANDSHAKE: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -37,7 +37,7 @@ class UnsupportedPicows(FivewaysError):
     """The installed picows has another interface than the one that the hub uses."""
 
 
-class Guarded(Protocol):
+class HasReadGuard(Protocol):
     """A protocol of picows with a guard."""
 
     guard: "ReadGuard"
@@ -51,82 +51,84 @@ class Guarded(Protocol):
 class ReadGuard:
     """Watches the read buffer of one connection."""
 
-    __slots__ = ("_held", "_is_over", "_limits", "_size", "_unfinished", "usual")
+    __slots__ = ("_buffer_size", "_held", "_is_ending", "_limits", "_unfinished", "unchecked_up_to")
 
     def __init__(self, limits: Limits, unfinished: UnfinishedInput) -> None:
         self._limits = limits
         self._unfinished = unfinished
-        self.usual = 0
+        self.unchecked_up_to = 0
         """No check is needed as long as the free part of the buffer is not larger."""
-        self._size = _AT_FIRST
+        self._buffer_size = _INITIAL_BUFFER
         """Of the buffer; exact from twice `_UNCOUNTED` on."""
         self._held = 0
-        self._is_over = False
+        self._is_ending = False
 
-    def check(self, view: memoryview, protocol: "Guarded") -> memoryview:
+    def check(self, view: memoryview, protocol: "HasReadGuard") -> memoryview:
         """Return which part of the free buffer the next read may fill; close the connection at a limit."""
         link = protocol.listener
         if link is None:
             return view
-        while self._size < len(view):
-            self._size *= 2
-        self.usual = _AT_FIRST if link.is_admitted and self._size == _AT_FIRST else 0
-        if not self._is_over:
-            if not link.is_admitted and self._size > _size_for(self._limits.max_unauthenticated):
-                self._end(1009, "a frame is too large before authentication", UNAUTHENTICATED, protocol)
-            elif self._size > max(_UNCOUNTED, self._held):
-                self._unfinished.buffers.discard(protocol)  # it is being read to, even if it is empty
-                if self._unfinished.hold(self._size - self._held, link.remote):
-                    self._held = self._size
-                    self._unfinished.buffers.add(protocol)
+        while self._buffer_size < len(view):
+            self._buffer_size *= 2
+        self.unchecked_up_to = _INITIAL_BUFFER if link.is_admitted and self._buffer_size == _INITIAL_BUFFER else 0
+        if not self._is_ending:
+            if not link.is_admitted and self._buffer_size > _buffer_size_for(self._limits.max_unauthenticated):
+                self._schedule_close(1009, "a frame is too large before authentication", UNAUTHENTICATED, protocol)
+            elif self._buffer_size > max(_COUNTED_ABOVE, self._held):
+                self._unfinished.grown_buffers.discard(protocol)  # it is being read to, even if it is empty
+                if self._unfinished.count(self._buffer_size - self._held, link.remote):
+                    self._held = self._buffer_size
+                    self._unfinished.grown_buffers.add(protocol)
                 else:
-                    self._end(1013, "too much input has not come completely; try again later", UNFINISHED, protocol)
-            if self._size > _UNCOUNTED:
-                link.reading(self._size - len(view))
+                    self._schedule_close(
+                        1013, "too much input has not come completely; try again later", UNFINISHED, protocol
+                    )
+            if self._buffer_size > _COUNTED_ABOVE:
+                link.note_partial_frame(self._buffer_size - len(view))
         # One byte less than there is room for, so that the free part tells of each growth. To stop reading here is not
         # allowed in libuv, so the last bytes of a connection that is to be closed come one by one.
-        return view[:1] if self._is_over else view[:-1]
+        return view[:1] if self._is_ending else view[:-1]
 
-    def _end(self, code: int, text: str, limit: str, protocol: "Guarded") -> None:
-        self._is_over = True
-        asyncio.get_running_loop().call_soon(_refuse, protocol, code, text, limit)
+    def _schedule_close(self, code: int, text: str, limit: str, protocol: "HasReadGuard") -> None:
+        self._is_ending = True
+        asyncio.get_running_loop().call_soon(_close_by_limit, protocol, code, text, limit)
 
-    def release(self, protocol: "Guarded") -> None:
+    def release(self, protocol: "HasReadGuard") -> None:
         """Count nothing more of this buffer."""
-        self._unfinished.buffers.discard(protocol)
+        self._unfinished.grown_buffers.discard(protocol)
         if self._held and protocol.listener is not None:
-            self._unfinished.hold(-self._held, protocol.listener.remote)
+            self._unfinished.count(-self._held, protocol.listener.remote)
             self._held = 0
 
-    def shrink(self, protocol: "Guarded", free: int) -> None:
+    def shrink(self, protocol: "HasReadGuard", free: int) -> None:
         """Replace the protocol by one with a small buffer, if all of its own is free."""
         link = protocol.listener
         # More is free than `_size` when the buffer has grown by the read whose frames are being passed on right now.
-        if link is None or free != self._size or self._is_over or link.is_closing:
+        if link is None or free != self._buffer_size or self._is_ending or link.is_closing:
             return
         successor = server_protocol(lambda: link, self._limits, self._unfinished)
-        socket = _Silent(link.socket)
+        socket = _SilentTransport(link.socket)
         successor.connection_made(socket)  # type: ignore[arg-type]
-        replay(link.socket, successor, memoryview(_HANDSHAKE))
+        feed_bytes(link.socket, successor, memoryview(_HANDSHAKE))
         socket.is_silent = False
         link.socket.set_protocol(successor)
         self.release(protocol)
 
 
 @cache
-def _size_for(frame: int) -> int:
+def _buffer_size_for(frame: int) -> int:
     """Return the size of the read buffer in which such a frame fits."""
-    size = _AT_FIRST
-    while size * _MOST_USED < frame + _LONGEST_HEADER:
+    size = _INITIAL_BUFFER
+    while size * _GROWTH_THRESHOLD < frame + _MAX_HEADER:
         size *= 2
     return size
 
 
-def _refuse(protocol: "Guarded", code: int, text: str, limit: str) -> None:
+def _close_by_limit(protocol: "HasReadGuard", code: int, text: str, limit: str) -> None:
     """Close a connection; what still comes is not kept."""
     link = protocol.listener
     if link is not None and not link.is_gone:
-        link.refuse(code, text, limit)
+        link.close_by_limit(code, text, limit)
         protocol.guard.release(protocol)
         link.socket.set_protocol(_Discarding(link))
 
@@ -156,7 +158,7 @@ class _Discarding(asyncio.BufferedProtocol):
         self._link.on_ws_disconnected(None)
 
 
-class _Silent:
+class _SilentTransport:
     """A socket on which nothing is written at first: the handshake was answered by an earlier protocol."""
 
     def __init__(self, socket: asyncio.Transport) -> None:
@@ -173,7 +175,7 @@ class _Silent:
 
 
 @cache
-def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "Guarded"]:
+def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "HasReadGuard"]:
     """Return a class of picows' protocols with a guard."""
     free_part, lost = base.get_buffer, base.connection_lost
 
@@ -209,7 +211,7 @@ def server_protocol(
         None,
         False,
         listener,
-        QUIET,
+        PICOWS_LOG,
         True,
         10.0,
         False,
@@ -219,7 +221,7 @@ def server_protocol(
         False,
         limits.max_frame,
         None,
-        READ_BUFFER,
+        READ_BUFFER_SIZE,
     )
     made.guard = ReadGuard(limits, unfinished)
     return cast("asyncio.BufferedProtocol", made)
@@ -240,7 +242,7 @@ def check_picows() -> None:
 
 
 def _check_buffer(protocol: asyncio.BufferedProtocol) -> None:
-    if len(memoryview(protocol.get_buffer(-1))) != _AT_FIRST:
+    if len(memoryview(protocol.get_buffer(-1))) != _INITIAL_BUFFER:
         raise TypeError("its read buffer has another size")
 
 

@@ -8,22 +8,22 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from fiveways.transports.address import is_loopback
-from fiveways.transports.base import Receiver, Spools
-from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, bound
-from fiveways.transports.zmq_watch import Context, Socket, Watch, milliseconds
+from fiveways.transports.base import Receiver, SpoolFactory
+from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, apply_limits
+from fiveways.transports.zmq_socket_watcher import Context, Socket, SocketWatcher, milliseconds
 from fiveways.wire.limits import Limits
 
-_NOW: Final = zmq.NOBLOCK
-_ENDS: Final[dict[int, str]] = {
+_NOBLOCK: Final = zmq.NOBLOCK
+_END_REASONS: Final[dict[int, str]] = {
     zmq.EVENT_CLOSED: "nobody listens there",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "no ZeroMQ is spoken there",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no ZeroMQ is spoken there",
     zmq.EVENT_DISCONNECTED: "the connection is gone",
 }
-_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_ENDS)
+_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_END_REASONS)
 _NEVER: Final = -1
-_LONGEST_ROUTING_ID: Final = 255
-_PEER: Final = "NQ-Peer"
+_MAX_ROUTING_ID: Final = 255
+_PEER_HEADER: Final = "NQ-Peer"
 
 
 class _Dealer:
@@ -42,18 +42,18 @@ class _Dealer:
         self._is_open = True
         self._is_connected = False
         self._monitor = socket.get_monitor_socket(_EVENTS)
-        self._monitor_watch = Watch(self._monitor, self._hear)
-        self._watch = Watch(socket, self._read, self.link.flush)
+        self._monitor_watch = SocketWatcher(self._monitor, self._on_monitor_event)
+        self._watch = SocketWatcher(socket, self._read, self.link.flush)
 
-    def _hear(self) -> None:
+    def _on_monitor_event(self) -> None:
         """Know of a connection, or of its end."""
-        event = parse_monitor_message(self._monitor.recv_multipart(_NOW))["event"]
+        event = parse_monitor_message(self._monitor.recv_multipart(_NOBLOCK))["event"]
         self._is_connected = self.link.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         if self._is_connected:
             if not self.connected.done():
                 self.connected.set_result(None)
         elif not self._reconnects:
-            self._give_up(_ENDS[event])
+            self._give_up(_END_REASONS[event])
             self.link.lose("the connection is gone")
 
     def _give_up(self, why: str) -> None:
@@ -63,21 +63,21 @@ class _Dealer:
             self.connected.exception()  # there may be nobody
 
     def _read(self) -> None:
-        frame = self._socket.recv(_NOW, copy=False)
+        frame = self._socket.recv(_NOBLOCK, copy=False)
         while frame.more:  # an empty one, before the payload; of anything else only the end is taken
-            frame = self._socket.recv(_NOW, copy=False)
+            frame = self._socket.recv(_NOBLOCK, copy=False)
         enough = self._limits.max_text + 1
-        self.link.take(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
+        self.link.receive(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
 
-    def post(self, _link: ZmqLink, payload: bytes | bytearray) -> None:
+    def send(self, _link: ZmqLink, payload: bytes | bytearray) -> None:
         """Send one message, or raise zmq.Again."""
-        self._socket.send(payload, _NOW)
+        self._socket.send(payload, _NOBLOCK)
 
-    def posted(self) -> None:
+    def after_send(self) -> None:
         """Look for what came meanwhile."""
-        self._watch.look()
+        self._watch.schedule()
 
-    def wait(self, _link: ZmqLink) -> None:
+    def wait_to_send(self, _link: ZmqLink) -> None:
         """Try again later."""
         self._watch.wait_to_write()
 
@@ -127,11 +127,11 @@ async def open_zmq(
         reconnects: Whether a lost connection is made again and what was written waits for it; if not, the link is lost.
         timeout: Seconds for the first connection.
     """
-    if len(routing_id) > _LONGEST_ROUTING_ID or routing_id[:1] == b"\0":
+    if len(routing_id) > _MAX_ROUTING_ID or routing_id[:1] == b"\0":
         raise ConnectionError("a routing id has at most 255 bytes, and does not begin with a zero")
     endpoint = f"tcp://{url.rpartition('://')[2]}"
     socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
-    bound(socket, limits)
+    apply_limits(socket, limits)
     socket.setsockopt(zmq.IPV6, int("[" in endpoint))
     if routing_id:
         socket.setsockopt(zmq.ROUTING_ID, routing_id)
@@ -144,32 +144,32 @@ async def open_zmq(
         socket.connect(endpoint)
         await asyncio.wait_for(dealer.connected, timeout)
     except TimeoutError:
-        raise _failed(link, f"{url} did not answer within {timeout:g} seconds") from None
+        raise _lose(link, f"{url} did not answer within {timeout:g} seconds") from None
     except (ConnectionError, zmq.ZMQError) as exc:
         why = exc.strerror if isinstance(exc, zmq.ZMQError) else str(exc)
-        raise _failed(link, f"{url} cannot be connected to: {why}") from None
+        raise _lose(link, f"{url} cannot be connected to: {why}") from None
     except asyncio.CancelledError:
         link.abort()
         raise
     return link
 
 
-def _failed(link: ZmqLink, text: str) -> ConnectionError:
+def _lose(link: ZmqLink, text: str) -> ConnectionError:
     link.lose(text)
     return ConnectionError(text)
 
 
-async def open_nq(
+async def open_nq_zmq(
     url: str,
     receive: Callable[[ZmqLink], Receiver],
     *,
     limits: Limits,
-    spools: Spools | None = None,  # noqa: ARG001  there are no messages besides those in JSON
+    spools: SpoolFactory | None = None,  # noqa: ARG001  there are no messages besides those in JSON
     subprotocol: str = "",  # noqa: ARG001  nor another protocol
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,  # noqa: ASYNC109  it is passed on
 ) -> ZmqLink:
     """Connect to a hub as a client does; the id by which we come back is our routing id. The link ends if it breaks."""
     bounds = ZmqLimits(limits.max_text, max_waiting=limits.max_unread)
-    routing_id = (headers or {}).get(_PEER, "").encode()
+    routing_id = (headers or {}).get(_PEER_HEADER, "").encode()
     return await open_zmq(url, receive, routing_id=routing_id, limits=bounds, reconnects=False, timeout=timeout)

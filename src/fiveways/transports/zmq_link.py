@@ -11,16 +11,16 @@ import zmq
 
 from fiveways.errors import Unrepresentable
 from fiveways.transports.base import Receiver
-from fiveways.transports.zmq_watch import Socket, milliseconds
+from fiveways.transports.zmq_socket_watcher import Socket, milliseconds
 from fiveways.wire.packet import Packet
 
 _LENGTH: Final = struct.Struct(">I")
 _HEADER: Final = _LENGTH.size
 _CLOSE_WAIT: Final = 2.0
 """Seconds for the socket to take what was written before a close."""
-_AT_ONCE: Final = 1024
+_MESSAGES_PER_FLUSH: Final = 1024
 """Messages that are written in one go, when some had to wait."""
-_HELD_AS: Final = 64
+_HELD_OVERHEAD: Final = 64
 """Bytes that a held message costs beside its own."""
 
 
@@ -48,16 +48,16 @@ class ZmqLimits:
     """For ZeroMQ to send what it holds, after a close."""
 
 
-class Owner(Protocol):
+class SocketOwner(Protocol):
     """Who has the socket that a link goes by."""
 
-    def post(self, link: "ZmqLink", payload: bytes | bytearray) -> None:
+    def send(self, link: "ZmqLink", payload: bytes | bytearray) -> None:
         """Send one message, or raise zmq.Again if that has to wait, and another ZMQError if the peer is gone."""
 
-    def posted(self) -> None:
+    def after_send(self) -> None:
         """Know that something was sent, or tried."""
 
-    def wait(self, link: "ZmqLink") -> None:
+    def wait_to_send(self, link: "ZmqLink") -> None:
         """Call `flush` when the socket may take more."""
 
     def pause(self, link: "ZmqLink") -> None:
@@ -75,7 +75,9 @@ class ZmqLink:
 
     transport = "zmq"
 
-    def __init__(self, owner: Owner, routing_id: bytes, remote: str, limits: ZmqLimits, *, is_loopback: bool) -> None:
+    def __init__(
+        self, owner: SocketOwner, routing_id: bytes, remote: str, limits: ZmqLimits, *, is_loopback: bool
+    ) -> None:
         self.routing_id = routing_id
         """Who the peer says it is, or what ZeroMQ calls it: see `is_generated`. A client's own, at its end."""
         self.remote = remote
@@ -84,11 +86,11 @@ class ZmqLink:
         self.is_alive = True
         self.is_connected = True
         """Whether there is a connection just now; a port cannot know, and says so until the link is lost."""
-        self.is_watched = False
+        self.is_idle_checked = False
         """The owner knows the silent, so that nobody else has to ask for signs of life."""
         self.is_lockstep = False
         """The peer is a REQ socket: it takes one message for each that it sent, and throws others away."""
-        self.heard_at = 0.0
+        self.received_at = 0.0
         """When the peer last said something, by the loop's clock."""
         self.dropped = 0
         """Messages that came while nobody read, and found no room."""
@@ -125,18 +127,18 @@ class ZmqLink:
         """Send messages; what the socket does not take waits here."""
         if self._is_closing or self._is_gone:
             return
-        at = 0 if self._backlog else self._push(data)
+        at = 0 if self._backlog else self._send_messages(data)
         if at == len(data) or self._is_gone:
             return
         if not self._backlog:
-            self._owner.wait(self)
+            self._owner.wait_to_send(self)
         self._backlog += memoryview(data)[at:]
         waiting = len(self._backlog)
         self.is_full = self.is_full or waiting > self._limits.high_water
         if waiting > self._limits.max_waiting:
             self.lose("more was written than the peer takes")
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return how much the socket has not taken yet; what ZeroMQ holds cannot be seen."""
         return len(self._backlog)
 
@@ -152,14 +154,14 @@ class ZmqLink:
             self._is_paused = False
             self._owner.resume(self)
             if self._held:
-                self._loop.call_soon(self._hand_over)
+                self._loop.call_soon(self._deliver_held)
 
     def discard_incoming(self) -> None:
         """Keep it: no attachment comes by itself."""
 
     def ping(self) -> None:
         """Say that the peer is alive where the owner knows better; else it must be asked in its protocol's words."""
-        self.is_alive = self.is_alive or (self.is_watched and not self._is_gone)
+        self.is_alive = self.is_alive or (self.is_idle_checked and not self._is_gone)
 
     def close(self, code: int = 1000, text: str = "") -> None:
         """Forget the peer when the socket has taken what was written. If it speaks again, it is a new link."""
@@ -192,7 +194,7 @@ class ZmqLink:
         """Whether it ends in good order, or has: what was written is still to go out."""
         return self._is_closing
 
-    def take(self, payload: bytes) -> None:
+    def receive(self, payload: bytes) -> None:
         """Know that a message has come."""
         self.is_alive = True
         if self._is_closing or self._is_gone or self._receiver is None:
@@ -200,7 +202,7 @@ class ZmqLink:
         if not (self._is_paused or self._held):
             self._receiver.received(Packet(payload))
             return
-        size = len(payload) + _HELD_AS
+        size = len(payload) + _HELD_OVERHEAD
         if self._held_bytes + size > self._limits.max_held:
             self.dropped += 1
             return
@@ -212,17 +214,17 @@ class ZmqLink:
         backlog = self._backlog
         if self._is_gone or not backlog:
             return False
-        at = self._push(backlog, _AT_ONCE)
+        at = self._send_messages(backlog, _MESSAGES_PER_FLUSH)
         if self._is_gone:
             return False
         del backlog[:at]
         if self.is_full and len(backlog) < self._limits.high_water // 4:
             self.is_full = False
-            self._loop.call_soon(self._tell_writable)
+            self._loop.call_soon(self._notify_writable)
         if self._is_closing and not backlog:
             self.lose(self._reason or "")
         if backlog and at:
-            self._owner.wait(self)
+            self._owner.wait_to_send(self)
         return bool(backlog)
 
     def lose(self, reason: str) -> None:
@@ -237,14 +239,14 @@ class ZmqLink:
         if self._timer is not None:
             self._timer.cancel()
         self._owner.leave(self)
-        self._loop.call_soon(self._tell)
+        self._loop.call_soon(self._notify_lost)
 
     # Inside.
 
-    def _push(self, data: bytes | bytearray, most: int | None = None) -> int:
+    def _send_messages(self, data: bytes | bytearray, most: int | None = None) -> int:
         """Send the messages in `data`; return where those begin that the socket did not take."""
         at, end, count = 0, len(data), 0
-        post = self._owner.post
+        post = self._owner.send
         try:
             while at < end and count != most:
                 start = at + _HEADER
@@ -256,22 +258,22 @@ class ZmqLink:
             pass
         except zmq.ZMQError as exc:
             self.lose("the peer is gone" if exc.errno == zmq.EHOSTUNREACH else str(exc))
-        self._owner.posted()
+        self._owner.after_send()
         return at
 
-    def _hand_over(self) -> None:
+    def _deliver_held(self) -> None:
         """Hand over what was held, until reading is paused again."""
         while self._held and not (self._is_paused or self._is_closing or self._is_gone):
             payload = self._held.popleft()
-            self._held_bytes -= len(payload) + _HELD_AS
+            self._held_bytes -= len(payload) + _HELD_OVERHEAD
             if self._receiver is not None:
                 self._receiver.received(Packet(payload))
 
-    def _tell_writable(self) -> None:
+    def _notify_writable(self) -> None:
         if not (self.is_full or self._is_closing or self._is_gone) and self._receiver is not None:
             self._receiver.writable()
 
-    def _tell(self) -> None:
+    def _notify_lost(self) -> None:
         if self._receiver is not None:
             self._receiver.lost(self._reason or "")
 
@@ -281,7 +283,7 @@ def is_generated(routing_id: bytes) -> bool:
     return routing_id[:1] == b"\0"
 
 
-def bound(socket: Socket, limits: ZmqLimits) -> None:
+def apply_limits(socket: Socket, limits: ZmqLimits) -> None:
     """Set the bounds that the sockets of both ends have in common.
 
     ZeroMQ's heartbeats are not among them: if one is due where a connection has ended before all that came by it could

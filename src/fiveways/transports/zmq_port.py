@@ -9,17 +9,17 @@ import zmq
 
 from fiveways.transports.address import is_loopback
 from fiveways.transports.base import Receiver
-from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, bound, is_generated
-from fiveways.transports.zmq_watch import Context, Socket, Watch, milliseconds
+from fiveways.transports.zmq_link import ZmqLimits, ZmqLink, apply_limits, is_generated
+from fiveways.transports.zmq_socket_watcher import Context, Socket, SocketWatcher, milliseconds
 
-PORT: Final = 7555
-_NOW: Final = zmq.NOBLOCK
+DEFAULT_PORT: Final = 7555
+_NOBLOCK: Final = zmq.NOBLOCK
 _MORE: Final = zmq.SNDMORE | zmq.NOBLOCK
-_LOOKS: Final = 4
+_IDLE_CHECKS: Final = 4
 """How often silent peers are looked for, while one may be silent."""
-_TRIES: Final = 64
+_MAX_TRIES: Final = 64
 """Peers that are tried in one go, of those for whom something waits …"""
-_FAILURES: Final = 16
+_MAX_FAILURES: Final = 16
 """… and of them, those that still take nothing."""
 
 
@@ -56,19 +56,19 @@ class ZmqPort:
         self._context: Context = context or zmq.Context.instance()
         self._loop = asyncio.get_running_loop()
         self._links: dict[bytes, ZmqLink] = {}
-        self._stuck: dict[ZmqLink, None] = {}
-        self._is_skipping = False
+        self._waiting_to_send: dict[ZmqLink, None] = {}
+        self._skips_parts = False
         self._is_loopback = False
         self._socket: Socket | None = None
-        self._watch: Watch
+        self._watch: SocketWatcher
         self._timer: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int = PORT) -> tuple[str, int]:
+    async def listen(self, host: str, port: int = DEFAULT_PORT) -> tuple[str, int]:
         """Bind, and return to what; OSError as the system gives it. An empty host is all, port 0 any that is free."""
         if self._socket is not None:
             raise OSError("this port is open already")
         socket = self._context.socket(zmq.ROUTER)
-        bound(socket, self._limits)
+        apply_limits(socket, self._limits)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         socket.setsockopt(zmq.IPV6, int(":" in host))
@@ -82,9 +82,9 @@ class ZmqPort:
         address = address.strip("[]")
         self._is_loopback = is_loopback(address)
         self._socket = socket
-        self._recv, self._send = socket.recv, socket.send
-        self._watch = Watch(socket, self._read, self._write)
-        self._timer = self._loop.call_later(self._limits.idle / _LOOKS, self._look_for_silence)
+        self._socket_recv, self._socket_send = socket.recv, socket.send
+        self._watch = SocketWatcher(socket, self._read, self._flush_waiting)
+        self._timer = self._loop.call_later(self._limits.idle / _IDLE_CHECKS, self._drop_idle)
         return address, int(number)
 
     async def close(self) -> None:
@@ -109,36 +109,36 @@ class ZmqPort:
 
     def _read(self) -> None:
         """Take one message. The payload comes as a frame, which knows whether there is more, and from where it is."""
-        if self._is_skipping:
-            self._is_skipping = self._recv(_NOW, copy=False).more
+        if self._skips_parts:
+            self._skips_parts = self._socket_recv(_NOBLOCK, copy=False).more
             return
-        routing_id = self._recv(_NOW)
-        frame = self._recv(_NOW, copy=False)
+        routing_id = self._socket_recv(_NOBLOCK)
+        frame = self._socket_recv(_NOBLOCK, copy=False)
         is_lockstep = frame.more and not len(frame)
         if is_lockstep:
-            frame = self._recv(_NOW, copy=False)
+            frame = self._socket_recv(_NOBLOCK, copy=False)
         if frame.more:
-            self._is_skipping = True
+            self._skips_parts = True
             self.malformed += 1
             return
         link = self._links.get(routing_id) or self._admit(routing_id, frame, is_lockstep)
         if link is None:
             return
         link.is_lockstep = is_lockstep
-        link.heard_at = self._loop.time()
+        link.received_at = self._loop.time()
         enough = self._limits.max_text + 1
-        link.take(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
+        link.receive(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
 
     def _admit(self, routing_id: bytes, frame: zmq.Frame, is_lockstep: bool) -> ZmqLink | None:
         link = ZmqLink(self, routing_id, _remote(routing_id, frame), self._limits, is_loopback=self._is_loopback)
         link.is_lockstep = is_lockstep
-        link.is_watched = True
+        link.is_idle_checked = True
         if len(self._links) >= self._limits.max_links:
             self.refused += 1
             if self._refusal:
                 self._refuse(link)
             return None
-        link.heard_at = self._loop.time()
+        link.received_at = self._loop.time()
         link.attach(self._accept(link, routing_id))
         if link.is_gone:
             return None
@@ -147,36 +147,36 @@ class ZmqPort:
 
     def _refuse(self, link: ZmqLink) -> None:
         try:
-            self.post(link, self._refusal)
+            self.send(link, self._refusal)
         except zmq.ZMQError:
             return  # it does not listen, either
 
-    def _look_for_silence(self) -> None:
+    def _drop_idle(self) -> None:
         idle = self._limits.idle
         since = self._loop.time() - idle
-        for link in [each for each in self._links.values() if each.heard_at <= since]:
+        for link in [each for each in self._links.values() if each.received_at <= since]:
             link.lose("silent")
-        self._timer = self._loop.call_later(idle / _LOOKS, self._look_for_silence)
+        self._timer = self._loop.call_later(idle / _IDLE_CHECKS, self._drop_idle)
 
     # What goes: the links ask for it.
 
-    def post(self, link: ZmqLink, payload: bytes | bytearray) -> None:
+    def send(self, link: ZmqLink, payload: bytes | bytearray) -> None:
         """Send one message; zmq.Again where it has to wait, EHOSTUNREACH where the peer is gone."""
-        send = self._send
+        send = self._socket_send
         send(link.routing_id, _MORE)
         # The first part decides: those behind it are never refused.
         if link.is_lockstep:
             send(b"", _MORE)
-        send(payload, _NOW)
+        send(payload, _NOBLOCK)
 
-    def posted(self) -> None:
+    def after_send(self) -> None:
         """Look for what came meanwhile."""
         if self._socket is not None:
-            self._watch.look()
+            self._watch.schedule()
 
-    def wait(self, link: ZmqLink) -> None:
+    def wait_to_send(self, link: ZmqLink) -> None:
         """Try again later."""
-        self._stuck[link] = None
+        self._waiting_to_send[link] = None
         self._watch.wait_to_write()
 
     def pause(self, link: ZmqLink) -> None:
@@ -187,22 +187,22 @@ class ZmqPort:
 
     def leave(self, link: ZmqLink) -> None:
         """Forget a link."""
-        self._stuck.pop(link, None)
+        self._waiting_to_send.pop(link, None)
         if self._links.get(link.routing_id) is link:
             del self._links[link.routing_id]
 
-    def _write(self) -> bool:
+    def _flush_waiting(self) -> bool:
         """Try those who wait, in turn; say whether some still do."""
         failures = 0
-        for link in list(islice(self._stuck, _TRIES)):
-            before = link.waiting()
-            self._stuck.pop(link, None)
+        for link in list(islice(self._waiting_to_send, _MAX_TRIES)):
+            before = link.unsent_bytes()
+            self._waiting_to_send.pop(link, None)
             if link.flush():
-                self._stuck[link] = None
-                failures += link.waiting() == before
-            if failures == _FAILURES:
+                self._waiting_to_send[link] = None
+                failures += link.unsent_bytes() == before
+            if failures == _MAX_FAILURES:
                 break
-        return bool(self._stuck)
+        return bool(self._waiting_to_send)
 
 
 def _remote(routing_id: bytes, frame: zmq.Frame) -> str:

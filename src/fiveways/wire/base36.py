@@ -10,10 +10,10 @@ MAX_U64 = 2**64 - 1
 
 _CACHED_LENGTH = 4
 """Enough for 1.6 million identifiers. Callback tokens are longer and are read once: caching them only costs memory."""
-_SHORT_LENGTH = 13
+_MAX_CACHED_LENGTH = 13
 """Enough for 64 bits."""
 _PAIRS = [high + low for high in DIGITS for low in DIGITS]
-_DIGITS_ONLY = re.compile("[0-9A-Z]+")
+_DIGITS_PATTERN = re.compile("[0-9A-Z]+")
 _UNPADDED = [pair.lstrip("0") or "0" for pair in _PAIRS]
 _PAIR_BASE = len(_PAIRS)
 
@@ -24,7 +24,7 @@ def parse(text: str, maximum: int = MAX_U64) -> int:
     if size <= _CACHED_LENGTH:
         number = _parse_cached(text)
     else:
-        number = _parse_short(text) if size <= _SHORT_LENGTH else _parse_long(text, maximum)
+        number = _parse_short(text) if size <= _MAX_CACHED_LENGTH else _parse_long(text, maximum)
     if number > maximum:
         raise Malformed(f"base 36 number beyond {maximum}")
     return number
@@ -36,12 +36,12 @@ def write(number: int) -> str:
         return _UNPADDED[number]
     if number < 0:
         raise Unrepresentable("base 36 has no numbers below 0")
-    return _write_more(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
+    return _write_prefix(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
 
 
 # Each session counts up, so that 1,296 numbers in a row have the same leading digits.
 @lru_cache(64)
-def _write_more(number: int) -> str:
+def _write_prefix(number: int) -> str:
     """Return the digits before the last two."""
     pairs = []
     while number >= _PAIR_BASE:
@@ -66,7 +66,7 @@ _parse_cached = lru_cache(1024)(_parse_short)
 
 def _parse_long(text: str, maximum: int) -> int:
     """Take leading zeros, and refuse by length alone what is far beyond `maximum`: int() needs quadratic time."""
-    if not _DIGITS_ONLY.fullmatch(text):
+    if not _DIGITS_PATTERN.fullmatch(text):
         raise Malformed("not a base 36 number")
     digits = text.lstrip("0")
     bits_at_least = 5 * (len(digits) - 1)

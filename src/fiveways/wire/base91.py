@@ -11,7 +11,7 @@ _BASE = len(ALPHABET)
 _BITS_13 = (1 << 13) - 1
 _BITS_14 = (1 << 14) - 1
 # Two characters hold 8281 values, 89 more than 13 bits have: so many groups carry a 14th bit.
-_LAST_WIDE = _BASE**2 - (1 << 13) - 1
+_LAST_14_BIT_GROUP = _BASE**2 - (1 << 13) - 1
 
 _PAIRS = [ALPHABET[group % _BASE] + ALPHABET[group // _BASE] for group in range(_BASE**2)]
 _ALPHABET_BYTES = ALPHABET.encode()
@@ -20,7 +20,11 @@ _ALPHABET_BYTES = ALPHABET.encode()
 def encode(data: bytes) -> str:
     """Return the text of these bytes."""
     pairs: list[str] = []
-    append, pair_of, last_wide = pairs.append, _PAIRS, _LAST_WIDE  # local names: this loop is all the time there is
+    append, pair_of, last_wide = (
+        pairs.append,
+        _PAIRS,
+        _LAST_14_BIT_GROUP,
+    )  # local names: this loop is all the time there is
     odd = len(data) % 2
     bits = count = 0
     # Two bytes and what is left of the last group fit the 30 bits that Python's small integers calculate with.
@@ -40,7 +44,7 @@ def encode(data: bytes) -> str:
     if odd:
         bits |= data[-1] << count
         count += 8
-    append(_spell(bits, count))
+    append(_encode_tail(bits, count))
     return "".join(pairs)
 
 
@@ -57,15 +61,15 @@ def decode(text: str) -> bytes:
     end = (len(raw) - 1) // 2 * 2
     groups = memoryview(raw)[:end].cast("H")
     bits = "".join(map(_BITS_OF_PAIR.__getitem__, groups[::-1]))
-    bits = _bits_of_end(text[end:], len(bits)) + bits
+    bits = _decode_tail(text[end:], len(bits)) + bits
     return int(bits, 2).to_bytes(len(bits) // 8, "little")
 
 
-def _spell(bits: int, count: int) -> str:
+def _encode_tail(bits: int, count: int) -> str:
     """Return the text of the last bits, fewer than 22."""
     text = ""
     if count > 13:
-        wide = bits & _BITS_13 <= _LAST_WIDE
+        wide = bits & _BITS_13 <= _LAST_14_BIT_GROUP
         text = _PAIRS[bits & (_BITS_14 if wide else _BITS_13)]
         bits >>= 13 + wide
         count -= 13 + wide
@@ -74,23 +78,23 @@ def _spell(bits: int, count: int) -> str:
     return text + ALPHABET[bits] if count else text
 
 
-def _bits_of_end(text: str, count: int) -> str:
+def _decode_tail(text: str, count: int) -> str:
     """Return the bits, high first, that the last one or two characters add to the `count` bits before them."""
     bits = sum(ALPHABET.index(char) * _BASE**place for place, char in enumerate(text))
     to_whole_byte = -count % 8
     for width in (to_whole_byte, to_whole_byte + 8):
-        if bits >> width == 0 and _spell(bits, width) == text:
+        if bits >> width == 0 and _encode_tail(bits, width) == text:
             return f"{bits:0{width}b}"
     raise Malformed("not base91: does not encode back to itself")
 
 
-def _table_of_bits() -> list[str]:
+def _build_bit_table() -> list[str]:
     """For each pair of characters, read as one number of 16 bits, the bits that it stands for, high first."""
     table = [""] * (1 << 16)
     for group, pair in enumerate(_PAIRS):
-        width = 13 if _LAST_WIDE < group <= _BITS_13 else 14
+        width = 13 if _LAST_14_BIT_GROUP < group <= _BITS_13 else 14
         table[int.from_bytes(pair.encode(), sys.byteorder)] = f"{group:0{width}b}"
     return table
 
 
-_BITS_OF_PAIR = _table_of_bits()
+_BITS_OF_PAIR = _build_bit_table()

@@ -7,7 +7,7 @@ import msgspec
 
 from fiveways.wire.blob import Blob
 
-NO_OP: Final = "-"
+NO_OPERATION: Final = "-"
 """Stands, in a packet of several messages, for one that belongs to no operation."""
 
 
@@ -26,16 +26,16 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """The hub's operations that its messages belong to, as `join_ops` writes them, where that is known here."""
 
 
-def size_of(packet: Packet) -> int:
+def packet_size(packet: Packet) -> int:
     """Return how many bytes a packet brings, wherever they are."""
     return len(packet.payload) if packet.blob is None else len(packet.blob)
 
 
-def tagged(packet: Packet, op: str) -> Packet:
+def with_operation(packet: Packet, op: str) -> Packet:
     """Return a packet that belongs to an operation."""
     return Packet(packet.payload, packet.is_text, packet.channel, packet.retained, packet.blob, op)
 
 
-def join_ops(ops: Sequence[str]) -> str:
+def join_operations(ops: Sequence[str]) -> str:
     """Return the operations of a packet's messages as one text: in their order, with a blank between them."""
-    return " ".join([op or NO_OP for op in ops]) if any(ops) else ""
+    return " ".join([op or NO_OPERATION for op in ops]) if any(ops) else ""

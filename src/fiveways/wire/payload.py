@@ -13,11 +13,11 @@ from collections.abc import Callable
 import msgspec
 
 from fiveways.errors import Malformed, Unrepresentable
-from fiveways.wire import base91, cbor, jsontext
+from fiveways.wire import base91, cbor, strict_json
 
 _MARKER = re.compile(r"\$+(?:base64|base91|number)")
 _DOLLAR, _BACKSLASH = b"$\\"
-_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -35,15 +35,15 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     def text(self) -> str:
         """Return UMQ text: JSON, but a string that is not JSON itself goes without quotes."""
         value = self.value()
-        return _string_text(value) if isinstance(value, str) else self.json().decode()
+        return _write_string(value) if isinstance(value, str) else self.json().decode()
 
     def json(self) -> bytes:
         """Return JSON with bytes as base64."""
-        return _write_json(self.value(), _as_base64)
+        return _write_json(self.value(), _base64_marker)
 
     def nq(self) -> bytes:
         """Return JSON with bytes as base91."""
-        return _write_json(self.value(), _as_base91)
+        return _write_json(self.value(), _base91_marker)
 
     def cbor(self) -> bytes:
         """Return CBOR."""
@@ -66,7 +66,7 @@ class Text(Payload, frozen=True, gc=False):
 
     def value(self) -> object:
         """Return what the JSON says, or the string."""
-        raw = jsontext.from_text(self.raw)
+        raw = strict_json.encode_if_json(self.raw)
         return self.raw if raw is None else Json(raw).value()
 
     def text(self) -> str:
@@ -75,8 +75,8 @@ class Text(Payload, frozen=True, gc=False):
 
     def json(self) -> bytes:
         """Return the JSON untouched, or the string quoted."""
-        raw = jsontext.from_text(self.raw)
-        return jsontext.write(self.raw) if raw is None else raw
+        raw = strict_json.encode_if_json(self.raw)
+        return strict_json.write(self.raw) if raw is None else raw
 
     def nq(self) -> bytes:
         """Return the JSON untouched, or the string quoted: NQ reads base64 too."""
@@ -92,18 +92,18 @@ class Json(Payload, frozen=True, gc=False):
         """Return what the JSON says."""
         raw = self.raw
         try:
-            value = jsontext.parse(raw)
-            return _from_markers(value) if may_hold_markers(raw) else value
+            value = strict_json.parse(raw)
+            return _decode_markers(value) if may_hold_markers(raw) else value
         except Malformed as exc:
-            raise _valueless(exc) from exc
+            raise _no_value_error(exc) from exc
 
     def text(self) -> str:
         """Return the JSON without blanks, a string without quotes where that can be told from JSON."""
         raw = self.raw
         if not raw.startswith(b'"'):
-            return jsontext.compact(raw).decode()
-        content = jsontext.parse(raw)
-        return str(content) if jsontext.from_text(str(content)) is None else raw.decode()
+            return strict_json.compact(raw).decode()
+        content = strict_json.parse(raw)
+        return str(content) if strict_json.encode_if_json(str(content)) is None else raw.decode()
 
     def json(self) -> bytes:
         """Return the JSON untouched."""
@@ -124,7 +124,7 @@ class Cbor(Payload, frozen=True, gc=False):
         try:
             return cbor.parse(self.raw)
         except Malformed as exc:
-            raise _valueless(exc) from exc
+            raise _no_value_error(exc) from exc
 
     def cbor(self) -> bytes:
         """Return the CBOR untouched."""
@@ -152,33 +152,33 @@ class Value(Payload, frozen=True, gc=False):
 
     def json(self) -> bytes:
         """Return JSON with bytes as base64."""
-        return _write_json(self.native, _as_base64)
+        return _write_json(self.native, _base64_marker)
 
 
 NULL = Value(None)
 
 
-def _string_text(string: str) -> str:
+def _write_string(string: str) -> str:
     try:
         string.encode()
     except UnicodeEncodeError as exc:
         raise Unrepresentable("lone surrogate in a string") from exc
-    return string if jsontext.from_text(string) is None else jsontext.write(string).decode()
+    return string if strict_json.encode_if_json(string) is None else strict_json.write(string).decode()
 
 
-def _valueless(error: Malformed) -> Unrepresentable:
+def _no_value_error(error: Malformed) -> Unrepresentable:
     return Unrepresentable(f"the body has no value: {error}")
 
 
 def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes:
     try:
-        raw = jsontext.write(value)
+        raw = strict_json.write(value)
     except Unrepresentable:
         pass
     else:
         if not may_hold_markers(raw):
             return raw
-    return jsontext.write(_to_markers(value, bytes_marker, jsontext.MAX_DEPTH))
+    return strict_json.write(_encode_markers(value, bytes_marker, strict_json.MAX_DEPTH))
 
 
 def may_hold_markers(raw: bytes) -> bool:
@@ -186,54 +186,54 @@ def may_hold_markers(raw: bytes) -> bool:
     return (_DOLLAR in raw and raw.find(b'"$') >= 0) or (_BACKSLASH in raw and raw.find(b'"\\u0024') >= 0)
 
 
-def _as_base64(data: bytes) -> object:
+def _base64_marker(data: bytes) -> object:
     return {"$base64": b64encode(data).decode()}
 
 
-def _as_base91(data: bytes) -> object:
+def _base91_marker(data: bytes) -> object:
     return {"$base91": base91.encode(data)}
 
 
-def _to_markers(value: object, bytes_marker: Callable[[bytes], object], room: int) -> object:
+def _encode_markers(value: object, bytes_marker: Callable[[bytes], object], room: int) -> object:
     """Replace what JSON lacks by markers, and tell real maps from them by one more `$`."""
     if room < 0:
-        raise Unrepresentable(f"nested deeper than {jsontext.MAX_DEPTH}")
+        raise Unrepresentable(f"nested deeper than {strict_json.MAX_DEPTH}")
     match value:
         case bytes():
             return bytes_marker(value)
         case float() if not math.isfinite(value):
             return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
         case dict():
-            escape = "$" if _only_marker_key(value) else ""
+            escape = "$" if _sole_marker_key(value) else ""
             # A key that is no string is left for jsontext to refuse.
             return {
-                escape + key if escape else key: _to_markers(item, bytes_marker, room - 1)
+                escape + key if escape else key: _encode_markers(item, bytes_marker, room - 1)
                 for key, item in value.items()
             }
         case list() | tuple():
-            return [_to_markers(item, bytes_marker, room - 1) for item in value]
+            return [_encode_markers(item, bytes_marker, room - 1) for item in value]
         case _:
             return value
 
 
-def _from_markers(value: object) -> object:
+def _decode_markers(value: object) -> object:
     """Replace markers by what they stand for, and take one `$` from maps that only look like them."""
     if isinstance(value, list):
-        return [_from_markers(item) for item in value]
+        return [_decode_markers(item) for item in value]
     if not isinstance(value, dict):
         return value
-    key = _only_marker_key(value)
+    key = _sole_marker_key(value)
     if not key:
-        return {key: _from_markers(item) for key, item in value.items()}
+        return {key: _decode_markers(item) for key, item in value.items()}
     content = value[key]
     if key.startswith("$$"):
-        return {key[1:]: _from_markers(content)}
+        return {key[1:]: _decode_markers(content)}
     if not isinstance(content, str):
         raise Malformed(f"{key} without a string")
-    return _FROM_MARKER[key](content)
+    return _MARKER_DECODERS[key](content)
 
 
-def _only_marker_key(mapping: dict[object, object]) -> str:
+def _sole_marker_key(mapping: dict[object, object]) -> str:
     """Return the key of a map that has no other and could be taken for a marker, else the empty string."""
     if len(mapping) != 1:
         return ""
@@ -241,7 +241,7 @@ def _only_marker_key(mapping: dict[object, object]) -> str:
     return key if isinstance(key, str) and _MARKER.fullmatch(key) else ""
 
 
-def _from_base64(content: str) -> bytes:
+def _decode_base64(content: str) -> bytes:
     try:
         data = b64decode(content, validate=True)
     except ValueError as exc:
@@ -252,14 +252,14 @@ def _from_base64(content: str) -> bytes:
     return data
 
 
-def _from_number(content: str) -> float:
-    if content not in _NUMBERS:
+def _decode_number(content: str) -> float:
+    if content not in _SPECIAL_FLOATS:
         raise Malformed("$number is none of NaN, Infinity, -Infinity")
-    return _NUMBERS[content]
+    return _SPECIAL_FLOATS[content]
 
 
-_FROM_MARKER: dict[str, Callable[[str], object]] = {
-    "$base64": _from_base64,
+_MARKER_DECODERS: dict[str, Callable[[str], object]] = {
+    "$base64": _decode_base64,
     "$base91": base91.decode,
-    "$number": _from_number,
+    "$number": _decode_number,
 }

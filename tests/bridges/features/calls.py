@@ -3,10 +3,10 @@
 import asyncio
 from typing import Final
 
-from tests.bridges.hall import Stage
-from tests.bridges.mqtt_speaker import Mqtt
-from tests.bridges.outcomes import EXACT, PROTOCOLS, Outcome, changed, exact, failed, feature, impossible
-from tests.bridges.voices import Heard, Told, Voice, Wordless
+from tests.bridges.feature_outcomes import EXACT, PROTOCOLS, Outcome, changed, exact, failed, feature, impossible
+from tests.bridges.mqtt_raw_peer import Mqtt
+from tests.bridges.pair_environment import Stage
+from tests.bridges.raw_peer_base import Heard, Told, Voice, Wordless
 
 BODY: Final = {"what": "tea", "hot": True, "with": [None, "milk", {}, []], "": "no key"}
 ERROR: Final = Told("no funds", "bank.err.no_funds", {"need": ["more"]}, 422, 1.5)

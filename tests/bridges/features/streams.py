@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tests.bridges.hall import Stage
-from tests.bridges.outcomes import EXACT, Outcome, changed, feature
-from tests.bridges.voices import Heard, Voice
+from tests.bridges.feature_outcomes import EXACT, Outcome, changed, feature
+from tests.bridges.pair_environment import Stage
+from tests.bridges.raw_peer_base import Heard, Voice
 
 ELEMENTS: Final = ["a", ["b"], {"c": None}]
 PARTS_OUT: Final = {"lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq"}

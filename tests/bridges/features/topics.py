@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from tests.bridges.hall import SOON, Stage
-from tests.bridges.mqtt_speaker import Mqtt
-from tests.bridges.outcomes import EXACT, Outcome, changed, exact, feature
-from tests.bridges.voices import PATIENCE, Voice
+from tests.bridges.feature_outcomes import EXACT, Outcome, changed, exact, feature
+from tests.bridges.mqtt_raw_peer import Mqtt
+from tests.bridges.pair_environment import SOON, Stage
+from tests.bridges.raw_peer_base import PATIENCE, Voice
 
 NEW: Final = {"new": 1.5}
 VALUES: Final[tuple[object, ...]] = ({"c": -0.0, "n": [2**64, None]}, "1.10", "žlutý kůň", [], 0)

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tests.bridges.hall import Stage
-from tests.bridges.mqtt_speaker import NUMBERS
-from tests.bridges.outcomes import EXACT, Outcome, changed, exact, failed, feature
+from tests.bridges.feature_outcomes import EXACT, Outcome, changed, exact, failed, feature
+from tests.bridges.mqtt_raw_peer import NUMBERS
+from tests.bridges.pair_environment import Stage
 
 TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
 EDGES: Final = dict(zip(NUMBERS, (2**53, 2**53 + 1, 2**63, 2**64, -0.0), strict=True))

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fiveways.protocols.nq import messages as nq
-from fiveways.protocols.nq.errors import Err
-from fiveways.wire import jsontext
+from fiveways.protocols.nq.errors import ErrorObject
+from fiveways.wire import strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json
@@ -16,7 +16,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=10
 )
-bodies = values.map(lambda value: Json(jsontext.write(value)))
+bodies = values.map(lambda value: Json(strict_json.write(value)))
 ids = st.text(min_size=1, max_size=30) | st.integers(1, 2**53).map(str)
 several = st.lists(ids, min_size=1, max_size=4).map(tuple)
 targets = (
@@ -27,7 +27,7 @@ reserved = set("acdefiknoprstv")
 extras = st.none() | st.dictionaries(
     texts.filter(lambda key: key not in reserved)
     | st.sampled_from(["topic", "missed", "attachments", "traceparent", "redelivered", "q"]),
-    values.map(lambda value: jsontext.write(value).decode()),
+    values.map(lambda value: strict_json.write(value).decode()),
     min_size=1,
     max_size=4,
 )
@@ -43,8 +43,10 @@ UNREADABLE = [
 ]
 
 
-def errors(types: list[str], fatal: bool) -> st.SearchStrategy[Err]:
-    return st.builds(Err, st.sampled_from(types), st.just(fatal), *[texts] * 4, st.lists(texts, max_size=3).map(tuple))
+def errors(types: list[str], fatal: bool) -> st.SearchStrategy[ErrorObject]:
+    return st.builds(
+        ErrorObject, st.sampled_from(types), st.just(fatal), *[texts] * 4, st.lists(texts, max_size=3).map(tuple)
+    )
 
 
 def messages() -> st.SearchStrategy[nq.Message]:

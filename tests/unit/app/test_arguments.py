@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 import pytest
 
-from fiveways.app.answers import MAX_SENTENCE
-from fiveways.app.arguments import Arguments, BadArguments
+from fiveways.app.arguments import ArgumentReader, BadArguments
 from fiveways.app.context import Context
+from fiveways.app.responses import MAX_ERROR_TEXT
 from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value
 
 
@@ -122,8 +122,8 @@ FITS: list[tuple[Callable[..., object], Payload | str, list[object], dict[str, o
 ]
 
 
-def reader(function: Callable[..., object]) -> Arguments:
-    return Arguments(function, "it")
+def reader(function: Callable[..., object]) -> ArgumentReader:
+    return ArgumentReader(function, "it")
 
 
 def payload(body: Payload | str) -> Payload:
@@ -199,7 +199,7 @@ def test_a_default_is_the_same_object_for_every_call() -> None:
 def test_a_sentence_is_bounded_whatever_the_caller_wrote() -> None:
     with pytest.raises(BadArguments) as caught:
         reader(add).read(Value({"x" * 10_000: 1}))
-    assert len(str(caught.value)) <= MAX_SENTENCE + 3
+    assert len(str(caught.value)) <= MAX_ERROR_TEXT + 3
 
 
 @dataclass
@@ -249,7 +249,7 @@ def test_the_context_goes_where_the_function_wants_it(
 ) -> None:
     arguments = reader(function)
     assert arguments.wants_context
-    assert arguments.placed(arguments.read(payload(body)), "C", None) == expected  # type: ignore[arg-type]
+    assert arguments.inject(arguments.read(payload(body)), "C", None) == expected  # type: ignore[arg-type]
 
 
 def test_a_context_is_no_argument() -> None:

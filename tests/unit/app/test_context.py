@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fiveways.app.answers import Reply
 from fiveways.app.app import App
-from fiveways.app.attached import AttachmentError
-from fiveways.app.context import Caller, Context
-from fiveways.app.jobs import Pulling
+from fiveways.app.attachments import AttachmentError
+from fiveways.app.context import CallerInfo, Context
+from fiveways.app.jobs import JobPull
+from fiveways.app.responses import Reply
 from fiveways.errors import LocalProtocolError
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Attachment, Cancel, Failure, Progress, Result, Word
+from fiveways.model.messages import Attachment, Cancel, Failure, HubMessage, Progress, Result
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import Json, Value
-from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Hub:
         self.seen.append(function)
         return "token"
 
-    def pull(self, queue: str, *, timeout: float | None = None) -> Pulling:
+    def pull(self, queue: str, *, timeout: float | None = None) -> JobPull:
         raise NotImplementedError
 
 
@@ -82,7 +82,7 @@ async def test_a_method_knows_who_calls() -> None:
     async def nobody(context: Context) -> list[object]:
         return [context.session, context.peer.protocol, context.identity, dict(context.variables)]
 
-    callers: dict[str, Caller] = {"1": Known("session-7")}
+    callers: dict[str, CallerInfo] = {"1": Known("session-7")}
     stage = Stage(app, who=callers.get)
     assert value_of(await stage.call("who", timeout=2.5)) == ["session-7", "umq", "ann", "de", 2.5]
     assert value_of(await stage.call("nobody", id="2")) == ["", "", "", {}]
@@ -190,7 +190,7 @@ async def test_progress_comes_before_the_result_and_only_to_those_who_want_it(me
 class Narrow(Stage):
     """One behind whose `say` is a protocol without progress."""
 
-    def _say(self, word: Word) -> None:
+    def _say(self, word: HubMessage) -> None:
         if isinstance(word, Progress):
             raise LocalProtocolError("no progress here")
         super()._say(word)
@@ -271,8 +271,8 @@ async def test_attachments_are_awaited(method: str) -> None:
     assert value_of((await stage.answers(1))[0]) == [1, 2, 3]
     assert value_of(await stage.call(method, id="2")) == []
     await stage.dispatcher.close()
-    assert stage.dispatcher._budget.held == 0
-    assert not stage.dispatcher._incoming._places
+    assert stage.dispatcher._budget.used == 0
+    assert not stage.dispatcher._pending_attachments._slots
 
 
 @pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
@@ -295,8 +295,8 @@ async def test_attachments_of_calls_that_nobody_reads_are_dropped() -> None:
     await stage.answers(2)
     stage.received(a_call("lengths", id="3", attachments=("c",)), Cancel("3"), Attachment("c", b"1"))
     await stage.idle()
-    assert stage.dispatcher._budget.held == 0
-    assert not stage.dispatcher._incoming._places
+    assert stage.dispatcher._budget.used == 0
+    assert not stage.dispatcher._pending_attachments._slots
 
 
 @in_loop
@@ -307,15 +307,15 @@ async def test_attachments_in_memory_are_bounded() -> None:
     stage.received(Attachment("a", Memory(b"x" * 100)), Attachment("b", b"x" * 10), Attachment("c", b"x"))
     failure = failure_of((await stage.answers(1))[0])
     assert failure == (Reason.RAISED, "AttachmentError: too much waits to be read")
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
     # Those that were read one by one do not wait any more.
     stage.said.clear()
     stage.received(a_call("one_by_one", attachments=("a", "b")), Attachment("a", b"x" * 10))
-    while stage.dispatcher._budget.held:  # noqa: ASYNC110  # nothing is said when an attachment was read
+    while stage.dispatcher._budget.used:  # noqa: ASYNC110  # nothing is said when an attachment was read
         await asyncio.sleep(0)
     stage.received(Attachment("b", b"x" * 10))
     assert value_of((await stage.answers(1))[0]) == [10, 10]
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
 
 
 @in_loop

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 
 import pytest
 
-from fiveways.app import elements
-from fiveways.app.answers import Fail, Reply
+from fiveways.app import request_elements
 from fiveways.app.app import App
 from fiveways.app.context import Context
+from fiveways.app.responses import Fail, Reply
 from fiveways.model.failures import Reason
-from fiveways.model.messages import Attachment, Call, Cancel, Failure, Part, Result, Word
+from fiveways.model.messages import Attachment, Call, Cancel, Failure, HubMessage, Part, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.unit.app.stage import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
 
 
 def a_part(value: object, *, last: bool = False) -> Part:
@@ -37,8 +37,8 @@ def counting() -> App:
     return app
 
 
-def parts(values: Sequence[object], call_id: str = "1") -> list[Word]:
-    said: list[Word] = [Result(call_id, Value(value), stream=True, last=False) for value in values]
+def parts(values: Sequence[object], call_id: str = "1") -> list[HubMessage]:
+    said: list[HubMessage] = [Result(call_id, Value(value), stream=True, last=False) for value in values]
     return [*said, Result(call_id, None, stream=True)]
 
 
@@ -48,7 +48,7 @@ async def test_an_async_generator_answers_in_parts(to: int) -> None:
     stage = Stage(counting())
     assert await stage.call_all("count", str(to)) == parts(range(to))
     assert await stage.call_all("count", str(to), id="2", stream=True) == parts(range(to), "2")
-    assert [offer.kind for offer in stage.dispatcher.offers()] == ["server"]
+    assert [offer.kind for offer in stage.dispatcher.registrations()] == ["server"]
 
 
 @in_loop
@@ -180,7 +180,7 @@ def adding() -> App:
 @pytest.mark.parametrize("method", ["total", "listed"])
 @pytest.mark.parametrize("rest", [[a_part(2), a_part(3, last=True)], [a_part(5), LAST], [a_part(2), a_part(3), LAST]])
 @in_loop
-async def test_a_streamed_request_is_read_as_it_comes_or_as_one_array(method: str, rest: list[Word]) -> None:
+async def test_a_streamed_request_is_read_as_it_comes_or_as_one_array(method: str, rest: list[HubMessage]) -> None:
     stage = Stage(adding())
     stage.received(a_call(method, "1", more=True))
     for word in rest:
@@ -190,7 +190,7 @@ async def test_a_streamed_request_is_read_as_it_comes_or_as_one_array(method: st
     assert stage.said == [Result("1", Value(6))]
     stage.received(a_part(1), LAST)
     assert stage.dispatcher.open_calls() == 0
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_a_wrong_element_refuses_a_method_that_has_not_begun() -> None:
     assert failure_of(stage.said[0]) == (Reason.BAD_ARGUMENTS, "argument 'numbers[1]': expected int, got str")
     stage.received(a_call("listed", "1", more=True), Part("1", Json(b'{"$base64":1}')))
     assert failure_of(stage.said[1])[0] is Reason.BAD_ARGUMENTS
-    assert stage.dispatcher.open_calls() == stage.dispatcher._budget.held == 0
+    assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
 @in_loop
@@ -267,7 +267,7 @@ async def test_a_request_that_is_cancelled_while_it_comes_is_forgotten() -> None
     stage.received(a_part(2), Cancel("1"), a_part(3, last=True))
     await stage.idle()
     assert stage.said == []
-    assert stage.dispatcher.open_calls() == stage.dispatcher._budget.held == 0
+    assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
 @in_loop
@@ -276,12 +276,12 @@ async def test_a_request_that_is_never_finished_ends_with_the_application() -> N
     stage.received(a_call("listed", "1", more=True), a_call("total", "1", id="2", more=True))
     await stage.dispatcher.close()
     assert [failure_of(word)[0] for word in stage.said] == [Reason.LOST, Reason.LOST]
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
 async def test_what_waits_to_be_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elements, "MAX_WAITING", 10_000)
+    monkeypatch.setattr(request_elements, "MAX_BUFFERED", 10_000)
     app, go = adding(), asyncio.Event()
 
     @app.method
@@ -298,7 +298,7 @@ async def test_what_waits_to_be_read_is_bounded(monkeypatch: pytest.MonkeyPatch)
     stage.received(a_call("listed", Value(large), id="2", more=True), Part("2", Value(large)))
     assert failure_of(stage.said[1]) == (Reason.TOO_LARGE, "the stream is too long to be taken as one array")
     await stage.idle()
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
@@ -319,7 +319,7 @@ async def test_all_calls_share_one_budget() -> None:
     stage.received(*calls)
     assert [word.id for word in stage.said if isinstance(word, Failure)] == ["2"]
     stage.received(Cancel("0"), Cancel("1"))
-    assert stage.dispatcher._budget.held == 0
+    assert stage.dispatcher._budget.used == 0
 
 
 @in_loop

@@ -9,7 +9,7 @@ from enum import Enum
 import msgspec
 import pytest
 
-from fiveways.app.values import Budget, Unsendable, cost, to_body
+from fiveways.app.values import MemoryBudget, Unsendable, memory_cost, to_body
 from fiveways.wire.payload import Binary, Json, Text, Value
 
 
@@ -129,12 +129,12 @@ def test_a_value_that_cannot_be_sent(value: object) -> None:
 
 def test_bodies_cost_what_they_hold() -> None:
     bodies = [Text("x" * 1000), Json(b"1" * 1000), Binary(b"x" * 1000), Value("x" * 1000), Value(b"x" * 1000)]
-    assert {cost(body) for body in bodies} == {cost(Value(None)) + 1000}
+    assert {memory_cost(body) for body in bodies} == {memory_cost(Value(None)) + 1000}
 
 
 def test_a_budget_is_used_to_its_last_byte() -> None:
-    budget = Budget(10)
-    assert budget.take(10)
-    assert not budget.take(1)
-    budget.give(1)
-    assert budget.take(1)
+    budget = MemoryBudget(10)
+    assert budget.acquire(10)
+    assert not budget.acquire(1)
+    budget.release(1)
+    assert budget.acquire(1)

@@ -8,11 +8,11 @@ from typing import Any, assert_type
 import pytest
 
 from fiveways.app import App, AttachmentError, Context, Job
-from fiveways.app.arguments import Given
-from fiveways.app.attached import Attachments
-from fiveways.app.signature import Style
+from fiveways.app.arguments import BoundArguments
+from fiveways.app.attachments import Attachments
+from fiveways.app.signature import ExecutionMode
 from fiveways.errors import BadValue
-from fiveways.model.messages import Call, Word
+from fiveways.model.messages import Call, HubMessage
 from fiveways.wire.payload import Value
 
 
@@ -28,9 +28,9 @@ class Connection:
     is_over = False
 
     def __init__(self) -> None:
-        self.said: list[Word] = []
+        self.said: list[HubMessage] = []
 
-    def say(self, word: Word) -> None:
+    def send(self, word: HubMessage) -> None:
         self.said.append(word)
 
     def expect(self, names: object) -> Attachments:
@@ -41,7 +41,7 @@ def job(data: object) -> Job:
     return Job(Connection(), Call("1", "7", Value(data), callback=True))
 
 
-def arguments(function: Callable[..., object], data: object, context: Any = None) -> Given:  # noqa: ANN401  # any object
+def arguments(function: Callable[..., object], data: object, context: Any = None) -> BoundArguments:  # noqa: ANN401  # any object
     app = App()
     app.worker("photos")(function)
     return app.workers[0].arguments.read(job(data), context)
@@ -56,7 +56,7 @@ def test_worker_keeps_the_type_of_its_function() -> None:
 
     assert assert_type(shrink("a.png"), int) == 5
     (worker,) = app.workers
-    assert (worker.queue, worker.concurrency, worker.style) == ("photos", 3, Style.PLAIN)
+    assert (worker.queue, worker.concurrency, worker.mode) == ("photos", 3, ExecutionMode.THREAD)
 
 
 def test_data_is_converted_to_the_annotation_of_the_argument() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.cli import context_store, target
+from fiveways.cli import context_store, hub_choice
 from fiveways.cli.context_store import SavedContext
-from fiveways.cli.endings import UsageError
-from fiveways.settings.file import read_toml
+from fiveways.cli.errors import UsageError
+from fiveways.settings.sources import read_toml
 
 URL = "lrpm+ws://localhost:7500"
 _TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -108,8 +108,8 @@ def test_user_without_home_directory_has_no_contexts(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HOME", "")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert context_store.names() == []
-    assert target.default() is None
-    assert not target.names_hub("prod")
+    assert hub_choice.default_hub() is None
+    assert not hub_choice.names_hub("prod")
     with pytest.raises(UsageError, match="set XDG_CONFIG_HOME"):
         context_store.save("prod", SavedContext(URL))
 
@@ -120,6 +120,6 @@ def test_url_without_secret_is_accepted(url: str) -> None:
 
 
 def test_url_is_a_hub_without_any_context() -> None:
-    assert target.names_hub(URL)
-    assert target.from_text(URL) == target.Target(URL)
-    assert target.omitted([], 0, URL) == target.Target(URL)
+    assert hub_choice.names_hub(URL)
+    assert hub_choice.parse_hub(URL) == hub_choice.HubChoice(URL)
+    assert hub_choice.hub_if_omitted([], 0, URL) == hub_choice.HubChoice(URL)

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from fiveways.cli.root import main
-from fiveways.model.records import PutItem, PutPeer, PutRetained
-from tests.unit.store.damages import sql
-from tests.unit.store.kit import keep
+from fiveways.model.store_changes import PutJob, PutPeer, PutRetained
+from tests.unit.store.damage_cases import sql
+from tests.unit.store.store_helpers import keep
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "hub.db"
-    jobs = [PutItem("jobs", number, b"1", 0) for number in (1, 2)]
+    jobs = [PutJob("jobs", number, b"1", 0) for number in (1, 2)]
     asyncio.run(keep(path, PutPeer("p", "ann", 1.0), *jobs, PutRetained('["t"]', b"1", 1)))
     return path
 

@@ -5,13 +5,13 @@ from fiveways.hub.delivery import Delivery, Fanout, Subscriber
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Call, Event, Hurry, Publish, Result, SetVariable
 from fiveways.wire.payload import NULL, Text
-from tests.unit.hub.hubtalk import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic
+from tests.unit.hub.hub_helpers import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic
 
 GONE = "the sender is gone"
 
 
 def waiting(hub: Hub) -> int:
-    return sum(len(session.sending) for session in hub._sessions.values())
+    return sum(len(session.announced_attachments) for session in hub._sessions.values())
 
 
 def test_a_call_gets_fresh_names_for_its_attachments() -> None:
@@ -80,7 +80,7 @@ def test_who_subscribed_twice_gets_two_names() -> None:
         rounds.append((fanout.event.attachments, [each.subscription for each in fanout.subscribers]))
     assert rounds == [(("a1",), ["1", "3"]), (("a2",), ["2"]), (("a3",), ["4"])]
     told = hub.handle("ann", Attachment("x", b"X"), 0.0)
-    assert [(each.to, each.word) for each in told if isinstance(each, Delivery)] == [
+    assert [(each.peer, each.message) for each in told if isinstance(each, Delivery)] == [
         ("bob", Attachment("a1", b"X")),
         ("cleo", Attachment("a1", b"X")),
         ("bob", Attachment("a2", b"X")),
@@ -97,7 +97,7 @@ def test_a_publication_that_nobody_wants_needs_no_attachments() -> None:
 
 def test_a_refused_call_needs_no_attachments() -> None:
     hub = opened()
-    assert refusal(hub.handle("ann", Call("c", "m", attachments=("x",)), 0.0))[2] is Reason.NO_METHOD
+    assert refusal(hub.handle("ann", Call("c", "m", attachments=("x",)), 0.0))[2] is Reason.NO_SUCH_METHOD
     assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
 
 
@@ -180,7 +180,7 @@ def test_one_that_comes_when_all_before_it_have_come_hurries_nobody() -> None:
         hub.handle(peer, Call("c", "m", attachments=("x",)), 0.0)
     hub.handle("stalled", Attachment("x", error="timed out"), 0.0)
     assert hub.handle("eve", Attachment("x", b"X"), 5.0) == [Delivery("bob", Attachment("a2", b"X"), "2")]
-    assert not hub._sessions["bob"].awaited
+    assert not hub._sessions["bob"].expected_attachments
 
 
 def test_receivers_that_get_complete_messages_hurry_nobody() -> None:
@@ -229,7 +229,7 @@ def test_source_with_too_much_that_waits_is_refused_and_others_are_not() -> None
     hub = opened(max_incomplete_bytes=2000)
     offer(hub, "dan", "m")
     hub.handle("eve", Call("c", "m", Text("x" * 1000), attachments=("x",)), 0.0)
-    assert refusal(hub.handle("eve", Call("d", "m", attachments=("y",)), 0.0))[2] is Reason.BUSY
+    assert refusal(hub.handle("eve", Call("d", "m", attachments=("y",)), 0.0))[2] is Reason.OVERLOADED
     assert len(hub.handle("eve", Call("e", "m"), 0.0)) == 1
     hub.handle("eve", Attachment("x", b"X"), 0.0)
     assert only(hub.handle("eve", Call("d", "m", attachments=("y",)), 0.0), Call).attachments == ("a2",)

@@ -8,7 +8,7 @@ from fiveways.hub.delivery import Delivery
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import Json, Text, Value
-from tests.unit.hub.hubtalk import join, offer, only, opened, refusal
+from tests.unit.hub.hub_helpers import join, offer, only, opened, refusal
 
 
 def token(hub: Hub, owner: str = "bob", own_id: str = "9A8Z") -> str:
@@ -25,15 +25,20 @@ def test_a_token_can_be_called_from_anywhere_once() -> None:
     passed = Call("1", "9A8Z", Value(5), callback=True, timeout=30.0)
     assert hub.handle("ann", Call("c", made, Value(5), callback=True), 0.0) == [Delivery("bob", passed, "1")]
     text = "there is no such callback, or it was called before"
-    assert refusal(hub.handle("eve", Call("c", made, callback=True), 0.0)) == ("eve", "c", Reason.NO_CALLBACK, text)
+    assert refusal(hub.handle("eve", Call("c", made, callback=True), 0.0)) == (
+        "eve",
+        "c",
+        Reason.NO_SUCH_CALLBACK,
+        text,
+    )
     assert hub.handle("bob", Result("1", Text("ok")), 0.0) == [Delivery("ann", Result("c", Text("ok")), "1")]
 
 
 def test_a_callback_may_fail_like_a_method() -> None:
     hub = opened()
     hub.handle("ann", Call("c", token(hub), callback=True), 0.0)
-    told = Failure("c", Reason.NO_CALLBACK, "gone")
-    assert hub.handle("bob", Failure("1", Reason.NO_CALLBACK, "gone"), 0.0) == [Delivery("ann", told, "1")]
+    told = Failure("c", Reason.NO_SUCH_CALLBACK, "gone")
+    assert hub.handle("bob", Failure("1", Reason.NO_SUCH_CALLBACK, "gone"), 0.0) == [Delivery("ann", told, "1")]
 
 
 def test_tokens_differ_and_all_have_twelve_digits() -> None:
@@ -59,16 +64,16 @@ def test_a_token_is_no_method_and_a_method_no_token() -> None:
     hub = opened()
     made = token(hub)
     offer(hub, "eve", "m")
-    assert refusal(hub.handle("ann", Call("c", made), 0.0))[2] is Reason.NO_METHOD
-    assert refusal(hub.handle("ann", Call("c", "m", callback=True), 0.0))[2] is Reason.NO_CALLBACK
-    assert refusal(hub.handle("ann", Call("c", "hub.ping", callback=True), 0.0))[2] is Reason.NO_CALLBACK
+    assert refusal(hub.handle("ann", Call("c", made), 0.0))[2] is Reason.NO_SUCH_METHOD
+    assert refusal(hub.handle("ann", Call("c", "m", callback=True), 0.0))[2] is Reason.NO_SUCH_CALLBACK
+    assert refusal(hub.handle("ann", Call("c", "hub.ping", callback=True), 0.0))[2] is Reason.NO_SUCH_CALLBACK
 
 
 def test_callbacks_end_with_their_owner() -> None:
     hub = opened()
     made = token(hub)
     hub.leave("bob", 0.0)
-    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.NO_CALLBACK
+    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.NO_SUCH_CALLBACK
     assert hub.stats()["callbacks"] == 0
 
 
@@ -76,7 +81,7 @@ def test_a_session_has_so_many_and_no_more() -> None:
     hub = opened({"max_pending": 2})
     made = [token(hub), token(hub)]
     told = refusal(hub.handle("bob", Call("t", "hub.callback", Value(["x"])), 0.0))
-    assert told == ("bob", "t", Reason.BUSY, "more than 2 callbacks")
+    assert told == ("bob", "t", Reason.OVERLOADED, "more than 2 callbacks")
     token(hub, "eve")
     hub.handle("ann", Call("c", made[0], callback=True), 0.0)
     token(hub)
@@ -87,7 +92,7 @@ def test_a_call_that_is_refused_does_not_use_the_token_up() -> None:
     made = token(hub)
     offer(hub, "bob", "m")
     hub.handle("eve", Call("c", "m"), 0.0)
-    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.BUSY
+    assert refusal(hub.handle("ann", Call("c", made, callback=True), 0.0))[2] is Reason.OVERLOADED
     hub.handle("bob", Result("1"), 0.0)
     assert only(hub.handle("ann", Call("c", made, callback=True), 0.0), Call).method == "9A8Z"
 

@@ -3,18 +3,18 @@
 import pytest
 
 from fiveways.errors import LocalProtocolError
-from fiveways.hub.builtins import DOCS
+from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.hub.settings import Identity, Rights
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.settings import Identity, Permissions
+from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result, Unregister
 from fiveways.model.names import fold_prefix
-from fiveways.protocols.builtins import described
+from fiveways.protocols.builtin_methods import description_payload
 from fiveways.wire.payload import NULL
-from tests.unit.hub.hubtalk import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
+from tests.unit.hub.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
 
 TRAITS = [UMQ, UMQ36, LRPM, MQTT, NQ]
 
@@ -102,12 +102,12 @@ def test_namespace_ends_with_its_last_method() -> None:
     offer(hub, "bob", "account.close", "Account:close")
     hub.leave("bob", 0.0)
     assert only(ask(hub, peer="eve"), Description).namespaces == ()
-    assert refusal(ask(hub, "Account:", "eve"))[2] is Reason.NO_METHOD
+    assert refusal(ask(hub, "Account:", "eve"))[2] is Reason.NO_SUCH_METHOD
 
 
 def test_application_is_listed_to_umq_peers_in_its_own_spelling() -> None:
     hub = opened()
-    join(hub, "app", Traits("local", names.LOCAL, topics.UMQ))
+    join(hub, "app", ProtocolTraits("local", names.LOCAL, topics.UMQ))
     join(hub, "una", UMQ36)
     offer(hub, "app", "account.get_balance", "Account:getBalance")
     lists = {"eve": "Account:getBalance", "una": "Account.getBalance", "ann": "account.get_balance"}
@@ -138,7 +138,7 @@ def test_a_list_is_never_too_much_for_one_message(asker: str, size: int) -> None
         name = f"{number}".zfill(size)
         offer(hub, "dan", name, name, route=number % 2 == 1)
     told = only(ask(hub, peer=asker), Description)
-    assert 1000 < len(described(told).json()) < 3000
+    assert 1000 < len(description_payload(told).json()) < 3000
     assert (len(told.methods) + len(told.routes) + told.more, told.more > 0) == (1003, True)
     assert "early" in told.methods[0]
     assert [name.strip("/:.-") for name in (told.routes[0], told.routes[-1])] == ["route", "hub"]
@@ -152,7 +152,7 @@ def test_names_with_quotes_take_no_more_than_there_is() -> None:
         name = '"' * 40 + f"{number}"
         offer(hub, "eve", name, name)
     told = only(ask(hub, peer="bob"), Description)
-    assert 3000 < len(described(told).json()) < 4000
+    assert 3000 < len(description_payload(told).json()) < 4000
 
 
 def test_the_list_of_a_route_is_bounded_too_and_what_its_peer_left_out_is_counted() -> None:
@@ -164,7 +164,7 @@ def test_the_list_of_a_route_is_bounded_too_and_what_its_peer_left_out_is_counte
     assert told.routes == ("sub.",)
     assert told.methods == listed[: len(told.methods)]
     assert len(told.methods) + told.more == 1005
-    assert len(described(told).json()) < 3000
+    assert len(description_payload(told).json()) < 3000
 
 
 def test_what_cannot_be_spelled_is_left_out() -> None:
@@ -183,13 +183,13 @@ def test_a_route_without_its_separator_gets_one() -> None:
 
 def test_the_methods_of_the_hub() -> None:
     hub = opened()
-    names = tuple(name.removeprefix("hub.") for name in DOCS)
+    names = tuple(name.removeprefix("hub.") for name in BUILT_IN_DOCS)
     for written in ("hub", "hub."):
         assert ask(hub, written) == [Delivery("ann", Description("d", names))]
-    for name, doc in DOCS.items():
+    for name, doc in BUILT_IN_DOCS.items():
         assert ask(hub, name) == [Delivery("ann", Description("d", doc=doc))]
-    assert refusal(ask(hub, "hub.nonsense"))[2] is Reason.NO_METHOD
-    assert refusal(ask(hub, "hub.ping."))[2] is Reason.NO_METHOD
+    assert refusal(ask(hub, "hub.nonsense"))[2] is Reason.NO_SUCH_METHOD
+    assert refusal(ask(hub, "hub.ping."))[2] is Reason.NO_SUCH_METHOD
 
 
 @pytest.mark.parametrize("traits", TRAITS)
@@ -202,7 +202,7 @@ def test_all_that_is_listed_can_be_asked_for(traits: object) -> None:
     assert [fold_prefix(name, style) for name in told.routes] == [("stock", True), ("hub", True)]  # type: ignore[arg-type]
     for name in told.methods:
         assert only(ask(hub, name, "new"), Description).doc is not None
-    assert len(only(ask(hub, told.routes[1], "new"), Description).methods) == len(DOCS)
+    assert len(only(ask(hub, told.routes[1], "new"), Description).methods) == len(BUILT_IN_DOCS)
 
 
 # Documentation.
@@ -217,7 +217,7 @@ def test_documentation() -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "account.no", "account.no.", "log_in.", "a..b", "*", "x" * 300])
 def test_what_is_unknown(name: str) -> None:
-    assert refusal(ask(filled(), name))[:3] == ("ann", "d", Reason.NO_METHOD)
+    assert refusal(ask(filled(), name))[:3] == ("ann", "d", Reason.NO_SUCH_METHOD)
 
 
 def test_what_is_not_there_any_more() -> None:
@@ -290,7 +290,7 @@ def test_the_spelling_of_a_caller_is_kept_where_the_callee_can_write_it() -> Non
     assert ask(hub, "Stock.Sub.getIt", "una") == [Delivery("eve", Discover("2", "Sub:getIt"), "2")]
 
 
-LISTING = Traits("umq", names.UMQ, topics.UMQ, lists=True)
+LISTING = ProtocolTraits("umq", names.UMQ, topics.UMQ, lists_routes=True)
 
 
 def looking(limits: dict[str, int] | None = None) -> Hub:
@@ -326,18 +326,18 @@ def test_who_offers_a_route_is_asked_at_once_what_is_below_it() -> None:
 def test_who_cannot_say_what_is_below_its_route_is_called_as_before() -> None:
     hub = looking()
     assert hub.open_calls() == 0
-    assert hub.handle("lis", Failure("1", Reason.NO_METHOD), 0.0) == []
+    assert hub.handle("lis", Failure("1", Reason.NO_SUCH_METHOD), 0.0) == []
     assert called(hub) == "buy_now"
     assert register(hub)[1:] == [Delivery("lis", Discover("3"), "3")]
     assert hub.handle("lis", Result("3"), 0.0) == []
     (_, delivery) = register(hub)
     assert isinstance(delivery, Delivery)
-    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == []
+    assert hub.handle_undelivered(delivery, LocalProtocolError("no"), 0.0) == []
     register(hub)
     assert hub.deadline() == 10.0
     assert hub.expire(10.0) == [Delivery("lis", Cancel("5"), "5")]
     register(hub)
-    assert hub.finish(0.0) == [Delivery("lis", Cancel("6"), "6")]
+    assert hub.end_calls(0.0) == [Delivery("lis", Cancel("6"), "6")]
     register(hub)
     assert hub.leave("lis", 0.0) == []
     assert hub.handle("lis", Description("7", ("buyNow",)), 0.0) == []
@@ -351,7 +351,7 @@ def test_a_route_is_asked_once_at_a_time_and_the_answer_is_for_the_offer_of_now(
     register(hub)
     hub.handle("lis", Unregister("u", "shop", "Shop:", route=True), 0.0)
     assert hub.handle("lis", Description("3", ("buyNow",)), 0.0) == []
-    assert hub.offers._listed == 0
+    assert hub.registrations._listed_count == 0
 
 
 def test_a_peer_with_too_many_open_calls_is_not_asked() -> None:
@@ -372,8 +372,8 @@ def test_a_peer_that_answers_something_else() -> None:
     told = Failure("d", Reason.RAISED, "the answer is no description")
     assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", told, "1")]
     ask(hub, "stock.")
-    told = Failure("d", Reason.NO_METHOD, "what?")
-    assert hub.handle("eve", Failure("2", Reason.NO_METHOD, "what?"), 0.0) == [Delivery("ann", told, "2")]
+    told = Failure("d", Reason.NO_SUCH_METHOD, "what?")
+    assert hub.handle("eve", Failure("2", Reason.NO_SUCH_METHOD, "what?"), 0.0) == [Delivery("ann", told, "2")]
 
 
 def test_descriptions_that_nobody_asked_for() -> None:
@@ -396,7 +396,7 @@ def test_a_question_has_a_deadline_and_can_be_cancelled() -> None:
     (delivery,) = ask(hub, "stock.")
     assert isinstance(delivery, Delivery)
     told = [Delivery("ann", Failure("d", Reason.UNAVAILABLE, "no"), "3")]
-    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == told
+    assert hub.handle_undelivered(delivery, LocalProtocolError("no"), 0.0) == told
     ask(hub, "stock.")
     assert refusal(hub.leave("eve", 0.0))[2] is Reason.LOST
 
@@ -407,8 +407,8 @@ def test_questions_count_as_calls() -> None:
     ask(hub, "stock.")
     assert refusal(ask(hub, "stock."))[2] is Reason.BAD_ARGUMENTS
     told = refusal(hub.handle("ann", Discover("e", "stock."), 0.0))
-    assert told == ("ann", "e", Reason.BUSY, "too many calls are open")
-    assert refusal(ask(hub, "stock.", "dan"))[2] is Reason.BUSY
+    assert told == ("ann", "e", Reason.OVERLOADED, "too many calls are open")
+    assert refusal(ask(hub, "stock.", "dan"))[2] is Reason.OVERLOADED
 
 
 def test_a_description_that_cannot_be_said() -> None:
@@ -417,15 +417,15 @@ def test_a_description_that_cannot_be_said() -> None:
     (delivery,) = hub.handle("eve", Description("1", ("x",)), 0.0)
     assert isinstance(delivery, Delivery)
     told = Failure("d", Reason.RAISED, "the answer cannot be written in lrpm-json")
-    assert hub.undelivered(delivery, LocalProtocolError("no"), 0.0) == [Delivery("ann", told, "1")]
+    assert hub.handle_undelivered(delivery, LocalProtocolError("no"), 0.0) == [Delivery("ann", told, "1")]
 
 
 # Rights.
 
 
 def test_only_what_one_may_call_is_shown() -> None:
-    rights = Rights(call=("account.get_*", "stock.list_*", "stock.sub.*", "x"))
-    hub = opened(identities=(Identity("i", "t", rights=rights),))
+    rights = Permissions(call=("account.get_*", "stock.list_*", "stock.sub.*", "x"))
+    hub = opened(identities=(Identity("i", "t", permissions=rights),))
     hub.arrive("i", LRPM, Credentials(bearer="t"), 0.0)
     assert hub.handle("i", Hello(), 0.0) == welcome("i")
     for method in ("account.get_balance", "account.set_balance", "y"):

@@ -3,17 +3,17 @@
 import pytest
 
 from fiveways.hub import failed_logins
+from fiveways.hub.admission import TOO_MANY_FAILED_LOGINS, UNKNOWN_TOKEN
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.failed_logins import FailedLogins
-from fiveways.hub.gate import TOO_OFTEN, UNKNOWN
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings, Identity
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Goodbye, Hello, Proof, SetVariable
 from fiveways.wire.payload import NULL, Payload, Text, Value
-from tests.unit.hub.hubtalk import LRPM, UMQ, make, refusal, welcome
+from tests.unit.hub.hub_helpers import LRPM, UMQ, make, refusal, welcome
 
 HERE = Credentials(remote="192.0.2.1:4711")
 THERE = Credentials(remote="192.0.2.2:4711")
@@ -33,20 +33,20 @@ def test_waits_double_up_to_the_longest() -> None:
     failed, waits = limits(), []
     for _ in range(8):
         failed.count(HERE, 5.0)
-        waits.append(failed.wait(HERE, 5.0))
+        waits.append(failed.remaining_wait(HERE, 5.0))
     assert waits == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert failed.wait(HERE, 14.0) == 1.0
-    assert failed.wait(HERE, 15.0) == failed.wait(THERE, 5.0) == 0.0
+    assert failed.remaining_wait(HERE, 14.0) == 1.0
+    assert failed.remaining_wait(HERE, 15.0) == failed.remaining_wait(THERE, 5.0) == 0.0
 
 
 def test_address_without_its_port_counts_and_that_of_a_proxy_client_comes_first() -> None:
     failed = limits(max_failures=1)
     failed.count(Credentials(remote="[2001:db8::1]:1"), 0.0)
-    assert failed.wait(Credentials(remote="[2001:db8::2]:2"), 0.0)
-    assert not failed.wait(Credentials(remote="[2001:db8:0:1::2]:2"), 0.0)
-    failed.count(Credentials(remote="127.0.0.1:1", client="[192.0.2.9]:0"), 0.0)
-    assert not failed.wait(Credentials(remote="127.0.0.1:1"), 0.0)
-    assert failed.wait(Credentials(remote="127.0.0.1:2", client="[192.0.2.9]:0"), 0.0)
+    assert failed.remaining_wait(Credentials(remote="[2001:db8::2]:2"), 0.0)
+    assert not failed.remaining_wait(Credentials(remote="[2001:db8:0:1::2]:2"), 0.0)
+    failed.count(Credentials(remote="127.0.0.1:1", proxied_address="[192.0.2.9]:0"), 0.0)
+    assert not failed.remaining_wait(Credentials(remote="127.0.0.1:1"), 0.0)
+    assert failed.remaining_wait(Credentials(remote="127.0.0.1:2", proxied_address="[192.0.2.9]:0"), 0.0)
 
 
 def test_failures_are_forgotten_after_a_login_and_after_a_quarter_of_an_hour() -> None:
@@ -54,33 +54,37 @@ def test_failures_are_forgotten_after_a_login_and_after_a_quarter_of_an_hour() -
     for _ in range(5):
         failed.count(HERE, 0.0)
     failed.forget(HERE)
-    assert failed.wait(HERE, 0.0) == 0.0
+    assert failed.remaining_wait(HERE, 0.0) == 0.0
     for _ in range(5):
         failed.count(HERE, 0.0)
     failed.count(HERE, 1000.0)
-    assert failed.wait(HERE, 1000.0) == 0.0
+    assert failed.remaining_wait(HERE, 1000.0) == 0.0
 
 
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_logins, "_MOST", 2)
+    monkeypatch.setattr(failed_logins, "_MAX_ADDRESSES", 2)
     failed = limits(max_failures=1)
     for number in (1, 2, 1, 3):
         failed.count(Credentials(remote=f"192.0.2.{number}:1"), 0.0)
-    assert [failed.wait(Credentials(remote=f"192.0.2.{number}:1"), 0.0) for number in (1, 2, 3)] == [2.0, 0.0, 1.0]
+    assert [failed.remaining_wait(Credentials(remote=f"192.0.2.{number}:1"), 0.0) for number in (1, 2, 3)] == [
+        2.0,
+        0.0,
+        1.0,
+    ]
 
 
 def test_no_failures_are_too_many_if_the_setting_is_zero() -> None:
     failed = limits(max_failures=0)
     for _ in range(100):
         failed.count(HERE, 0.0)
-    assert failed.wait(HERE, 0.0) == 0.0
+    assert failed.remaining_wait(HERE, 0.0) == 0.0
 
 
 # Logins.
 
 
 def greet(
-    hub: Hub, body: Payload = NULL, now: float = 0.0, credentials: Credentials = HERE, traits: Traits = LRPM
+    hub: Hub, body: Payload = NULL, now: float = 0.0, credentials: Credentials = HERE, traits: ProtocolTraits = LRPM
 ) -> Deliveries:
     hub.leave("x", now)
     hub.arrive("x", traits, credentials, now)
@@ -92,24 +96,24 @@ def away(text: str, *, denied: bool = True) -> Deliveries:
 
 
 def banned(seconds: int) -> Deliveries:
-    return away(TOO_OFTEN.format(seconds), denied=False)
+    return away(TOO_MANY_FAILED_LOGINS.format(seconds), denied=False)
 
 
 def test_token_is_not_looked_at_while_its_address_has_to_wait() -> None:
     hub = make(identities=(ALICE,), max_failures=3)
     for _ in range(3):
-        assert greet(hub, Text("wrong")) == away(UNKNOWN)
+        assert greet(hub, Text("wrong")) == away(UNKNOWN_TOKEN)
     assert greet(hub, Text("sesame")) == banned(1)
     assert greet(hub, credentials=Credentials(bearer="sesame", remote=HERE.remote)) == banned(1)
     assert greet(hub, Text("sesame"), credentials=THERE) == welcome("x")
     assert greet(hub, Text("sesame"), now=1.0) == welcome("x")
-    assert greet(hub, Text("wrong"), now=1.0) == away(UNKNOWN)
+    assert greet(hub, Text("wrong"), now=1.0) == away(UNKNOWN_TOKEN)
     assert hub.stats()["refused_logins"] == 6
 
 
 def test_anonymous_peers_of_an_address_that_has_to_wait_are_accepted() -> None:
     hub = make(identities=(ALICE,), max_failures=1, anonymous="always")
-    assert greet(hub, Text("wrong")) == away(UNKNOWN)
+    assert greet(hub, Text("wrong")) == away(UNKNOWN_TOKEN)
     assert greet(hub) == welcome("x")
 
 
@@ -138,7 +142,7 @@ def test_tokens_as_variables_count() -> None:
     for _ in range(2):
         assert refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 0.0))[2] is Reason.DENIED
     told = refusal(hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0))
-    assert told == ("x", "v", Reason.BUSY, TOO_OFTEN.format(1))
+    assert told == ("x", "v", Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(1))
     assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 0.0) == banned(1)
     greet(hub, traits=UMQ, now=1.0)
     assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 1.0) == []
@@ -147,7 +151,7 @@ def test_tokens_as_variables_count() -> None:
 def test_tokens_of_requests_without_a_session_count() -> None:
     hub = make(identities=(ALICE,), max_failures=1)
     shown = Credentials(bearer="wrong", remote=HERE.remote)
-    for reason, wait in ((Reason.DENIED, None), (Reason.BUSY, 1)):
+    for reason, wait in ((Reason.DENIED, None), (Reason.OVERLOADED, 1)):
         with pytest.raises(Refusal) as refused:
-            hub.gate.may_call(shown, "hub.ping", 0.0)
+            hub.admission.may_call(shown, "hub.ping", 0.0)
         assert (refused.value.reason, refused.value.retry_after) == (reason, wait)

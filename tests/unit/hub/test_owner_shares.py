@@ -8,20 +8,20 @@ from typing import Any, NoReturn
 import pytest
 
 from fiveways.hub.core import Hub
-from fiveways.hub.delivery import Deliveries, Delivery, Keep
-from fiveways.hub.retained import bytes_of
-from fiveways.hub.settings import HubSettings, Identity, Rights
+from fiveways.hub.delivery import Deliveries, Delivery, Persist
+from fiveways.hub.retained import retained_memory
+from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.shares import Owner
 from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Call, Cancel, Failure, Hello, Publish, Register, Result, Unregister
-from fiveways.model.records import BuryItem, PutItem, PutPeer, PutRetained
+from fiveways.model.store_changes import PutDeadLetter, PutJob, PutPeer, PutRetained
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.unit.hub.hubtalk import LRPM, NQ, offer, only, topic
+from tests.unit.hub.hub_helpers import LRPM, NQ, offer, only, topic
 
-RELIABLE = replace(NQ, reliable=True)
-ADA = Identity("ada", token="t", rights=Rights(call=("*", "hub.purge")))  # noqa: S106
+RELIABLE = replace(NQ, is_durable=True)
+ADA = Identity("ada", token="t", permissions=Permissions(call=("*", "hub.purge")))  # noqa: S106
 STRANGER = "10.6.6.6"
 OTHER = "10.0.0.2"
 BODY = Json(b"12345678")
@@ -46,8 +46,8 @@ def join(hub: Hub, peer: str, address: str, token: str = "", traits: Any = RELIA
 def told(hub: Hub, deliveries: Deliveries) -> Iterator[Delivery]:
     """What peers are told once the store has everything."""
     for each in deliveries:
-        if isinstance(each, Keep):
-            yield from told(hub, hub.kept(each, 0.0))
+        if isinstance(each, Persist):
+            yield from told(hub, hub.handle_persisted(each, 0.0))
         elif isinstance(each, Delivery):
             yield each
 
@@ -55,11 +55,11 @@ def told(hub: Hub, deliveries: Deliveries) -> Iterator[Delivery]:
 def ask(hub: Hub, peer: str, number: int, method: str = "m", body: Payload = BODY) -> str:
     """Say what the peer hears of a request at first."""
     for each in told(hub, hub.handle(peer, Call(f"{method}#{number}", method, body, method), 0.0)):
-        if each.to == peer and isinstance(each.word, Accepted):
+        if each.peer == peer and isinstance(each.message, Accepted):
             return "accepted"
-        if each.to == peer and isinstance(each.word, Failure):
-            assert each.word.reason is Reason.BUSY
-            return each.word.text
+        if each.peer == peer and isinstance(each.message, Failure):
+            assert each.message.reason is Reason.OVERLOADED
+            return each.message.text
     return "nothing"
 
 
@@ -142,10 +142,13 @@ def test_requests_that_end_free_the_share() -> None:
     assert ask(hub, "one", 100) == "accepted"
     hub.leave("one", 0.0)
     assert fill(hub, join(hub, "two", STRANGER)) == HALF
-    assert hub._owing._pool.held(Owner(f"address {STRANGER}", is_anonymous=True)) == (HALF, HALF * len(BODY.raw))
+    assert hub._durable_requests._pool.used_by(Owner(f"address {STRANGER}", is_anonymous=True)) == (
+        HALF,
+        HALF * len(BODY.raw),
+    )
     hub.leave("two", 0.0)
-    assert (hub._owing._pool.number, hub._owing._waiting.pool.number) == (0, 0)
-    assert (hub._owing._pool._by_owner, hub._owing._waiting.pool._by_owner) == ({}, {})
+    assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
+    assert (hub._durable_requests._pool._by_owner, hub._durable_requests._waiting.pool._by_owner) == ({}, {})
 
 
 def test_answered_requests_leave_nothing_in_the_pools() -> None:
@@ -154,8 +157,8 @@ def test_answered_requests_leave_nothing_in_the_pools() -> None:
     assert fill(hub, join(hub, "one", STRANGER)) == HALF + 2
     for op in range(1, HALF + 3):
         hub.handle("worker", Result(str(op), BODY), 0.0)
-    assert (hub._owing._pool.number, hub._owing._pool.size) == (0, 0)
-    assert (hub._owing._waiting.pool.number, hub._owing._waiting.pool.size) == (0, 0)
+    assert (hub._durable_requests._pool.number, hub._durable_requests._pool.size) == (0, 0)
+    assert (hub._durable_requests._waiting.pool.number, hub._durable_requests._waiting.pool.size) == (0, 0)
 
 
 # After a restart.
@@ -166,13 +169,13 @@ def test_restored_requests_count_for_the_address_that_made_them() -> None:
     absent(before)
     join(before, "one", STRANGER)
     kept = before.handle("one", Call("m#1", "m", BODY, "m"), 0.0)
-    (peer,) = (each.record for each in kept if isinstance(each, Keep) and isinstance(each.record, PutPeer))
+    (peer,) = (each.record for each in kept if isinstance(each, Persist) and isinstance(each.record, PutPeer))
     assert peer.remote == f"{STRANGER}:4711"
     after = shared(keeps=True)
-    after.settle(100.0)
-    after.readmit("one", RELIABLE, "", 0.0, peer.remote)
+    after.await_registrations(100.0)
+    after.restore_session("one", RELIABLE, "", 0.0, peer.remote)
     for number in range(HALF):
-        after.owe("one", Call(f"m#{number}", "m", BODY, "m"), 100.0, 0.0)
+        after.restore_request("one", Call(f"m#{number}", "m", BODY, "m"), 100.0, 0.0)
     assert "the share of 15 for address 10.6.6.6" in ask(after, join(after, "two", STRANGER), 1)
     # Nobody has offered the method since the start: the other request waits to hear whether anybody will.
     assert ask(after, join(after, "other", OTHER), 1) == "nothing"
@@ -183,15 +186,15 @@ def test_restored_requests_count_for_the_address_that_made_them() -> None:
 
 def test_requests_for_unsure_names_are_bounded_by_share() -> None:
     hub = shared(keeps=True)
-    hub.settle(10.0)
+    hub.await_registrations(10.0)
     join(hub, "one", STRANGER)
     heard = [ask(hub, "one", number, f"x{number}") for number in range(HALF + 1)]
     assert heard[:-1] == ["nothing"] * HALF
     assert "for address 10.6.6.6" in heard[-1]
     assert ask(hub, join(hub, "other", OTHER), 1) == "nothing"
-    late = [each for each in hub.expire(10.0) if isinstance(each, Delivery) and isinstance(each.word, Failure)]
+    late = [each for each in hub.expire(10.0) if isinstance(each, Delivery) and isinstance(each.message, Failure)]
     assert len(late) == HALF + 1
-    assert (hub._owing._pool.number, hub._owing._waiting.pool.number) == (0, 0)
+    assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
 
 
 def test_peer_is_stored_anew_when_its_owner_changes() -> None:
@@ -201,7 +204,7 @@ def test_peer_is_stored_anew_when_its_owner_changes() -> None:
 
     def stored(number: int) -> list[str]:
         kept = hub.handle("one", Call(f"m#{number}", "m", BODY, "m"), 0.0)
-        return [each.record.remote for each in kept if isinstance(each, Keep) and isinstance(each.record, PutPeer)]
+        return [each.record.remote for each in kept if isinstance(each, Persist) and isinstance(each.record, PutPeer)]
 
     assert stored(1) == [f"{STRANGER}:4711"]
     hub.resume("one", Credentials(remote=f"{STRANGER}:5000"))
@@ -220,7 +223,7 @@ def test_session_without_requests_leaves_without_a_look_at_those_of_others() -> 
     join(hub, "one", STRANGER)
     join(hub, "empty", STRANGER)
     assert ask(hub, "one", 1) == "accepted"
-    owing: Any = hub._owing
+    owing: Any = hub._durable_requests
     owing._by_key = Unread(owing._by_key)
     hub.leave("empty", 1.0)
     owing._by_key = dict(owing._by_key)
@@ -235,9 +238,9 @@ def push(hub: Hub, peer: str, queue: str, data: object = 1) -> str:
     """Say how a push ended: with how many items wait, or with the refusal."""
     body = Value({"queue": queue, "data": data})
     (answer, *_) = told(hub, hub.handle(peer, Call("p", "hub.push", body), 0.0))
-    if isinstance(answer.word, Failure):
-        assert answer.word.reason is Reason.BUSY
-        return answer.word.text
+    if isinstance(answer.message, Failure):
+        assert answer.message.reason is Reason.OVERLOADED
+        return answer.message.text
     return "pushed"
 
 
@@ -276,11 +279,11 @@ def test_restored_items_count_for_the_owner_that_pushed_them() -> None:
     before, after = shared(keeps=True, max_queue=8), shared(keeps=True, max_queue=8)
     join(before, "one", STRANGER)
     (kept,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
-    assert isinstance(kept, Keep)
-    assert isinstance(kept.record, PutItem)
+    assert isinstance(kept, Persist)
+    assert isinstance(kept.record, PutJob)
     owner = kept.record.owner
-    dead = PutItem("q", 4, b"1", 5, owner), BuryItem("q", 4, "no", 1.0)
-    after.restore([PutItem("q", number, b"1", 0, owner) for number in (1, 2, 3)], [dead], [])
+    dead = PutJob("q", 4, b"1", 5, owner), PutDeadLetter("q", 4, "no", 1.0)
+    after.restore_stored([PutJob("q", number, b"1", 0, owner) for number in (1, 2, 3)], [dead], [])
     assert "for address 10.6.6.6" in push(after, join(after, "one", STRANGER), "q")
     assert push(after, join(after, "other", OTHER), "q") == "pushed"
     assert push(after, join(after, "ada", STRANGER, "t"), "q") == "pushed"
@@ -292,7 +295,7 @@ def test_restored_items_count_for_the_owner_that_pushed_them() -> None:
 def retain(hub: Hub, peer: str, name: str, body: Payload = BODY) -> str:
     """Say how a publication that is to be retained ended."""
     (answer, *_) = told(hub, hub.handle(peer, Publish("p", topic(name), body, retain=True), 0.0))
-    return answer.word.text if isinstance(answer.word, Failure) else "retained"
+    return answer.message.text if isinstance(answer.message, Failure) else "retained"
 
 
 def test_stranger_fills_only_its_share_of_retained_values() -> None:
@@ -310,7 +313,7 @@ def test_stranger_fills_only_its_share_of_retained_values() -> None:
 
 
 def test_stranger_fills_only_its_share_of_retained_bytes() -> None:
-    hub = shared(max_retained_bytes=9 * bytes_of(topic("t0"), BODY))
+    hub = shared(max_retained_bytes=9 * retained_memory(topic("t0"), BODY))
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
     assert "bytes for address 10.6.6.6" in retain(hub, "one", "t4")
@@ -321,10 +324,10 @@ def test_restored_values_count_for_their_publisher() -> None:
     before, after = shared(keeps=True, max_retained=4), shared(keeps=True, max_retained=4)
     join(before, "one", STRANGER)
     (kept,) = before.handle("one", Publish("p", topic("t"), BODY, retain=True), 0.0)
-    assert isinstance(kept, Keep)
+    assert isinstance(kept, Persist)
     assert isinstance(kept.record, PutRetained)
     owner = kept.record.owner
-    after.restore([], [], [PutRetained(f'["t{number}"]', b"1", 300, owner) for number in range(2)])
+    after.restore_stored([], [], [PutRetained(f'["t{number}"]', b"1", 300, owner) for number in range(2)])
     assert "for address 10.6.6.6" in retain(after, join(after, "one", STRANGER), "t")
     assert retain(after, join(after, "other", OTHER), "o") == "retained"
     assert retain(after, join(after, "ada", STRANGER, "t"), "a") == "retained"

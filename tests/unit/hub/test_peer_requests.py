@@ -10,15 +10,15 @@ from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Stage
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Goodbye, Hello, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import Value
-from tests.unit.hub.hubtalk import MQTT, held, join, make, offer, ok, refusal
+from tests.unit.hub.hub_helpers import MQTT, held, join, make, offer, ok, refusal
 
-APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True, is_one_peer=True)
-CLOSABLE = Traits("umq", names.UMQ, topics.UMQ, variables=True, is_one_peer=True)
+APP = ProtocolTraits("app", names.LOCAL, topics.UMQ, accepts_streams=True, cancels=True, is_single_peer=True)
+CLOSABLE = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_variables=True, is_single_peer=True)
 
 
 def served() -> Hub:
@@ -54,8 +54,8 @@ def test_registered_stream_is_asked_for_as_one() -> None:
     offer(hub, "bob", "ticks", kind="server")
     (delivery,) = hub.peer_requests.call("app", "bob", Call("1", "ticks"), 0.0)
     assert isinstance(delivery, Delivery)
-    assert isinstance(delivery.word, Call)
-    assert delivery.word.stream
+    assert isinstance(delivery.message, Call)
+    assert delivery.message.stream
     assert hub.handle("bob", Result("1", Value(1)), 0.0)[0] == Delivery("app", Result("1", Value([1])), "1")
 
 
@@ -63,9 +63,9 @@ def test_callback_is_the_peers_own_id_or_its_token() -> None:
     hub = served()
     (made,) = hub.handle("bob", Call("t", "hub.callback", Value({"id": "9A8Z"})), 0.0)
     assert isinstance(made, Delivery)
-    assert isinstance(made.word, Result)
-    assert isinstance(made.word.body, Value)
-    token = str(made.word.body.native)
+    assert isinstance(made.message, Result)
+    assert isinstance(made.message.body, Value)
+    token = str(made.message.body.native)
     requests = hub.peer_requests
     for op, given, known in (("1", token.upper(), "9A8Z"), ("2", token.upper(), token.upper()), ("3", "cb", "cb")):
         call = Call(op, given, Value(1), callback=True)
@@ -78,9 +78,9 @@ def test_token_of_another_peer_is_left_alone() -> None:
     join(hub, "eve", CLOSABLE)
     (made,) = hub.handle("eve", Call("t", "hub.callback", Value({"id": "mine"})), 0.0)
     assert isinstance(made, Delivery)
-    assert isinstance(made.word, Result)
-    assert isinstance(made.word.body, Value)
-    token = str(made.word.body.native)
+    assert isinstance(made.message, Result)
+    assert isinstance(made.message.body, Value)
+    token = str(made.message.body.native)
     call = Call("1", token, Value(1), callback=True)
     assert hub.peer_requests.callback("app", "bob", call, 0.0) == passed("1", token, callback=True)
     assert hub.stats()["callbacks"] == 1
@@ -108,7 +108,7 @@ def test_variable_is_set_within_bounds_and_told_without_an_id() -> None:
     ("error", "reason"),
     [
         (LocalProtocolError("no such name"), Reason.UNAVAILABLE),
-        (LocalProtocolError("too many requests to this peer"), Reason.BUSY),
+        (LocalProtocolError("too many requests to this peer"), Reason.OVERLOADED),
         (TooLarge("too large"), Reason.TOO_LARGE),
     ],
 )
@@ -117,7 +117,7 @@ def test_variable_that_cannot_be_said_fails_and_takes_no_room(error: LocalProtoc
     for _ in range(5):
         told, _done = hub.peer_requests.set_variable("app", "bob", SetVariable("1", "x", Value(1)), 0.0)
         assert isinstance(told, Delivery)
-        assert refusal(hub.undelivered(told, error, 0.0)) == ("app", "1", reason, str(error))
+        assert refusal(hub.handle_undelivered(told, error, 0.0)) == ("app", "1", reason, str(error))
     names_left = [hub.peer_requests.set_variable("app", "bob", SetVariable("1", name), 0.0) for name in "ab"]
     assert len(names_left) == 2
 
@@ -125,7 +125,7 @@ def test_variable_that_cannot_be_said_fails_and_takes_no_room(error: LocalProtoc
 def test_peer_is_sent_away() -> None:
     hub = served()
     assert hub.peer_requests.close("bob", "enough") == [Delivery("bob", Goodbye("enough"))]
-    assert hub.stage_of("bob") is Stage.OVER
+    assert hub.stage_of("bob") is Stage.CLOSED
     assert hub.handle("bob", Call("1", "hub.ping"), 0.0) == []
 
 

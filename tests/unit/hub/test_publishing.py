@@ -4,12 +4,12 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
-from fiveways.hub.retained import bytes_of
+from fiveways.hub.retained import retained_memory
 from fiveways.hub.settings import HubSettings
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hubtalk import join, offer, ok, opened, pattern, refusal, subscribe, topic
+from tests.unit.hub.hub_helpers import join, offer, ok, opened, pattern, refusal, subscribe, topic
 
 BODY = Json(b"21.5")
 HEAT = topic("sensors.1.heat")
@@ -72,7 +72,7 @@ def test_there_are_not_too_many() -> None:
     subscribe(hub, "bob", pattern("t"), "1")
     subscribe(hub, "bob", pattern("t"), "2")
     told = refusal(hub.handle("bob", Subscribe("1", pattern("t"), "3"), 0.0))
-    assert told == ("bob", "1", Reason.BUSY, "more than 2 subscriptions")
+    assert told == ("bob", "1", Reason.OVERLOADED, "more than 2 subscriptions")
 
 
 def test_no_subscriber_can_make_publishers_wait() -> None:
@@ -98,8 +98,8 @@ def test_unsubscribing() -> None:
 def test_who_reads_too_slowly_may_lose_a_subscription() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("t"), "s")
-    assert hub.unsubscribe("bob", "s") == [Delivery("bob", TopicClosed("s"))]
-    assert hub.unsubscribe("bob", "s") == []
+    assert hub.unsubscribe_slow_consumer("bob", "s") == [Delivery("bob", TopicClosed("s"))]
+    assert hub.unsubscribe_slow_consumer("bob", "s") == []
     assert published(hub, "t") == []
 
 
@@ -161,18 +161,18 @@ def test_what_is_not_null_is_kept(something: Payload) -> None:
 
 
 def test_values_are_kept_within_bounds() -> None:
-    one = bytes_of(topic("a"), BODY)
+    one = retained_memory(topic("a"), BODY)
     hub = opened(max_retained=2, max_retained_bytes=2 * one + 50, share=1.0)
     published(hub, "a", retain=True)
     published(hub, "b", retain=True)
     told = refusal(hub.handle("ann", Publish("1", topic("c"), BODY, retain=True), 0.0))
     text = "too many values are retained: the limit of 2 for the whole hub is reached"
-    assert told == ("ann", "1", Reason.BUSY, text)
+    assert told == ("ann", "1", Reason.OVERLOADED, text)
     longer = Json(b'"%s"' % (b"x" * 50))
     assert hub.handle("ann", Publish("1", topic("b"), longer, retain=True), 0.0) == ok("ann", "1", Value(258), "p258")
     longest = Json(b'"%s"' % (b"x" * 60))
-    assert refusal(hub.handle("ann", Publish("1", topic("b"), longest, retain=True), 0.0))[2] is Reason.BUSY
-    assert hub.retained(topic("b")) == (longer, 258)
+    assert refusal(hub.handle("ann", Publish("1", topic("b"), longest, retain=True), 0.0))[2] is Reason.OVERLOADED
+    assert hub.retained_value(topic("b")) == (longer, 258)
     published(hub, "a", NULL, retain=True)
     assert hub.handle("ann", Publish("1", topic("b"), longest, retain=True), 0.0) == ok("ann", "1", Value(260), "p260")
     assert published(hub, "c", longest, retain=True) == []

@@ -8,7 +8,7 @@ from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hubtalk import join, ok, only, opened, refusal
+from tests.unit.hub.hub_helpers import join, ok, only, opened, refusal
 
 
 def push(hub: Hub, data: object, queue: str = "q", peer: str = "ann") -> Deliveries:
@@ -64,7 +64,7 @@ def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
     assert hub.stats()["queues"] == {"q": 0}
     hub.handle("bob", Result("1"), 0.0)
     assert hub.stats()["queues"] == {}
-    assert (hub.open_calls(), hub._queues._bytes.used) == (0, 0)
+    assert (hub.open_calls(), hub._work_queues._bytes.used) == (0, 0)
 
 
 def test_a_failure_gives_an_item_back_to_its_place() -> None:
@@ -86,12 +86,12 @@ def test_item_refused_as_no_such_callback_counts_no_try() -> None:
     for op in map(str, range(1, 6)):
         assert pull(hub) == [*PULLED, work(op, "one")]
         # Nobody waits for that callback, so the item did not reach a worker.
-        assert hub.handle("bob", Failure(op, Reason.NO_CALLBACK), 0.0) == []
-    assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
+        assert hub.handle("bob", Failure(op, Reason.NO_SUCH_CALLBACK), 0.0) == []
+    assert hub.queue_counts() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
     for op, again in (("6", False), ("7", True)):
         assert pull(hub) == [*PULLED, work(op, "one", again=again)]
         assert hub.handle("bob", Failure(op, Reason.RAISED), 0.0) == []
-    assert hub.queues() == {"q": {"waiting": 0, "given": 0, "dead": 1}}
+    assert hub.queue_counts() == {"q": {"waiting": 0, "given": 0, "dead": 1}}
 
 
 def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
@@ -147,7 +147,7 @@ def test_an_item_that_cannot_be_said_comes_back() -> None:
     (_, delivery) = pull(hub)
     assert isinstance(delivery, Delivery)
     pull(hub, "eve")
-    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == [work("2", 1, "eve", again=True)]
+    assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == [work("2", 1, "eve", again=True)]
 
 
 def test_a_streamed_answer_counts_when_it_is_whole() -> None:
@@ -164,7 +164,7 @@ def test_nobody_made_these_calls() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub)
-    assert (hub.open_calls(), hub.caller("1")) == (1, None)
+    assert (hub.open_calls(), hub.caller_info("1")) == (1, None)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,16 @@ def test_queues_are_bounded() -> None:
     push(hub, 1)
     pull(hub)
     push(hub, 2)
-    assert refusal(push(hub, 3)) == ("ann", "p", Reason.BUSY, f"too many items in q: {limit(2)}")
+    assert refusal(push(hub, 3)) == ("ann", "p", Reason.OVERLOADED, f"too many items in q: {limit(2)}")
     push(hub, 1, "r")
-    assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.BUSY, f"too many queues: {limit(2)}")
-    assert refusal(pull(hub, queue="s"))[2] is Reason.BUSY
-    assert refusal(push(hub, "x" * 6, "r")) == ("ann", "p", Reason.BUSY, f"too many bytes in work queues: {limit(10)}")
+    assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.OVERLOADED, f"too many queues: {limit(2)}")
+    assert refusal(pull(hub, queue="s"))[2] is Reason.OVERLOADED
+    assert refusal(push(hub, "x" * 6, "r")) == (
+        "ann",
+        "p",
+        Reason.OVERLOADED,
+        f"too many bytes in work queues: {limit(10)}",
+    )
     push(hub, "x" * 5, "r")
     hub.handle("bob", Result("1"), 0.0)
     push(hub, 3)
@@ -209,7 +214,7 @@ def test_pulls_are_bounded() -> None:
     push(hub, 1)
     pull(hub)
     pull(hub)
-    assert refusal(pull(hub)) == ("bob", "l", Reason.BUSY, "too many calls are open")
+    assert refusal(pull(hub)) == ("bob", "l", Reason.OVERLOADED, "too many calls are open")
     hub.handle("bob", Result("1"), 0.0)
     assert pull(hub) == PULLED
 
@@ -236,13 +241,13 @@ def test_pull_that_is_withdrawn_gets_nothing() -> None:
     hub = opened()
     pull(hub, callback="V")
     pull(hub)
-    hub.built_ins.withdraw_pull("bob", "V")
-    hub.built_ins.withdraw_pull("bob", "never")
-    hub.built_ins.withdraw_pull("nobody", "V")
+    hub.built_ins.cancel_pull("bob", "V")
+    hub.built_ins.cancel_pull("bob", "never")
+    hub.built_ins.cancel_pull("nobody", "V")
     assert push(hub, 1) == [*pushed(0), work("1", 1)]
     pull(hub, queue="other", callback="V")
-    hub.built_ins.withdraw_pull("bob", "V")
-    assert "other" not in hub.queues()
+    hub.built_ins.cancel_pull("bob", "V")
+    assert "other" not in hub.queue_counts()
 
 
 def test_a_hub_that_closes_takes_and_gives_no_more_work() -> None:
@@ -271,7 +276,7 @@ def test_failed_item_is_given_out_again_after_growing_delays() -> None:
             assert hub.expire(now - 0.1) == []
             assert hub.expire(now) == [work(op, "one", again=True)]
         assert failed(hub, op, now) == []
-        assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
+        assert hub.queue_counts() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
         now += delay
         assert hub.deadline() == now
         assert hub.alarm.at <= now
@@ -308,7 +313,7 @@ def dead(hub: Hub, errors: list[str]) -> None:
     """Let one item die for each error."""
     for number, text in enumerate(errors):
         push(hub, {"n": number})
-        (call,) = [each for each in pull(hub) if isinstance(each, Delivery) and isinstance(each.word, Call)]
+        (call,) = [each for each in pull(hub) if isinstance(each, Delivery) and isinstance(each.message, Call)]
         failed(hub, call.op, 1.0, text)
 
 
@@ -329,11 +334,11 @@ def test_dead_jobs_keep_their_last_error_and_are_listed_shown_redriven_and_dropp
     assert isinstance(found, dict)
     first, second, third = found["jobs"]
     assert [each["error"] for each in found["jobs"]] == ["raised: no disk", "raised", "raised: bad file"]
-    assert (first["tries"], first["at"], found["more"]) == (1, hub._queues._epoch + 1.0, 0)
+    assert (first["tries"], first["at"], found["more"]) == (1, hub._work_queues._epoch + 1.0, 0)
     assert answer(hub, "hub.dead", {"queue": "q", "job": third["job"]}) == {**third, "data": {"n": 2}}
     assert answer(hub, "hub.redrive", {"queue": "q", "job": second["job"]}) == {"redriven": 1}
     assert answer(hub, "hub.drop", {"queue": "q", "job": first["job"]}) is None
-    assert hub.queues() == {"q": {"waiting": 1, "given": 0, "dead": 1}}
+    assert hub.queue_counts() == {"q": {"waiting": 1, "given": 0, "dead": 1}}
     for method in ("hub.dead", "hub.redrive", "hub.drop"):
         gone = refusal(asked(hub, method, {"queue": "q", "job": first["job"]}))
         assert gone == ("ann", "a", Reason.BAD_ARGUMENTS, f"there is no dead job {first['job']} in q")
@@ -360,4 +365,4 @@ def test_dropped_job_frees_its_bytes() -> None:
     found = answer(hub, "hub.dead", {"queue": "q"})
     assert isinstance(found, dict)
     asked(hub, "hub.drop", {"queue": "q", "job": found["jobs"][0]["job"]})
-    assert (hub._queues._bytes.used, hub.queues()) == (0, {})
+    assert (hub._work_queues._bytes.used, hub.queue_counts()) == (0, {})

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.hub.retained import Retained, RetainedValues
+from fiveways.hub.retained import RetainedValue, RetainedValues
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import NULL
-from tests.unit.hub.test_topics import all_topics, patterns
+from tests.unit.hub.test_subscriptions import all_topics, patterns
 
 
 @given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns, st.integers(1, 10))
@@ -15,8 +15,8 @@ def test_a_pattern_finds_the_values_that_it_matches(
 ) -> None:
     values = RetainedValues()
     for topic in kept:
-        values.put(Retained(topic, NULL, 1, 10))
-        values.put(Retained(topic, NULL, 2, 20))
+        values.store(RetainedValue(topic, NULL, 1, 10))
+        values.store(RetainedValue(topic, NULL, 2, 20))
     for topic in gone:
         values.remove(topic)
     kept -= gone
@@ -27,4 +27,4 @@ def test_a_pattern_finds_the_values_that_it_matches(
     assert {value.publication for value in found} <= {2}
     for topic in kept:
         values.remove(topic)
-    assert (values._root.below or {}, len(values), values.size) == ({}, 0, 0)
+    assert (values._root.children or {}, len(values), values.size) == ({}, 0, 0)

@@ -19,7 +19,7 @@ from fiveways.model.messages import (
     Unregister,
 )
 from fiveways.wire.payload import NULL, Json, Text, Value
-from tests.unit.hub.hubtalk import offer, ok, only, opened, refusal
+from tests.unit.hub.hub_helpers import offer, ok, only, opened, refusal
 
 BODY = Json(b'{"user":"alice"}')
 
@@ -106,8 +106,8 @@ def test_what_a_callee_says_was_not_run_is_passed_on_so() -> None:
 
 def test_a_method_that_was_never_there() -> None:
     hub = opened()
-    assert refusal(calling(hub)) == ("ann", "c", Reason.NO_METHOD, "there is no method m")
-    assert refusal(calling(hub, method="hub.nonsense"))[2] is Reason.NO_METHOD
+    assert refusal(calling(hub)) == ("ann", "c", Reason.NO_SUCH_METHOD, "there is no method m")
+    assert refusal(calling(hub, method="hub.nonsense"))[2] is Reason.NO_SUCH_METHOD
 
 
 def test_a_method_whose_last_callee_has_gone() -> None:
@@ -144,12 +144,12 @@ def test_a_name_wins_over_a_route_and_a_longer_route_over_a_shorter() -> None:
         [Delivery("ann", Call("3", "b", timeout=30.0), "3")],
         [Delivery("ann", Call("4", "c.d", timeout=30.0), "4")],
     ]
-    assert refusal(calling(hub, method="a"))[2] is Reason.NO_METHOD
+    assert refusal(calling(hub, method="a"))[2] is Reason.NO_SUCH_METHOD
     hub.leave("bob", 0.0)
     assert hub.handle("dan", Call("x", "a.b.d"), 0.0) == [Delivery("ann", Call("5", "b.d", timeout=30.0), "5")]
     hub.leave("ann", 0.0)
     assert refusal(calling(hub, "dan", method="a.b.d"))[2] is Reason.UNAVAILABLE
-    assert refusal(calling(hub, "dan", method="z.b.d"))[2] is Reason.NO_METHOD
+    assert refusal(calling(hub, "dan", method="z.b.d"))[2] is Reason.NO_SUCH_METHOD
 
 
 # Bounds.
@@ -161,7 +161,7 @@ def test_a_caller_has_so_many_open_calls_and_no_more() -> None:
     offer(hub, "eve", "n")
     calling(hub, call_id="1")
     calling(hub, call_id="2", method="n")
-    told = Failure("3", Reason.BUSY, "too many calls are open", retry_after=1.0)
+    told = Failure("3", Reason.OVERLOADED, "too many calls are open", retry_after=1.0)
     assert calling(hub, call_id="3") == [Delivery("ann", told)]
     assert len(calling(hub, "dan")) == 1
     hub.handle("bob", Result("1"), 0.0)
@@ -172,7 +172,7 @@ def test_a_callee_has_so_many_open_calls_and_no_more() -> None:
     hub = opened({"max_pending": 1})
     offer(hub, "bob", "m")
     calling(hub, "ann")
-    assert refusal(calling(hub, "dan"))[2] is Reason.BUSY
+    assert refusal(calling(hub, "dan"))[2] is Reason.OVERLOADED
     hub.handle("bob", Result("1"), 0.0)
     assert only(calling(hub, "dan"), Call).id == "2"
 
@@ -215,7 +215,7 @@ def test_calls_run_out_in_the_order_of_their_deadlines() -> None:
     assert hub.deadline() == 3.0
     ended = []
     while (deadline := hub.deadline()) is not None:
-        words = [delivery.word for delivery in hub.expire(deadline) if isinstance(delivery, Delivery)]
+        words = [delivery.message for delivery in hub.expire(deadline) if isinstance(delivery, Delivery)]
         ended.append((deadline, [word.id for word in words if isinstance(word, Failure)]))
     assert ended == [(3.0, ["1"]), (30.0, ["0"]), (32.0, ["2"]), (53.0, ["3"])]
 
@@ -304,7 +304,7 @@ def test_progress_is_for_those_who_want_it() -> None:
     [
         (Unrepresentable("lone surrogate"), Reason.BAD_ARGUMENTS),
         (TooLarge("more than 3000 bytes"), Reason.TOO_LARGE),
-        (LocalProtocolError("too many requests to this peer are open"), Reason.BUSY),
+        (LocalProtocolError("too many requests to this peer are open"), Reason.OVERLOADED),
         (LocalProtocolError("the conversation is over"), Reason.UNAVAILABLE),
     ],
 )
@@ -313,10 +313,10 @@ def test_a_call_that_cannot_be_said(error: LocalProtocolError, reason: Reason) -
     offer(hub, "bob", "m")
     (delivery,) = calling(hub)
     assert isinstance(delivery, Delivery)
-    wait = 1.0 if reason is Reason.BUSY else None
+    wait = 1.0 if reason is Reason.OVERLOADED else None
     told = Failure("c", reason, str(error), retry_after=wait)
-    assert hub.undelivered(delivery, error, 0.0) == [Delivery("ann", told, "1")]
-    assert hub.undelivered(delivery, error, 0.0) == []
+    assert hub.handle_undelivered(delivery, error, 0.0) == [Delivery("ann", told, "1")]
+    assert hub.handle_undelivered(delivery, error, 0.0) == []
     assert (hub.open_calls(), hub.stats()["undelivered"]) == (0, 2)
 
 
@@ -327,7 +327,7 @@ def test_a_part_that_cannot_be_said() -> None:
     (delivery,) = hub.handle("ann", Part("c", Value(2)), 0.0)
     assert isinstance(delivery, Delivery)
     told = [Delivery("cleo", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.LOST, "no"), "1")]
-    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == told
+    assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == told
     assert hub.handle("ann", Part("c", None, last=True), 0.0) == []
 
 
@@ -338,9 +338,9 @@ def test_an_answer_that_cannot_be_said() -> None:
     (delivery,) = hub.handle("bob", Result("1", Value(1)), 0.0)
     assert isinstance(delivery, Delivery)
     told = Failure("c", Reason.RAISED, "the answer cannot be written in lrpm-json")
-    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == [Delivery("ann", told, "1")]
+    assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == [Delivery("ann", told, "1")]
     hub.leave("ann", 0.0)
-    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == []
+    assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == []
 
 
 def test_an_element_that_cannot_be_said_ends_its_call() -> None:
@@ -351,7 +351,7 @@ def test_an_element_that_cannot_be_said_ends_its_call() -> None:
     assert isinstance(delivery, Delivery)
     told = Failure("c", Reason.RAISED, "the answer cannot be written in lrpm-json")
     expected = [Delivery("cleo", Cancel("1"), "1"), Delivery("ann", told, "1")]
-    assert hub.undelivered(delivery, Unrepresentable("no"), 0.0) == expected
+    assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == expected
     assert hub.handle("cleo", Result("1", None, stream=True), 0.0) == []
 
 
@@ -362,12 +362,12 @@ def test_a_call_with_the_same_id_is_not_ended_by_an_answer_before_it() -> None:
     (delivery,) = hub.handle("bob", Result("1", Value(1)), 0.0)
     assert isinstance(delivery, Delivery)
     calling(hub)
-    hub.undelivered(delivery, Unrepresentable("no"), 0.0)
+    hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0)
     assert hub.open_calls() == 1
 
 
 def test_what_else_cannot_be_said_is_counted_only() -> None:
     hub = opened()
     delivery = Delivery("ann", Failure("c", Reason.LOST))
-    assert hub.undelivered(delivery, LocalProtocolError("never"), 0.0) == []
+    assert hub.handle_undelivered(delivery, LocalProtocolError("never"), 0.0) == []
     assert hub.stats()["undelivered"] == 1

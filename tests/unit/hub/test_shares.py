@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.hub.shares import HUB, Owner, Pool, Shares, owner_of
+from fiveways.hub.shares import HUB_OWNER, LimitShares, Owner, Pool, owner_of
 
 ADA = Owner("identity ada", is_anonymous=False)
 NEAR = Owner("address 10.0.0.1", is_anonymous=True)
@@ -38,7 +38,7 @@ def test_connections_of_one_address_share_one_owner_object() -> None:
 
 
 def test_one_owner_is_stopped_at_its_share() -> None:
-    pool = Pool(100, Shares(one=0.5, anonymous=0.75))
+    pool = Pool(100, LimitShares(per_owner=0.5, anonymous=0.75))
     pool.acquire(NEAR, 50)
     assert "address 10.0.0.1" in pool.excess(NEAR)
     assert pool.excess(FAR, 25) == ""
@@ -46,32 +46,32 @@ def test_one_owner_is_stopped_at_its_share() -> None:
     assert "anonymous" in pool.excess(FAR)
     assert pool.excess(ADA, 25) == ""
     assert "whole hub" in pool.excess(ADA, 26)
-    assert "whole hub" in pool.excess(HUB, 26)
-    assert pool.excess(HUB, 25) == ""
+    assert "whole hub" in pool.excess(HUB_OWNER, 26)
+    assert pool.excess(HUB_OWNER, 25) == ""
 
 
 def test_small_limit_leaves_one_to_each_owner() -> None:
-    pool = Pool(1, Shares(one=0.5, anonymous=0.5))
+    pool = Pool(1, LimitShares(per_owner=0.5, anonymous=0.5))
     assert pool.excess(NEAR) == ""
 
 
 def test_lowered_limit_holds_for_new_acquisitions() -> None:
-    pool = Pool(100, Shares())
+    pool = Pool(100, LimitShares())
     pool.acquire(NEAR, 40)
-    pool.configure(10, Shares())
+    pool.configure(10, LimitShares())
     assert pool.excess(ADA) != ""
     pool.release(NEAR, 40)
     assert pool.excess(ADA, 5) == ""
 
 
-@given(st.lists(st.tuples(st.sampled_from([ADA, NEAR, FAR, HUB]), st.integers(1, 9)), max_size=30))
+@given(st.lists(st.tuples(st.sampled_from([ADA, NEAR, FAR, HUB_OWNER]), st.integers(1, 9)), max_size=30))
 def test_released_pool_is_empty(amounts: list[tuple[Owner, int]]) -> None:
-    pool = Pool(1000, Shares())
+    pool = Pool(1000, LimitShares())
     for owner, amount in amounts:
         pool.acquire(owner, amount)
     assert pool.used == sum(amount for _, amount in amounts)
-    assert dict(pool.largest(9)) == {
-        owner: pool.held(owner) for owner in (ADA, NEAR, FAR) if any(owner == each for each, _ in amounts)
+    assert dict(pool.largest_owners(9)) == {
+        owner: pool.used_by(owner) for owner in (ADA, NEAR, FAR) if any(owner == each for each, _ in amounts)
     }
     for owner, amount in amounts:
         pool.release(owner, amount)

@@ -6,22 +6,22 @@ import pytest
 
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
-from fiveways.hub.spans import Recorded, Span, Spans
-from fiveways.hub.traits import Traits
+from fiveways.hub.spans import FinishedSpan, Span, SpanRecorder
+from fiveways.hub.traits import ProtocolTraits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
-from fiveways.model.traces import parse
-from tests.unit.hub.hubtalk import join, offer, only, opened
+from fiveways.model.trace_context import parse_traceparent
+from tests.unit.hub.hub_helpers import join, offer, only, opened
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = SAMPLED[:-1] + "0"
-RELIABLE = Traits("nq", names.NQ, topics.NQ, takes_parts=True, cancels=True, reliable=True)
+RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 
 
-def traced(sample: float, most: int = 100) -> tuple[Hub, Spans]:
-    hub, spans = opened(), Spans(Random(1), sample, most)
-    hub.trace(spans)
+def traced(sample: float, most: int = 100) -> tuple[Hub, SpanRecorder]:
+    hub, spans = opened(), SpanRecorder(Random(1), sample, most)
+    hub.set_span_recorder(spans)
     offer(hub, "bob", "a.b")
     return hub, spans
 
@@ -33,16 +33,25 @@ def passed_on(hub: Hub, traceparent: str = "", now: float = 1.0) -> str:
 
 def test_a_trace_is_gone_on_with() -> None:
     hub, spans = traced(0.0)
-    told = parse(passed_on(hub, SAMPLED))
+    told = parse_traceparent(passed_on(hub, SAMPLED))
     hub.handle("bob", Result("1"), 3.0)
     (recorded,) = spans.take(10)
-    cause = parse(SAMPLED)
+    cause = parse_traceparent(SAMPLED)
     assert told is not None
     assert cause is not None
-    assert told.trace == cause.trace
-    assert told.span != cause.span
-    assert recorded == Recorded(
-        Span(told, cause.span), "a.b", "1", public_name("ann"), public_name("bob"), "lrpm-json", "umq", 1.0, 3.0, None
+    assert told.trace_id == cause.trace_id
+    assert told.parent_span_id != cause.parent_span_id
+    assert recorded == FinishedSpan(
+        Span(told, cause.parent_span_id),
+        "a.b",
+        "1",
+        public_name("ann"),
+        public_name("bob"),
+        "lrpm-json",
+        "umq",
+        1.0,
+        3.0,
+        None,
     )
     assert len(spans) == 0
 
@@ -57,7 +66,7 @@ def test_a_trace_that_is_not_recorded_is_left_alone() -> None:
 @pytest.mark.parametrize("line", ["", "nonsense", "00-" + "0" * 32 + "-b7ad6b7169203331-01", "x" * 100_000])
 def test_without_a_trace_one_begins_if_it_is_to(line: str) -> None:
     hub, spans = traced(1.0)
-    told = parse(passed_on(hub, line))
+    told = parse_traceparent(passed_on(hub, line))
     hub.handle("bob", Result("1"), 3.0)
     (recorded,) = spans.take(10)
     assert told is not None
@@ -79,7 +88,7 @@ def test_a_part_of_the_calls_begins_one() -> None:
         hub.handle("bob", Result(str(number)), 3.0)
     taken = spans.take(5000)
     assert 800 < len(taken) < 1200
-    assert len({recorded.span.own for recorded in taken}) == len(taken)
+    assert len({recorded.span.context for recorded in taken}) == len(taken)
 
 
 def test_a_failure_has_its_reason() -> None:
@@ -100,9 +109,9 @@ def test_every_try_of_a_request_is_a_span_of_the_same_trace() -> None:
     hub.handle("eve", Result("2"), 2.0)
     first, second = spans.take(10)
     assert (first.reason, second.reason) == (Reason.LOST, None)
-    assert first.span.own.trace == second.span.own.trace
+    assert first.span.context.trace_id == second.span.context.trace_id
     assert first.span.parent == second.span.parent
-    assert first.span.own.span != second.span.own.span
+    assert first.span.context.parent_span_id != second.span.context.parent_span_id
 
 
 def test_what_nobody_takes_is_lost_and_counted() -> None:
@@ -110,7 +119,7 @@ def test_what_nobody_takes_is_lost_and_counted() -> None:
     for number in range(1, 26):
         passed_on(hub)
         hub.handle("bob", Result(str(number)), 3.0)
-    assert (len(spans), spans.lost) == (10, 15)
+    assert (len(spans), spans.dropped) == (10, 15)
     assert [recorded.op for recorded in spans.take(3)] == ["1", "2", "3"]
 
 

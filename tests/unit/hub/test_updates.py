@@ -5,28 +5,28 @@ import pytest
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.refusal import Refusal
-from fiveways.hub.settings import DEFAULTS, Rights
-from fiveways.hub.traits import Credentials, Traits
+from fiveways.hub.settings import DEFAULTS, Permissions
+from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Hello, StopUpdates, Update, UpdatesClosed
 from fiveways.wire.payload import Text
-from tests.unit.hub.hubtalk import LRPM, held, join, make
+from tests.unit.hub.hub_helpers import LRPM, held, join, make
 
-APP = Traits("app", names.LOCAL, topics.UMQ, takes_parts=True, cancels=True)
-UMQ = Traits("umq", names.UMQ, topics.UMQ, updates=True)
+APP = ProtocolTraits("app", names.LOCAL, topics.UMQ, accepts_streams=True, cancels=True)
+UMQ = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_updates=True)
 
 
-def served(*patterns: str, guest: Rights = DEFAULTS.guest) -> Hub:
+def served(*patterns: str, guest: Permissions = DEFAULTS.anonymous_permissions) -> Hub:
     """A hub with an application that takes updates of these patterns, and two peers."""
     hub = make({"max_subscriptions": 2}, guest=guest)
     hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)
     join(hub, "ann", UMQ)
     join(hub, "bob", UMQ)
-    app = hub.session("app")
+    app = hub.find_session("app")
     assert app is not None
-    hub.updates.follow(app, patterns)
+    hub.updates.accept_matching(app, patterns)
     return hub
 
 
@@ -59,8 +59,8 @@ def test_topic_ends_by_its_peer_its_reader_or_a_departure() -> None:
     assert hub.handle("ann", UpdatesClosed("feed"), 0.0) == [Delivery("app", UpdatesClosed("feed", "ann"))]
     assert hub.handle("ann", UpdatesClosed("feed"), 0.0) == []
     take(hub, "ann", "feed")
-    assert hub.updates.close("ann", "feed") == [Delivery("ann", StopUpdates("feed"))]
-    assert hub.updates.close("ann", "feed") == []
+    assert hub.updates.stop("ann", "feed") == [Delivery("ann", StopUpdates("feed"))]
+    assert hub.updates.stop("ann", "feed") == []
     assert held(hub) == before
     take(hub, "ann", "feed")
     assert hub.leave("ann", 0.0) == [Delivery("app", UpdatesClosed("feed", "ann"))]
@@ -74,7 +74,7 @@ def test_topic_ids_are_checked_and_bounded() -> None:
     take(hub, "ann", "a")
     take(hub, "ann", "b")
     take(hub, "bob", "a")
-    for name, reason in (("a", Reason.BAD_ARGUMENTS), ("c", Reason.BUSY), ("", Reason.BAD_ARGUMENTS)):
+    for name, reason in (("a", Reason.BAD_ARGUMENTS), ("c", Reason.OVERLOADED), ("", Reason.BAD_ARGUMENTS)):
         with pytest.raises(Refusal) as caught:
             take(hub, "ann", name)
         assert caught.value.reason is reason
@@ -87,9 +87,9 @@ def test_pattern_takes_updates_of_peers_that_may_publish_so() -> None:
     hub = served("log.*")
     assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("app", Update("log.disk", peer="ann"))]
     assert hub.handle("ann", Update("other"), 0.0) == [Delivery("ann", StopUpdates("other"))]
-    hub = served("log.*", guest=Rights(publish=("prices.*",)))
+    hub = served("log.*", guest=Permissions(publish=("prices.*",)))
     assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("ann", StopUpdates("log.disk"))]
-    session = hub.session("ann")
+    session = hub.find_session("ann")
     assert session is not None
-    assert session.mark is not None
-    assert session.mark.kind == "deny"
+    assert session.annotation is not None
+    assert session.annotation.kind == "deny"

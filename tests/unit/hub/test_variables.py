@@ -4,7 +4,7 @@ from fiveways.hub.core import Hub
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hubtalk import join, ok, only, opened, refusal
+from tests.unit.hub.hub_helpers import join, ok, only, opened, refusal
 
 
 def put(hub: Hub, name: str, body: Payload = NULL, peer: str = "ann") -> None:
@@ -51,7 +51,7 @@ def test_there_are_so_many_and_no_more() -> None:
     put(hub, "a")
     put(hub, "b")
     told = refusal(hub.handle("ann", SetVariable("v", "c"), 0.0))
-    assert told == ("ann", "v", Reason.BUSY, "more than 2 variables")
+    assert told == ("ann", "v", Reason.OVERLOADED, "more than 2 variables")
     assert hub.handle("ann", SetVariable(None, "c"), 0.0) == []
     assert hub.stats()["dropped"] == 1
     put(hub, "a", Value(1))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fiveways.journal.errors import BadSegment
-from fiveways.journal.finding import Found
-from fiveways.journal.reader import read_batches, segments
-from tests.unit.journal.recorded import Written
+from fiveways.journal.operation_index import OperationIndex
+from fiveways.journal.reader import list_segments, read_batches
+from tests.unit.journal.journal_writing import Written
 
 PATIENCE = 120.0
 
@@ -19,12 +19,12 @@ def test_a_segment_that_was_closed_since_it_was_found_is_read_all_the_same(tmp_p
     written.hear(b'[40,1,"a.b",null,{}]', op="7")
     written.turn()
     until = time.monotonic() + PATIENCE
-    while not any(len(batch) for each in segments(str(tmp_path)) for batch in read_batches(each.path)):
+    while not any(len(batch) for each in list_segments(str(tmp_path)) for batch in read_batches(each.path)):
         assert time.monotonic() < until
         time.sleep(0.01)
-    (open_segment,) = segments(str(tmp_path))
+    (open_segment,) = list_segments(str(tmp_path))
     assert not open_segment.is_closed
-    found = Found(str(tmp_path), "7")
+    found = OperationIndex(str(tmp_path), "7")
     written.stop()
     assert not Path(open_segment.path).exists()
     assert [row["op"] for batch in read_batches(open_segment.path) for row in batch.to_pylist()] == ["7"]

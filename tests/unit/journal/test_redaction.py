@@ -5,9 +5,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fiveways.journal.redaction import Redaction
+from fiveways.journal.redaction import Redactor
 from fiveways.pipeline.decode import nq_rows
-from fiveways.protocols.nq.errors import Err
+from fiveways.protocols.nq.errors import ErrorObject
 from fiveways.protocols.nq.messages import SystemNote
 from fiveways.wire import cbor
 from fiveways.wire.packet import Packet
@@ -52,10 +52,10 @@ SAID = [
 ]
 
 
-REDACTION = Redaction()
+REDACTION = Redactor()
 
 
-def redacted(*frames: tuple[str, bytes | None], redaction: Redaction = REDACTION) -> list[bytes | None]:
+def redacted(*frames: tuple[str, bytes | None], redaction: Redactor = REDACTION) -> list[bytes | None]:
     """Redact frames as the writer does, all in one batch."""
     protocols = sorted({protocol for protocol, _ in frames})
     codes = np.array([protocols.index(protocol) for protocol, _ in frames])
@@ -92,11 +92,11 @@ def test_redacted_frame_is_still_one_of_its_protocol() -> None:
 
 def test_malformed_frame_leaves_its_size_and_digest_only() -> None:
     said = b'[40,1,"a",{"x":"geheim'
-    found = [Redaction().redacted("lrpm-json", said) for _ in range(2)]
+    found = [Redactor().redact("lrpm-json", said) for _ in range(2)]
     assert [each.payload for each in found] == [None, None]
     assert all(each.reason.startswith(f"malformed: {len(said)} bytes, digest ") for each in found)
     assert found[0].reason != found[1].reason  # keyed: nobody can guess a short secret from it
-    assert REDACTION.redacted("lrpm-json", said) == REDACTION.redacted("lrpm-json", said)
+    assert REDACTION.redact("lrpm-json", said) == REDACTION.redact("lrpm-json", said)
 
 
 def test_damaged_frame_is_redacted_or_left_out() -> None:
@@ -106,16 +106,16 @@ def test_damaged_frame_is_redacted_or_left_out() -> None:
         (protocol, said), (_, other) = chance.choices(frames, k=2)
         at, end = sorted(chance.choices(range(len(said) + 1), k=2))
         damaged = said[:at] + other[: chance.randrange(30)] + said[end:]
-        found = REDACTION.redacted(protocol, damaged)
+        found = REDACTION.redact(protocol, damaged)
         assert found.reason or isinstance(found.payload, bytes)
-    assert REDACTION.redacted("lrpm-json", b"[[2],3]").reason  # what is no number cannot be looked up as a kind
+    assert REDACTION.redact("lrpm-json", b"[[2],3]").reason  # what is no number cannot be looked up as a kind
 
 
 @pytest.mark.parametrize("pattern", [r"sk_live_\w+", r"(?<=no: )sk_live_\w+"])  # RE2 does not know the second
 def test_operator_adds_patterns_of_secrets_in_texts(pattern: str) -> None:
     frame = ("nq", b'{"t":"a","r":"1","d":["no: sk_live_geheim."]}')
     assert redacted(frame) == [frame[1]]
-    kept = redacted(frame, redaction=Redaction(patterns=[pattern]))
+    kept = redacted(frame, redaction=Redactor(patterns=[pattern]))
     assert kept == [b'{"t":"a","r":"1","d":["no: ***."]}']
 
 
@@ -136,7 +136,7 @@ def test_time_of_a_closer_look_grows_with_the_text_only() -> None:
 
     def spent(text: str) -> float:
         begun = time.process_time()
-        REDACTION.redacted("umq", f"R1\n{text}".encode())
+        REDACTION.redact("umq", f"R1\n{text}".encode())
         return time.process_time() - begun
 
     for piece in pieces:
@@ -146,10 +146,10 @@ def test_time_of_a_closer_look_grows_with_the_text_only() -> None:
 
 def test_the_note_by_which_a_peer_may_come_back_can_still_be_read() -> None:
     said = b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["geheim","h-"]}}'
-    kept = REDACTION.redacted("nq", said).payload
+    kept = REDACTION.redact("nq", said).payload
     assert kept is not None
     (message,) = nq_rows.read(Packet(kept))
-    assert message == SystemNote(Err("sys", False, note="peer", args=("***", "***")))
+    assert message == SystemNote(ErrorObject("sys", False, note="peer", args=("***", "***")))
 
 
 PLAIN = [
@@ -180,4 +180,4 @@ def test_each_of_many_is_treated_by_its_own_protocol() -> None:
 def test_names_can_be_chosen() -> None:
     frame = ("nq", b'{"t":"a","r":"1","d":{"PIN":1,"token":2}}')
     kept = b'{"t":"a","r":"1","d":{"PIN":"***","token":2}}'
-    assert redacted(frame, redaction=Redaction(["pin"])) == [kept]
+    assert redacted(frame, redaction=Redactor(["pin"])) == [kept]

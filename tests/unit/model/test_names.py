@@ -82,14 +82,14 @@ def test_name_is_refused(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["offered"], ids=itemgetter("name"))
 def test_offer_is_folded(vector: Vector) -> None:
-    offer = names.fold_offer(vector["text"], STYLES[vector["style"]])
+    offer = names.fold_registration(vector["text"], STYLES[vector["style"]])
     assert offer == (vector["folded"], vector["route"])
 
 
 @pytest.mark.parametrize("vector", VECTORS["not_offered"], ids=itemgetter("name"))
 def test_offer_is_refused(vector: Vector) -> None:
     with pytest.raises(BadName) as refusal:
-        names.fold_offer(vector["text"], STYLES[vector["style"]])
+        names.fold_registration(vector["text"], STYLES[vector["style"]])
     assert vector["why"] in str(refusal.value)
 
 
@@ -145,11 +145,11 @@ def test_longest_name_in_every_style(style: NameStyle) -> None:
 @pytest.mark.parametrize("style", STYLES.values(), ids=attrgetter("label"))
 @pytest.mark.parametrize("text", ["x" * 256, "é" * 128, "aB" * 100, "x" * 100_000, "\ud800" * 255])
 def test_too_long_name_in_every_style(text: str, style: NameStyle) -> None:
-    for act in (names.fold, names.fold_offer):
+    for act in (names.fold, names.fold_registration):
         with pytest.raises(BadName):
             act(text, style)
     with pytest.raises(BadName):
-        names.fold_prefix(text + style.writes, style)
+        names.fold_prefix(text + style.joiner, style)
 
 
 def test_what_is_refused_leaves_nothing_in_the_cache() -> None:
@@ -200,7 +200,7 @@ def test_spelled_name_folds_back(text: str, style: NameStyle, other: NameStyle) 
 
 @given(TEXTS, ANY_STYLE)
 def test_every_text_is_folded_or_refused(text: str, style: NameStyle) -> None:
-    for act in (names.fold, names.fold_prefix, names.fold_offer):
+    for act in (names.fold, names.fold_prefix, names.fold_registration):
         with suppress(BadName):
             assert act(text, style)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fiveways.errors import Unrepresentable
 from fiveways.model import topics
-from fiveways.model.characters import direction_in
-from fiveways.model.topics import ANY, LRPM, MQTT, NQ, UMQ, BadTopic, Level, Pattern, Topic, TopicStyle
+from fiveways.model.bidi_controls import find_bidi_control
+from fiveways.model.topics import ANY_SEGMENT, LRPM, MQTT, NQ, UMQ, BadTopic, Pattern, SegmentPattern, Topic, TopicStyle
 
 STYLES = {style.label: style for style in (MQTT, UMQ, LRPM, NQ)}
 
@@ -56,12 +56,12 @@ def spellings(group: str) -> list[Spelling]:
 NASTY = st.sampled_from(
     [*"aAzf09_-.:/%*+#$ \0\n", "%41", "%2F", "25", "2B", "C2", "%C2%80", "__41", "__", "\x80", "\uffff", "é"]
 )
-CHARACTERS = st.characters().filter(lambda character: not direction_in(character))
+CHARACTERS = st.characters().filter(lambda character: not find_bidi_control(character))
 SEGMENTS = st.lists(NASTY | CHARACTERS, max_size=8).map("".join)
 PIECES = st.lists(NASTY | CHARACTERS, min_size=1, max_size=3).map("".join)
-LEVELS: st.SearchStrategy[Level] = st.one_of(
+LEVELS: st.SearchStrategy[SegmentPattern] = st.one_of(
     SEGMENTS.map(lambda segment: (segment,)),
-    st.just(ANY),
+    st.just(ANY_SEGMENT),
     st.tuples(SEGMENTS, st.lists(PIECES, max_size=3), SEGMENTS).map(lambda ends: (ends[0], *ends[1], ends[2])),
 )
 ANY_STYLE = st.sampled_from(list(STYLES.values()))
@@ -203,7 +203,9 @@ def test_spelled_pattern_comes_back(pattern: Pattern, style: TopicStyle) -> None
     except (BadTopic, Unrepresentable):
         reject()
     if style is MQTT:
-        pattern = Pattern(tuple(level if len(level) == 1 else ANY for level in pattern.levels), pattern.rest)
+        pattern = Pattern(
+            tuple(level if len(level) == 1 else ANY_SEGMENT for level in pattern.levels), pattern.matches_deeper
+        )
     assert topics.parse_pattern(text, style) == pattern
 
 
@@ -216,7 +218,7 @@ def test_mqtt_gets_at_least_what_was_asked_for(pattern: Pattern, topic: Topic) -
     assert wider.matches(topic) or not pattern.matches(topic)
 
 
-def slow_fit(level: Level, segment: str) -> bool:
+def slow_fit(level: SegmentPattern, segment: str) -> bool:
     """Try every place for every star: the meaning of `*`, without any thought of speed."""
     if len(level) == 1:
         return segment == level[0]

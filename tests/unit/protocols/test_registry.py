@@ -5,7 +5,7 @@ from fiveways.model.messages import Call
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.wire.payload import Value
-from tests.protocols import talk as talks
+from tests.protocols import conversations as talks
 
 
 def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,10 @@ def test_every_protocol_carries_its_own_name() -> None:
 
 
 def test_what_a_hub_must_know_of_a_protocol_is_told_by_its_spec() -> None:
-    told = {spec.name: (spec.cancels, spec.challenges, spec.takes_parts) for spec in registry.all_specs()}
+    told = {
+        spec.name: (spec.forwards_cancel, spec.supports_challenge, spec.supports_streamed_requests)
+        for spec in registry.all_specs()
+    }
     assert told == {
         "umq36": (False, False, False),
         "umq": (False, False, False),

@@ -7,9 +7,9 @@ from typing import Any
 
 from fiveways.hub.traits import Credentials
 from fiveways.protocols import registry
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.runtime.exchange import Exchange
-from fiveways.runtime.pump import Pump
+from fiveways.runtime.peer_connection import PeerConnection
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -36,17 +36,17 @@ class FrameLink:
         assert not self.is_full
         self.written += data
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         return 0
 
     def heard(self) -> list[list[Any]]:
         return [json.loads(line) for line in self.written.splitlines()]
 
 
-def enter(peer: str, link: FrameLink, exchange: Exchange, limits: Limits) -> Pump:
+def enter(peer: str, link: FrameLink, exchange: Exchange, limits: Limits) -> PeerConnection:
     """Return the pump of a peer that has said hello."""
-    conversation = _SPEC.converse(Setup(peer, Role.SERVER, Random(2), limits))
-    pump = Pump(
+    conversation = _SPEC.create_conversation(ConversationSetup(peer, Role.SERVER, Random(2), limits))
+    pump = PeerConnection(
         peer,
         link,  # type: ignore[arg-type]  # as far as it is used here
         exchange,

@@ -1,27 +1,27 @@
 """Records that wait for a store: in their order, and only the last one of each topic and of each job."""
 
-from fiveways.hub.delivery import Keep
-from fiveways.model.records import (
-    BuryItem,
-    DropItem,
+from fiveways.hub.delivery import Persist
+from fiveways.model.store_changes import (
+    DropJob,
     DropPeer,
     DropRetained,
-    Forget,
-    PutItem,
+    PutDeadLetter,
+    PutJob,
     PutPeer,
     PutRetained,
-    Record,
+    PutTombstone,
+    StoreChange,
 )
 from fiveways.runtime.backlog import Backlog
 
-PUT, BURY, DROP = PutItem("q", 1, b"", 0), BuryItem("q", 1, "why", 1.0), DropItem("q", 1)
+PUT, BURY, DROP = PutJob("q", 1, b"", 0), PutDeadLetter("q", 1, "why", 1.0), DropJob("q", 1)
 VALUE = PutRetained("t", b"1", 1)
 
 
-def left(*records: Record) -> list[Record]:
+def left(*records: StoreChange) -> list[StoreChange]:
     backlog = Backlog()
     for record in records:
-        backlog.add(Keep(record, []))
+        backlog.add(Persist(record, []))
     return [keep.record for keep in backlog.take_all()]
 
 
@@ -43,21 +43,21 @@ def test_records_of_peers_stay_in_their_order() -> None:
         PutPeer("p", "", 1.0),
         DropPeer("p"),
         PutPeer("p", "", 1.0),
-        Forget("p", "k", 0.0),
-        Forget("p", "k", 1.0),
+        PutTombstone("p", "k", 0.0),
+        PutTombstone("p", "k", 1.0),
     ]
     assert left(*records) == records
 
 
 def test_first_record_is_put_back_unless_it_was_replaced() -> None:
     backlog = Backlog()
-    first, second = Keep(VALUE, []), Keep(DropPeer("p"), [])
+    first, second = Persist(VALUE, []), Persist(DropPeer("p"), [])
     backlog.add(first)
     backlog.add(second)
     assert backlog.take_first() is first
     backlog.put_back(first)
     assert backlog.take_first() is first
-    newer = Keep(DropRetained("t"), [])
+    newer = Persist(DropRetained("t"), [])
     backlog.add(newer)
     backlog.put_back(first)
     assert backlog.take_all() == [second, newer]

@@ -10,7 +10,7 @@ from fiveways.runtime.clock import steady_clock
 from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.exchange import Exchange
 from fiveways.wire.limits import Limits
-from tests.unit.store.kit import in_loop
+from tests.unit.store.store_helpers import in_loop
 
 DAY = 86_400.0
 BEGAN = 1e9
@@ -46,9 +46,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 async def test_hub_that_was_off_on_a_machine_that_was_on_is_no_jump(machine: Machine) -> None:
     mark = machine.guard().mark()
     machine.passes(8 * DAY)
-    assert machine.guard(mark).trouble() == ""
+    assert machine.guard(mark).problem() == ""
     machine.wall += 2 * DAY
-    assert "2 days" in machine.guard(mark).trouble()
+    assert "2 days" in machine.guard(mark).problem()
 
 
 @in_loop
@@ -56,15 +56,15 @@ async def test_machine_that_was_off_for_long_cannot_be_told_from_a_jump(machine:
     mark = machine.guard().mark()
     machine.boot, machine.steady = "second", 5.0
     machine.wall += 0.9 * DAY
-    assert machine.guard(mark).trouble() == ""
+    assert machine.guard(mark).problem() == ""
     machine.wall += 8 * DAY
     held = machine.guard(mark)
-    assert "8 days" in held.trouble()
+    assert "8 days" in held.problem()
     machine.passes(60.0)
     assert held.now() == pytest.approx(BEGAN + 60.0, abs=1)
-    assert "8 days" in machine.guard(held.mark()).trouble()
+    assert "8 days" in machine.guard(held.mark()).problem()
     assert held.confirm()["confirmed"] is True
-    assert machine.guard(held.mark()).trouble() == ""
+    assert machine.guard(held.mark()).problem() == ""
 
 
 @in_loop
@@ -73,13 +73,13 @@ async def test_new_records_get_the_later_time(machine: Machine) -> None:
     for ahead in (8 * DAY, -8 * DAY):
         machine.wall = BEGAN + ahead
         held = machine.guard(mark)
-        storage = held._exchange.hub.storage
+        storage = held._exchange.hub.store_status
         assert storage.epoch + steady_clock() == pytest.approx(BEGAN, abs=1000)
-        held.restored()
+        held.allow_late_times()
         assert storage.epoch + steady_clock() == pytest.approx(BEGAN + max(ahead, 0.0), abs=1000)
 
 
 @pytest.mark.parametrize("mark", ["", "nonsense", "[]", "null"])
 @in_loop
 async def test_start_without_a_readable_mark_trusts_the_clock(machine: Machine, mark: str) -> None:
-    assert machine.guard(mark).trouble() == ""
+    assert machine.guard(mark).problem() == ""

@@ -11,16 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fiveways.hub.core import Hub
 from fiveways.hub.histogram import BOUNDS
-from fiveways.hub.traffic import OTHER, UNKNOWN, Traffic
+from fiveways.hub.traffic_totals import OTHER_LABEL, UNKNOWN_LABEL, TrafficTotals
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Publish, Result
-from fiveways.runtime import families, metrics, process
+from fiveways.runtime import metric_families, metrics, process_metrics
+from fiveways.runtime.admin_endpoints import AdminEndpoints
 from fiveways.runtime.exchange import Exchange
-from fiveways.runtime.families import COUNTER, FAMILIES, HISTOGRAM
-from fiveways.runtime.watching import Watching
+from fiveways.runtime.metric_families import COUNTER, FAMILIES, HISTOGRAM
 from fiveways.transports.http import Request
 from fiveways.wire.payload import NULL
-from tests.unit.hub.hubtalk import offer, opened, pattern, subscribe, topic
+from tests.unit.hub.hub_helpers import offer, opened, pattern, subscribe, topic
 
 ROOT = Path(__file__).parents[3]
 PLAIN = {
@@ -34,8 +34,10 @@ HOSTILE = ['say "hi"', "back\\slash", "a\\nb", "ž", 'x"} 1\nfiveways_sessions 9
 
 def page(hub: Hub) -> str:
     ready = {"hub": 1.0, "broker": 0.5}
-    plain = PLAIN | process.numbers()
-    return metrics.told(metrics.Numbers("1.2.3", hub.stats(), hub.traffic, plain, hub.queues(), ready)).decode()
+    plain = PLAIN | process_metrics.process_metrics()
+    return metrics.render_metrics(
+        metrics.MetricsSnapshot("1.2.3", hub.stats(), hub.traffic, plain, hub.queue_counts(), ready)
+    ).decode()
 
 
 def parsed(text: str) -> dict[str, Metric]:
@@ -67,7 +69,7 @@ def busy() -> Hub:
     hub.handle("bob", Failure("4", Reason.RAISED), 100.0)
     hub.handle("ann", Call("c", "no.such"), 0.0)
     hub.handle("cleo", Publish(None, topic("news.sport"), NULL), 0.0)
-    hub.traffic.missed(topic("news.sport"))
+    hub.traffic.count_missed(topic("news.sport"))
     hub.handle("bob", Call("p", "hub.push", NULL), 0.0)
     return hub
 
@@ -76,7 +78,7 @@ def test_numbers_are_those_of_known_traffic() -> None:
     text = page(busy())
     assert value(text, "fiveways_method_calls_total", method="math.add") == 4
     assert value(text, "fiveways_method_failures_total", method="math.add", reason="raised") == 1
-    assert value(text, "fiveways_method_failures_total", method=UNKNOWN, reason="no such method") == 1
+    assert value(text, "fiveways_method_failures_total", method=UNKNOWN_LABEL, reason="no such method") == 1
     assert value(text, "fiveways_bridge_calls_total", caller="lrpm-json", callee="umq") == 3
     assert value(text, "fiveways_bridge_calls_total", caller="nq", callee="umq") == 1
     assert value(text, "fiveways_bridge_failures_total", caller="nq", callee="umq", reason="raised") == 1
@@ -111,7 +113,7 @@ def test_every_family_keeps_the_conventions() -> None:
     for metric in found.values():
         # The parser gives a counter without its end, as it is in OpenMetrics.
         family = FAMILIES[f"{metric.name}_total" if metric.type == COUNTER else metric.name]
-        assert metric.documentation == family.what
+        assert metric.documentation == family.help
         assert metric.type == family.kind
         assert family.name.startswith(("fiveways_", "process_"))
         assert family.name.endswith("_total") is (family.kind == COUNTER)
@@ -137,8 +139,8 @@ def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_may_be_anything(name: str) -> None:
     hub = opened()
-    hub.traffic.cell(name, "umq", "nq").calls += 1
-    hub.traffic.topic((name,)).publications += 1
+    hub.traffic.call_stats(name, "umq", "nq").calls += 1
+    hub.traffic.topic_stats((name,)).publications += 1
     found = parsed(page(hub))
     (sample,) = found["fiveways_method_calls"].samples
     assert sample.value == 1
@@ -151,7 +153,7 @@ def test_names_may_be_anything(name: str) -> None:
 
 def test_half_of_a_surrogate_pair_can_be_told() -> None:
     hub = opened()
-    hub.traffic.cell("\ud800", "umq", "nq").calls += 1
+    hub.traffic.call_stats("\ud800", "umq", "nq").calls += 1
     assert value(page(hub), "fiveways_method_calls_total", method="\\ud800") == 1
 
 
@@ -159,31 +161,31 @@ def test_ten_thousand_names_do_not_make_ten_thousand_lines() -> None:
     hub = opened()
     before, turned_away = len(page(hub).splitlines()), Counter[str]()
     for number in range(10_000):
-        cell = hub.traffic.cell(f"m{number}", "umq", "nq")
+        cell = hub.traffic.call_stats(f"m{number}", "umq", "nq")
         cell.calls += 1
-        cell.waits.append(0.001)
-        topic = hub.traffic.topic((f"t{number}",))
+        cell.durations.append(0.001)
+        topic = hub.traffic.topic_stats((f"t{number}",))
         topic.publications += 1
-        turned_away["method"] += cell is hub.traffic.cells.get((OTHER, "umq", "nq"))
+        turned_away["method"] += cell is hub.traffic.by_key.get((OTHER_LABEL, "umq", "nq"))
         turned_away["topic"] += topic is hub.traffic.other_topics
         hub.handle("ann", Call("c", f"junk{number}"), 0.0)
     text = page(hub)
     found = parsed(text)
     methods = {sample.labels["method"] for sample in found["fiveways_method_calls"].samples}
     topics = {sample.labels["topic"] for sample in found["fiveways_topic_publications"].samples}
-    assert len(methods - {OTHER, UNKNOWN}) <= 200
-    assert len(topics - {OTHER}) <= 200
+    assert len(methods - {OTHER_LABEL, UNKNOWN_LABEL}) <= 200
+    assert len(topics - {OTHER_LABEL}) <= 200
     assert sum(sample.value for sample in found["fiveways_bridge_calls"].samples) == 20_000
     for name, label in (("method_calls", "method"), ("topic_publications", "topic")):
-        others = [each.value for each in found[f"fiveways_{name}"].samples if each.labels[label] == OTHER]
+        others = [each.value for each in found[f"fiveways_{name}"].samples if each.labels[label] == OTHER_LABEL]
         assert others == [turned_away[label]]
     counts = {s.labels["method"]: s.value for s in found["fiveways_call_duration_seconds"].samples if "count" in s.name}
-    assert counts[OTHER] == turned_away["method"] > 5000
+    assert counts[OTHER_LABEL] == turned_away["method"] > 5000
     assert len(text.splitlines()) - before < 200 * (len(BOUNDS) + 3 + 1 + 1 + 3) + 100
 
 
 def test_the_process_is_told_of_where_the_system_does() -> None:
-    found = process.numbers()
+    found = process_metrics.process_metrics()
     assert found["process_cpu_seconds_total"] > 0
     if Path("/proc/self/stat").exists():
         assert found["process_resident_memory_bytes"] > 1 << 20
@@ -192,14 +194,14 @@ def test_the_process_is_told_of_where_the_system_does() -> None:
 
 
 def test_without_proc_there_is_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(process, "_SELF", tmp_path)
-    assert set(process.numbers()) == {"process_cpu_seconds_total"}
+    monkeypatch.setattr(process_metrics, "_PROC_SELF", tmp_path)
+    assert set(process_metrics.process_metrics()) == {"process_cpu_seconds_total"}
 
 
 def test_where_the_process_was_started_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = process.numbers().get("process_start_time_seconds")
-    monkeypatch.setattr(process, "_booted_at", lambda: pytest.fail("it was asked again"))
-    assert process.numbers().get("process_start_time_seconds") == started
+    started = process_metrics.process_metrics().get("process_start_time_seconds")
+    monkeypatch.setattr(process_metrics, "_booted_at", lambda: pytest.fail("it was asked again"))
+    assert process_metrics.process_metrics().get("process_start_time_seconds") == started
 
 
 # How often all this is done.
@@ -207,11 +209,11 @@ def test_where_the_process_was_started_is_asked_once(monkeypatch: pytest.MonkeyP
 
 def test_what_is_not_told_is_not_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = busy()
-    numbers = metrics.Numbers("1.2.3", hub.stats(), hub.traffic, PLAIN, hub.queues(), {})
-    whole = metrics.told(numbers).decode()
-    monkeypatch.setattr(Traffic, "by_method", lambda _: pytest.fail("nobody is told of methods"))
+    numbers = metrics.MetricsSnapshot("1.2.3", hub.stats(), hub.traffic, PLAIN, hub.queue_counts(), {})
+    whole = metrics.render_metrics(numbers).decode()
+    monkeypatch.setattr(TrafficTotals, "by_method", lambda _: pytest.fail("nobody is told of methods"))
     monkeypatch.setattr(metrics, "by_topic", lambda _: pytest.fail("nobody is told of topics"))
-    short = metrics.told(numbers, names=False).decode()
+    short = metrics.render_metrics(numbers, names=False).decode()
     named = {name for name, family in FAMILIES.items() if {"method", "topic"} & set(family.labels)}
     told = [{line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} for text in (whole, short)]
     assert told[1] == told[0] - named
@@ -220,16 +222,16 @@ def test_what_is_not_told_is_not_summed_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
-    tell = metrics.told
+    tell = metrics.render_metrics
 
-    def told(numbers: metrics.Numbers, *, names: bool) -> bytes:
+    def told(numbers: metrics.MetricsSnapshot, *, names: bool) -> bytes:
         made.append(names)
         return tell(numbers, names=names)
 
     async def run() -> None:
         exchange, now = Exchange(opened(anonymous="loopback")), 100.0
         monkeypatch.setattr(exchange, "now", lambda: now)
-        watching = Watching(exchange, None, None, 0.0)
+        watching = AdminEndpoints(exchange, None, None, 0.0)
 
         def asked(*, is_loopback: bool) -> bytes:
             answer = watching.answer(Request("GET", "/metrics", "", {}, b"", "", is_loopback))
@@ -248,12 +250,14 @@ def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(monkeypatch:
         assert b'fiveways_method_calls_total{method="(unknown)"} 1' in asked(is_loopback=True)
         assert made == [True, False, True]
 
-    monkeypatch.setattr(metrics, "told", told)
+    monkeypatch.setattr(metrics, "render_metrics", told)
     asyncio.run(run())
 
 
 def test_the_reference_is_made_from_the_code() -> None:
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    assert text == families.as_page(), "run: python -m fiveways.runtime.families > docs/metrics.md"
+    assert text == metric_families.render_reference(), (
+        "run: python -m fiveways.runtime.metric_families > docs/metrics.md"
+    )
     for family in FAMILIES.values():
         assert f"| `{family.name}` | {family.kind} | " in text

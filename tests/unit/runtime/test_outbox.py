@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fiveways.runtime.outbox import CORK, PIECE, Outbox
+from fiveways.runtime.outbox import FLUSH_THRESHOLD, FRAGMENT_SIZE, Outbox
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -36,7 +36,7 @@ class FakeLink:
         self.writes.append(data)
         self.take(self.room)
 
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         return max(0, sum(map(len, self.writes)) - self.room)
 
     def pause_reading(self) -> None: ...
@@ -63,7 +63,7 @@ def test_all_frames_of_a_pass_are_one_write() -> None:
         box.add([Packet(b"%d" % number)])
     box.flush()
     assert link.writes == [b"<0><1><2>"]
-    assert (box.size, len(box.waiting)) == (0, 0)
+    assert (box.buffered_bytes, len(box.pending)) == (0, 0)
 
 
 def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
@@ -82,7 +82,7 @@ def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
 def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
     box, link = outbox()
-    content = bytes(range(256)) * (PIECE // 256) + b"rest"
+    content = bytes(range(256)) * (FRAGMENT_SIZE // 256) + b"rest"
     box.add([Packet(b"before")])
     box.add([Packet(b"", is_text=False, blob=spools.store(content))])
     box.add([Packet(b"after")])
@@ -94,29 +94,29 @@ def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
 
 def test_a_blob_waits_where_it_stopped() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
-    box, link = outbox(room=PIECE)
-    box.add([Packet(b"", is_text=False, blob=spools.store(b"x" * PIECE * 3))])
+    box, link = outbox(room=FRAGMENT_SIZE)
+    box.add([Packet(b"", is_text=False, blob=spools.store(b"x" * FRAGMENT_SIZE * 3))])
     box.flush()
     assert len(link.writes) == 1
     link.take(1 << 30)
     box.flush()
-    assert b"".join(link.writes) == b"{" + b"x" * PIECE * 3 + b"}"
+    assert b"".join(link.writes) == b"{" + b"x" * FRAGMENT_SIZE * 3 + b"}"
 
 
 def test_who_reads_slowly_is_choked_before_it_is_over() -> None:
     box, _ = outbox(room=0)
     box.add([Packet(b"x" * 15_000)])
-    assert (box.is_choked, box.is_over) == (False, False)
+    assert (box.is_above_high_water, box.has_overflowed) == (False, False)
     box.add([Packet(b"x" * 15_000)])
-    assert (box.is_choked, box.is_over) == (True, False)
+    assert (box.is_above_high_water, box.has_overflowed) == (True, False)
     box.add([Packet(b"x" * 30_000)])
-    assert (box.is_choked, box.is_over) == (True, True)
+    assert (box.is_above_high_water, box.has_overflowed) == (True, True)
 
 
 def test_a_large_backlog_is_written_in_several_goes() -> None:
     box, link = outbox()
     for _ in range(5):
-        box.add([Packet(b"x" * (CORK // 2))])
+        box.add([Packet(b"x" * (FLUSH_THRESHOLD // 2))])
     box.flush()
     assert len(link.writes) == 3
-    assert b"".join(link.writes) == b"<%b>" % (b"x" * (CORK // 2)) * 5
+    assert b"".join(link.writes) == b"<%b>" % (b"x" * (FLUSH_THRESHOLD // 2)) * 5

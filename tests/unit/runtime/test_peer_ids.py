@@ -42,4 +42,4 @@ def test_retired_id_is_not_recognized() -> None:
 def test_run_is_the_same_for_the_same_id() -> None:
     ids = PeerIds(Random(1), 600.0)
     first, second = ids.mint("", 0.0), ids.mint("", 0.0)
-    assert ids.run_of(first) == ids.run_of(first) != ids.run_of(second)
+    assert ids.id_prefix(first) == ids.id_prefix(first) != ids.id_prefix(second)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fiveways.errors import Malformed, Unrepresentable
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, PLAIN_BYTES, REQUEST, RESPONSE, Codec, Options
-from fiveways.schemas import SchemaCodec, Service, kinds, load
+from fiveways.protocols.mqtt_rpc.bridge import JSON_CODEC, RAW_BYTES_CODEC, REQUEST, RESPONSE, Codec, Options
+from fiveways.schemas import SchemaCodec, Service, load_services, make_kind_lookup
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.schemas import kit
+from tests.unit.schemas import compiled_schema
 
 TOPIC = "/my-greeter"
-pb: Any = kit.greeter().module
+pb: Any = compiled_schema.greeter().module
 GREETER = Service.of(pb)
 CODEC = SchemaCodec({TOPIC: GREETER})
 
@@ -46,7 +46,7 @@ def test_a_request_and_its_answer() -> None:
 
 
 def test_the_services_of_a_set_work_as_generated_ones() -> None:
-    codec = SchemaCodec({TOPIC: load([kit.greeter().path])["demo.Greeter"]})
+    codec = SchemaCodec({TOPIC: load_services([compiled_schema.greeter().path])["demo.Greeter"]})
     wire = codec.to_wire(TOPIC, "Count", Json(b'{"up_to": "9007199254740993"}'), REQUEST)
     assert wire == pb.CountRequest(up_to=9007199254740993).SerializeToString()
     assert codec.from_wire(TOPIC, "Count", wire, REQUEST) == Json(b'{"up_to":"9007199254740993"}')
@@ -133,7 +133,7 @@ def test_a_method_that_is_not_there(kind: str) -> None:
 def test_other_topics_have_bytes() -> None:
     plain: Codec = CODEC
     for body in (NULL, Binary(b"abc"), Json(b"null")):
-        assert plain.to_wire("/other", "SayHello", body, REQUEST) == PLAIN_BYTES.to_wire("", "", body, REQUEST)
+        assert plain.to_wire("/other", "SayHello", body, REQUEST) == RAW_BYTES_CODEC.to_wire("", "", body, REQUEST)
     with pytest.raises(Unrepresentable, match="without a schema"):
         plain.to_wire("/other", "SayHello", Value(1), REQUEST)
     assert plain.from_wire("/other", "SayHello", b"abc", REQUEST) == Binary(b"abc")
@@ -141,13 +141,13 @@ def test_other_topics_have_bytes() -> None:
 
 
 def test_other_topics_have_the_fallback() -> None:
-    codec = SchemaCodec({TOPIC: GREETER}, JSON_TEXT)
+    codec = SchemaCodec({TOPIC: GREETER}, JSON_CODEC)
     assert codec.from_wire("/other", "x", b"[1]", REQUEST) == Json(b"[1]")
     assert codec.to_wire("/other", "x", Value([1]), REQUEST) == b"[1]"
 
 
 def test_kinds_are_what_a_conversation_asks_for() -> None:
-    serve = Options(serve=kinds({TOPIC: GREETER})).server(default=False)
+    serve = Options(serve=make_kind_lookup({TOPIC: GREETER})).served_topic_lookup(default=False)
     names = ["SayHello", "count", "Sum", "chat", "NotThere", ""]
     assert [serve(TOPIC, name) for name in names] == ["unary", "server", "client", "both", "unary", "unary"]
     assert serve("/other", "SayHello") is None
@@ -356,7 +356,7 @@ service S { rpc Ext(M) returns (M); rpc Do(Plain) returns (Plain); }
 
 
 def test_messages_of_proto2(tmp_path: Path) -> None:
-    codec = SchemaCodec({"/two": load([kit.compiled(tmp_path, PROTO2)])["two.S"]})
+    codec = SchemaCodec({"/two": load_services([compiled_schema.compiled(tmp_path, PROTO2)])["two.S"]})
     bodies = {
         "Ext": b'{"name":"a","closed":"ONE","part":{"n":"4"},"[two.more]":"5"}',
         "Do": b'{"name":"","inner":{"name":"a","[two.more]":"5"}}',
@@ -381,7 +381,7 @@ def test_messages_of_proto2(tmp_path: Path) -> None:
 
 def test_strings_of_proto2_that_are_not_utf8_are_malformed(tmp_path: Path) -> None:
     text = PROTO2.replace("optional M inner = 3;", "map<string, string> inner = 3; repeated string more_names = 4;")
-    codec = SchemaCodec({"/two": load([kit.compiled(tmp_path, text)])["two.S"]})
+    codec = SchemaCodec({"/two": load_services([compiled_schema.compiled(tmp_path, text)])["two.S"]})
     for data in (b"\x0a\x01\xff", b"\x1a\x06\x0a\x01\xff\x12\x01a", b"\x1a\x06\x0a\x01a\x12\x01\xff", b"\x22\x01\xff"):
         with pytest.raises(
             Malformed, match=r"a two\.Plain (that JSON cannot say: JSON has no bytes|with a key that is not UTF-8)"

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from fiveways.schemas import Method, SchemaError, Service, load
-from tests.unit.schemas import kit
+from fiveways.schemas import Method, SchemaError, Service, load_services
+from tests.unit.schemas import compiled_schema
 
 KINDS = {"SayHello": "unary", "Count": "server", "Sum": "client", "Chat": "both"}
 SIMPLE = 'syntax = "proto3"; package p; message M {} service S { rpc Do(M) returns (M); }'
@@ -18,11 +18,11 @@ service T { rpc Do(p.M) returns (p.M); }
 
 
 def generated() -> Service:
-    return Service.of(kit.greeter().module.DESCRIPTOR.services_by_name["Greeter"])
+    return Service.of(compiled_schema.greeter().module.DESCRIPTOR.services_by_name["Greeter"])
 
 
 def test_generated_code_gives_its_own_classes() -> None:
-    module = kit.greeter().module
+    module = compiled_schema.greeter().module
     service = generated()
     assert (service.name, service.full_name, service.doc) == ("Greeter", "demo.Greeter", "")
     assert service.methods["SayHello"] == Method("SayHello", "unary", module.HelloRequest, module.HelloReply)
@@ -30,7 +30,7 @@ def test_generated_code_gives_its_own_classes() -> None:
 
 
 def test_a_service_is_given_in_many_ways() -> None:
-    module, service = kit.greeter().module, generated()
+    module, service = compiled_schema.greeter().module, generated()
     descriptor = module.DESCRIPTOR.services_by_name["Greeter"]
     assert Service.of(service) is service
     for given in (descriptor, SimpleNamespace(DESCRIPTOR=descriptor), module, module.DESCRIPTOR):
@@ -64,12 +64,12 @@ def test_other_names_find_nothing(name: str) -> None:
 def test_methods_that_fold_alike_are_refused(tmp_path: Path) -> None:
     text = SIMPLE.replace("rpc Do", "rpc SayIt(M) returns (M); rpc say_it")
     with pytest.raises(SchemaError, match=r"some\.binpb: p\.S has SayIt and say_it, which the hub cannot tell apart"):
-        load([kit.compiled(tmp_path, text)])
+        load_services([compiled_schema.compiled(tmp_path, text)])
 
 
 def test_a_method_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"p\.S has a method that cannot be called: the name is too long"):
-        load([kit.compiled(tmp_path, SIMPLE.replace("rpc Do", f"rpc {'x' * 300}"))])
+        load_services([compiled_schema.compiled(tmp_path, SIMPLE.replace("rpc Do", f"rpc {'x' * 300}"))])
 
 
 def test_methods_cannot_be_changed() -> None:
@@ -78,7 +78,7 @@ def test_methods_cannot_be_changed() -> None:
 
 
 def test_a_set_gives_services_with_their_comments() -> None:
-    services = load([str(kit.greeter().path)])
+    services = load_services([str(compiled_schema.greeter().path)])
     assert list(services) == ["demo.Greeter"]
     service = services["demo.Greeter"]
     assert service.name == "Greeter"
@@ -90,44 +90,44 @@ def test_a_set_gives_services_with_their_comments() -> None:
 
 
 def test_a_set_has_a_pool_of_its_own() -> None:
-    request = load([kit.greeter().path])["demo.Greeter"].methods["SayHello"].request
-    assert request is not kit.greeter().module.HelloRequest
+    request = load_services([compiled_schema.greeter().path])["demo.Greeter"].methods["SayHello"].request
+    assert request is not compiled_schema.greeter().module.HelloRequest
     assert request.DESCRIPTOR.full_name == "demo.HelloRequest"
 
 
 def test_a_set_without_comments_has_no_docs(tmp_path: Path) -> None:
-    service = load([kit.compiled(tmp_path, SIMPLE)])["p.S"]
+    service = load_services([compiled_schema.compiled(tmp_path, SIMPLE)])["p.S"]
     assert (service.doc, service.methods["Do"].doc) == ("", "")
 
 
 def test_sets_may_share_an_import(tmp_path: Path) -> None:
-    first = kit.compiled(tmp_path, SIMPLE, "--include_imports", "--include_source_info", name="a")
-    second = kit.compiled(tmp_path, IMPORTING, name="b")
-    assert set(load([first, second])) == {"p.S", "q.T"}
+    first = compiled_schema.compiled(tmp_path, SIMPLE, "--include_imports", "--include_source_info", name="a")
+    second = compiled_schema.compiled(tmp_path, IMPORTING, name="b")
+    assert set(load_services([first, second])) == {"p.S", "q.T"}
 
 
 def test_two_different_services_of_one_name_are_refused(tmp_path: Path) -> None:
-    first = kit.compiled(tmp_path, SIMPLE, name="a")
-    second = kit.compiled(tmp_path, SIMPLE.replace("Do(", "Done("), name="c")
+    first = compiled_schema.compiled(tmp_path, SIMPLE, name="a")
+    second = compiled_schema.compiled(tmp_path, SIMPLE.replace("Do(", "Done("), name="c")
     with pytest.raises(SchemaError, match=r"a\.binpb and .*c\.binpb have different services p\.S"):
-        load([first, second])
+        load_services([first, second])
 
 
 def test_missing_imports_are_named_with_the_way_to_have_them(tmp_path: Path) -> None:
-    kit.compiled(tmp_path, SIMPLE, name="a")
-    path = kit.compiled(tmp_path, IMPORTING, "--include_source_info", name="b")
+    compiled_schema.compiled(tmp_path, SIMPLE, name="a")
+    path = compiled_schema.compiled(tmp_path, IMPORTING, "--include_source_info", name="b")
     with pytest.raises(SchemaError) as caught:
-        load([path])
+        load_services([path])
     text = str(caught.value)
     assert "b.binpb lacks a.proto, which b.proto imports" in text
     assert f"protoc --include_imports --descriptor_set_out={path}" in text
 
 
 def test_the_order_of_files_in_a_set_does_not_matter(tmp_path: Path) -> None:
-    files = FileDescriptorSet.FromString(kit.greeter().path.read_bytes()).file
+    files = FileDescriptorSet.FromString(compiled_schema.greeter().path.read_bytes()).file
     path = tmp_path / "turned.binpb"
     path.write_bytes(FileDescriptorSet(file=reversed(files)).SerializeToString())
-    assert set(load([path])) == {"demo.Greeter"}
+    assert set(load_services([path])) == {"demo.Greeter"}
 
 
 def _cyclic() -> bytes:
@@ -158,22 +158,22 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: bytes, text: str
     path = tmp_path / "bad.binpb"
     path.write_bytes(content)
     with pytest.raises(SchemaError) as caught:
-        load([path])
+        load_services([path])
     assert str(caught.value).startswith(str(path))
     assert text in str(caught.value)
 
 
 def test_every_cut_of_a_set_is_read_or_refused(tmp_path: Path) -> None:
-    whole = kit.compiled(tmp_path, SIMPLE).read_bytes()
+    whole = compiled_schema.compiled(tmp_path, SIMPLE).read_bytes()
     path = tmp_path / "cut.binpb"
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(SchemaError):
-            load([path])
+            load_services([path])
 
 
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"gone\.binpb cannot be read: No such file"):
-        load([tmp_path / "gone.binpb"])
+        load_services([tmp_path / "gone.binpb"])
     with pytest.raises(SchemaError, match="cannot be read: Is a directory"):
-        load([tmp_path])
+        load_services([tmp_path])

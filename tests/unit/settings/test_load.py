@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fiveways.hub.settings import HubSettings, Identity, Rights
-from fiveways.settings.file import SettingsError
-from fiveways.settings.hub import hub_settings
+from fiveways.hub.settings import HubSettings, Identity, Permissions
+from fiveways.settings.hub_settings import to_hub_settings
 from fiveways.settings.limits import LimitSettings
-from fiveways.settings.load import SECTIONS, Exposed, again, is_loopback, load, read
+from fiveways.settings.load import SECTIONS, ExposedHubError, is_loopback, load, load_again, read_settings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
+from fiveways.settings.sources import SettingsError
 from fiveways.wire.limits import Limits
 
 TOKEN = "a token that nobody may see"  # noqa: S105
@@ -42,10 +42,10 @@ def test_without_anything_the_hub_is_for_this_machine() -> None:
 def test_flags_win_over_variables_over_the_file_over_defaults(file: Path) -> None:
     written(file, "[server]\nport = 1\nping_timeout = 1\ndrain_timeout = 1\n[calls]\nmax_timeout = 1\n")
     env = {"FIVEWAYS_SERVER_PORT": "2", "FIVEWAYS_SERVER_PING_TIMEOUT": "2", "UNRELATED": "x"}
-    loaded = read(file, env, {"server.port": 3})
+    loaded = read_settings(file, env, {"server.port": 3})
     server = loaded.settings.server
     assert (server.port, server.ping_timeout, server.drain_timeout, server.ping_interval) == (3, 2.0, 1.0, 20.0)
-    assert {name: str(place) for name, place in loaded.places.items()} == {
+    assert {name: str(place) for name, place in loaded.locations.items()} == {
         "server.port": "command line",
         "server.ping_timeout": "FIVEWAYS_SERVER_PING_TIMEOUT",
         "server.drain_timeout": f"{file}, line 4",
@@ -74,7 +74,7 @@ def test_a_file_can_set_everything(file: Path) -> None:
     assert settings.server.origins == ("https://a.example",)
     assert settings.limits == LimitSettings(max_text=1000, rate=5.0)
     assert isinstance(settings.limits, Limits)
-    assert hub_settings(settings).topic_policies == (("alarms.*", "block"), ("log.*", "skip"))
+    assert to_hub_settings(settings).topic_policies == (("alarms.*", "block"), ("log.*", "skip"))
     assert settings.protocol_options()["umq36"] == {"default_method": "text.lines"}
     assert settings.protocol_options()["nq"]["answer_ttl"] == 3600
     assert settings.log.level == "debug"
@@ -270,7 +270,7 @@ def test_files_with_secrets_that_everybody_can_read_are_warned_about(
 ) -> None:
     written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret_file = 'a.secret'\n")
     secret = written(file.parent / "a.secret", SECRET)
-    assert read(file).warnings == ()
+    assert read_settings(file).warnings == ()
     for path in (file, secret):
         path.chmod(0o644)
     load(file)
@@ -282,9 +282,9 @@ def test_files_with_secrets_that_everybody_can_read_are_warned_about(
 
 def test_secrets_are_never_shown(file: Path) -> None:
     written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret = '{SECRET}'\n")
-    loaded = read(file, {"FIVEWAYS_TOKEN": TOKEN})
+    loaded = read_settings(file, {"FIVEWAYS_TOKEN": TOKEN})
     settings = loaded.settings
-    shown = [repr(settings), str(settings.auth), repr(settings.origin), repr(hub_settings(settings))]
+    shown = [repr(settings), str(settings.auth), repr(settings.origin), repr(to_hub_settings(settings))]
     assert [text for text in shown if TOKEN in text or SECRET in text] == []
     assert "token=***" in shown[0]
     assert "secret=''" in repr(IdentitySettings("a", token=Secret("x")))
@@ -302,7 +302,7 @@ def test_loopback_is_told_from_the_rest_of_the_world(host: str, is_local: bool) 
 
 @pytest.mark.parametrize(("host", "_"), OPEN)
 def test_a_hub_that_others_reach_without_a_password_is_refused(host: str, _: bool) -> None:
-    with pytest.raises(Exposed) as caught:
+    with pytest.raises(ExposedHubError) as caught:
         load(flags={"server.host": host})
     sentence = str(caught.value)
     assert sentence.startswith(f"command line: server.host = {host!r} can be reached from other machines")
@@ -318,21 +318,25 @@ def test_settings_are_read_again_from_where_they_came(file: Path) -> None:
     written(file, "[log]\nlevel = 'debug'\n[calls]\ntimeout = 5\n")
     settings = load(file, {"FIVEWAYS_CALLS_TIMEOUT": "7"}, {"server.port": 0})
     written(file, "[log]\nlevel = 'error'\n[calls]\ntimeout = 6\n")
-    later = again(settings)
+    later = load_again(settings)
     assert (later.log.level, later.calls.timeout, later.server.port) == ("error", 7.0, 0)
     written(file, "[log]\nlevel = 'shout'\n")
     with pytest.raises(SettingsError, match=r"line 2: log.level must be one of"):
-        again(later)
-    assert again(Settings()) == Settings()
+        load_again(later)
+    assert load_again(Settings()) == Settings()
 
 
 def test_the_hub_gets_what_is_its_business() -> None:
-    defaults = hub_settings(Settings())
+    defaults = to_hub_settings(Settings())
     assert defaults == HubSettings(version=defaults.version)
     someone = IdentitySettings("a", token=Secret("t"), secret=Secret("s"), call=("x.*",), offer=())
     auth = AuthSettings(anonymous="never", login_timeout=1.0, publish=("y",), identity=(someone,))
-    made = hub_settings(Settings(auth=auth, limits=LimitSettings(max_queue=5, rate=9.0)))
+    made = to_hub_settings(Settings(auth=auth, limits=LimitSettings(max_queue=5, rate=9.0)))
     (identity,) = made.identities
-    assert identity == Identity("a", "t", "s", Rights(call=("x.*",), offer=()))
-    assert (made.guest, made.anonymous, made.login_timeout) == (Rights(publish=("y",)), "never", 1.0)
+    assert identity == Identity("a", "t", "s", Permissions(call=("x.*",), offer=()))
+    assert (made.anonymous_permissions, made.anonymous, made.login_timeout) == (
+        Permissions(publish=("y",)),
+        "never",
+        1.0,
+    )
     assert (made.max_queue, made.rate) == (5, 9.0)

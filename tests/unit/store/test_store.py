@@ -11,78 +11,81 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.model.records import (
-    BuryItem,
-    DropItem,
+from fiveways.model.store_changes import (
+    DropJob,
     DropPeer,
     DropRetained,
-    Forget,
     PutAnswer,
-    PutItem,
+    PutDeadLetter,
+    PutJob,
     PutPeer,
     PutRequest,
     PutRetained,
-    Record,
+    PutTombstone,
+    StoreChange,
 )
-from fiveways.store import writer
+from fiveways.store import writer_thread
+from fiveways.store.batch_statement import Step
+from fiveways.store.contents import StoreContents
 from fiveways.store.errors import StoreError
-from fiveways.store.loaded import Loaded
-from fiveways.store.statement import Step
 from fiveways.store.store import Store
-from tests.unit.store.kit import LATER, NOW, Model, content, in_loop, keep, opened, written
+from tests.unit.store.store_helpers import LATER, NOW, Model, content, in_loop, keep, opened, written
 
 REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
 ANSWER = PutAnswer("p", "k", b"answer", LATER)
-ITEM = PutItem("q", 2, b"work", 1)
-OWNED = PutItem("q", 2, b"work", 1, "address 10.0.0.1")
-BURIED = BuryItem("q", 2, "tried 3 times", 5.5)
+ITEM = PutJob("q", 2, b"work", 1)
+OWNED = PutJob("q", 2, b"work", 1, "address 10.0.0.1")
+BURIED = PutDeadLetter("q", 2, "tried 3 times", 5.5)
 RETAINED = PutRetained("t", b"value", 7)
 
-KEPT: list[tuple[list[Record], Loaded]] = [
-    ([], Loaded()),
-    ([PutPeer("p", "ann", 1.5)], Loaded(peers=[PutPeer("p", "ann", 1.5)])),
-    ([PutPeer("p", "ann", 1.5), PutPeer("p", "bob", 2.5)], Loaded(peers=[PutPeer("p", "bob", 2.5)])),
-    ([REQUEST], Loaded(requests=[REQUEST])),
-    ([REQUEST, REQUEST], Loaded(requests=[REQUEST])),
-    ([REQUEST, ANSWER], Loaded(answers=[ANSWER])),
-    ([ANSWER], Loaded(answers=[ANSWER])),
-    ([REQUEST, ANSWER, Forget("p", "k", LATER)], Loaded(tombs=[Forget("p", "k", LATER)])),
-    ([REQUEST, Forget("p", "k", 0)], Loaded()),
-    ([Forget("p", "k", LATER)], Loaded(tombs=[Forget("p", "k", LATER)])),
-    ([Forget("p", "k", LATER), Forget("p", "k", 1500.0)], Loaded(tombs=[Forget("p", "k", 1500.0)])),
-    ([Forget("p", "k", LATER), Forget("p", "k", 0)], Loaded()),
-    ([Forget("p", "k", LATER), REQUEST], Loaded(requests=[REQUEST])),
-    ([Forget("p", "k", LATER), REQUEST, Forget("p", "k", 0)], Loaded()),
-    ([PutPeer("p", "ann", 1.5), REQUEST, Forget("p", "gone", LATER), DropPeer("p")], Loaded()),
+KEPT: list[tuple[list[StoreChange], StoreContents]] = [
+    ([], StoreContents()),
+    ([PutPeer("p", "ann", 1.5)], StoreContents(peers=[PutPeer("p", "ann", 1.5)])),
+    ([PutPeer("p", "ann", 1.5), PutPeer("p", "bob", 2.5)], StoreContents(peers=[PutPeer("p", "bob", 2.5)])),
+    ([REQUEST], StoreContents(requests=[REQUEST])),
+    ([REQUEST, REQUEST], StoreContents(requests=[REQUEST])),
+    ([REQUEST, ANSWER], StoreContents(answers=[ANSWER])),
+    ([ANSWER], StoreContents(answers=[ANSWER])),
+    ([REQUEST, ANSWER, PutTombstone("p", "k", LATER)], StoreContents(tombstones=[PutTombstone("p", "k", LATER)])),
+    ([REQUEST, PutTombstone("p", "k", 0)], StoreContents()),
+    ([PutTombstone("p", "k", LATER)], StoreContents(tombstones=[PutTombstone("p", "k", LATER)])),
     (
-        [DropPeer("p"), REQUEST, Forget("p", "new", LATER)],
-        Loaded(requests=[REQUEST], tombs=[Forget("p", "new", LATER)]),
+        [PutTombstone("p", "k", LATER), PutTombstone("p", "k", 1500.0)],
+        StoreContents(tombstones=[PutTombstone("p", "k", 1500.0)]),
     ),
-    ([REQUEST, DropPeer("another")], Loaded(requests=[REQUEST])),
-    ([ITEM], Loaded(items=[ITEM])),
-    ([ITEM, PutItem("q", 2, b"work", 2)], Loaded(items=[PutItem("q", 2, b"work", 2)])),
-    ([ITEM, BURIED], Loaded(dead=[(ITEM, BURIED)])),
-    ([ITEM, BURIED, ITEM], Loaded(items=[ITEM])),
-    ([BURIED], Loaded()),
-    ([ITEM, DropItem("q", 2)], Loaded()),
-    ([ITEM, BURIED, DropItem("q", 2)], Loaded()),
-    ([ITEM, DropItem("q", 1), DropItem("r", 2)], Loaded(items=[ITEM])),
-    ([RETAINED], Loaded(retained=[RETAINED])),
-    ([RETAINED, PutRetained("t", b"", 8)], Loaded(retained=[PutRetained("t", b"", 8)])),
-    ([RETAINED, DropRetained("t")], Loaded()),
-    ([PutPeer("p", "", 1.5, "10.0.0.1:4711")], Loaded(peers=[PutPeer("p", "", 1.5, "10.0.0.1:4711")])),
-    ([OWNED], Loaded(items=[OWNED])),
-    ([OWNED, BURIED], Loaded(dead=[(OWNED, BURIED)])),
+    ([PutTombstone("p", "k", LATER), PutTombstone("p", "k", 0)], StoreContents()),
+    ([PutTombstone("p", "k", LATER), REQUEST], StoreContents(requests=[REQUEST])),
+    ([PutTombstone("p", "k", LATER), REQUEST, PutTombstone("p", "k", 0)], StoreContents()),
+    ([PutPeer("p", "ann", 1.5), REQUEST, PutTombstone("p", "gone", LATER), DropPeer("p")], StoreContents()),
+    (
+        [DropPeer("p"), REQUEST, PutTombstone("p", "new", LATER)],
+        StoreContents(requests=[REQUEST], tombstones=[PutTombstone("p", "new", LATER)]),
+    ),
+    ([REQUEST, DropPeer("another")], StoreContents(requests=[REQUEST])),
+    ([ITEM], StoreContents(jobs=[ITEM])),
+    ([ITEM, PutJob("q", 2, b"work", 2)], StoreContents(jobs=[PutJob("q", 2, b"work", 2)])),
+    ([ITEM, BURIED], StoreContents(dead_jobs=[(ITEM, BURIED)])),
+    ([ITEM, BURIED, ITEM], StoreContents(jobs=[ITEM])),
+    ([BURIED], StoreContents()),
+    ([ITEM, DropJob("q", 2)], StoreContents()),
+    ([ITEM, BURIED, DropJob("q", 2)], StoreContents()),
+    ([ITEM, DropJob("q", 1), DropJob("r", 2)], StoreContents(jobs=[ITEM])),
+    ([RETAINED], StoreContents(retained=[RETAINED])),
+    ([RETAINED, PutRetained("t", b"", 8)], StoreContents(retained=[PutRetained("t", b"", 8)])),
+    ([RETAINED, DropRetained("t")], StoreContents()),
+    ([PutPeer("p", "", 1.5, "10.0.0.1:4711")], StoreContents(peers=[PutPeer("p", "", 1.5, "10.0.0.1:4711")])),
+    ([OWNED], StoreContents(jobs=[OWNED])),
+    ([OWNED, BURIED], StoreContents(dead_jobs=[(OWNED, BURIED)])),
     (
         [RETAINED, PutRetained("t", b"", 8, "identity ann")],
-        Loaded(retained=[PutRetained("t", b"", 8, "identity ann")]),
+        StoreContents(retained=[PutRetained("t", b"", 8, "identity ann")]),
     ),
 ]
 
 
 @pytest.mark.parametrize(("records", "expected"), KEPT)
 @in_loop
-async def test_it_is_there_after_a_restart(tmp_path: Path, records: list[Record], expected: Loaded) -> None:
+async def test_it_is_there_after_a_restart(tmp_path: Path, records: list[StoreChange], expected: StoreContents) -> None:
     if records:
         await keep(tmp_path / "s", *records)
     assert content(tmp_path / "s") == expected
@@ -94,26 +97,32 @@ async def test_lists_have_an_order(tmp_path: Path) -> None:
     keys = ["m", "z", "a", *map(str, range(200))]
     requests = [PutRequest(f"p{len(key)}", key, b"", LATER) for key in keys]
     answers = [PutAnswer(each.peer, each.key, b"a", LATER) for each in requests[3:6]]
-    items = [PutItem("q", number, b"", 0) for number in (10, 9, -1, 2**63 - 1)]
-    tombs = [Forget("p", str(until), float(until)) for until in (1003, 1001, 1002)]
+    items = [PutJob("q", number, b"", 0) for number in (10, 9, -1, 2**63 - 1)]
+    tombs = [PutTombstone("p", str(until), float(until)) for until in (1003, 1001, 1002)]
     await keep(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
     found = content(tmp_path / "s")
     assert found.requests == [*requests[:3], *requests[6:]]
     assert found.answers == answers[::-1]
-    assert [item.number for item in found.items] == [-1, 9, 10, 2**63 - 1]
-    assert [tomb.until for tomb in found.tombs] == [1001, 1002, 1003]
+    assert [item.number for item in found.jobs] == [-1, 9, 10, 2**63 - 1]
+    assert [tomb.until for tomb in found.tombstones] == [1001, 1002, 1003]
 
 
 @in_loop
 async def test_what_ran_out_is_dropped_and_counted(tmp_path: Path) -> None:
-    late: list[Record] = [PutRequest("p", "1", b"", NOW), PutAnswer("p", "2", b"", 5.0), Forget("p", "3", 1500.0)]
-    await keep(tmp_path / "s", *late, Forget("p", "4", LATER), PutRequest("p", "5", b"", LATER))
-    assert content(tmp_path / "s", 1.0).expired == 0
+    late: list[StoreChange] = [
+        PutRequest("p", "1", b"", NOW),
+        PutAnswer("p", "2", b"", 5.0),
+        PutTombstone("p", "3", 1500.0),
+    ]
+    await keep(tmp_path / "s", *late, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
+    assert content(tmp_path / "s", 1.0).expired_count == 0
     found = content(tmp_path / "s", 1600.0)
-    assert (found.expired, found.late) == (2, late[:1])  # its peer is still to be answered
-    assert ([each.key for each in found.requests], [each.key for each in found.tombs]) == (["5"], ["4"])
+    assert (found.expired_count, found.expired_requests) == (2, late[:1])  # its peer is still to be answered
+    assert ([each.key for each in found.requests], [each.key for each in found.tombstones]) == (["5"], ["4"])
     # The others are not in the file any more either, whatever the time is said to be.
-    assert content(tmp_path / "s", 1.0) == Loaded(requests=[*found.late, *found.requests], tombs=found.tombs)
+    assert content(tmp_path / "s", 1.0) == StoreContents(
+        requests=[*found.expired_requests, *found.requests], tombstones=found.tombstones
+    )
 
 
 @in_loop
@@ -162,12 +171,12 @@ async def test_keys_that_are_over_do_not_pile_up(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s", now=lambda: clock[0])
     for turn in range(10):
         clock[0] = NOW + 2 * turn
-        await written(store, *(Forget("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
+        await written(store, *(PutTombstone("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
     store.close()
     with sqlite3.connect(tmp_path / "s") as connection:
         assert connection.execute("SELECT count(*) FROM log").fetchone() == (200,)
     connection.close()
-    assert len(content(tmp_path / "s", clock[0]).tombs) == 200
+    assert len(content(tmp_path / "s", clock[0]).tombstones) == 200
 
 
 class Gate:
@@ -181,7 +190,7 @@ class Gate:
     def __call__(self, connection: sqlite3.Connection, last: Step) -> None:
         self.reached.set()
         assert self.open.wait(60)
-        writer.commit(connection, last)
+        writer_thread.execute_last(connection, last)
         self.commits += 1
 
 
@@ -193,7 +202,7 @@ async def test_done_comes_after_the_commit_and_in_order(tmp_path: Path) -> None:
     store.write(REQUEST, lambda _: told.append(0))
     assert await asyncio.to_thread(gate.reached.wait, 60)
     for number in range(1, 200):
-        record = PutRequest("p", str(number), b"", LATER) if number % 3 else PutItem("q", number, b"", 0)
+        record = PutRequest("p", str(number), b"", LATER) if number % 3 else PutJob("q", number, b"", 0)
         store.write(record, lambda error, number=number: told.append(-1 if error else number))  # type: ignore[misc]
     await asyncio.sleep(0.05)
     assert (told, store.waiting, gate.commits) == ([], 200, 0)
@@ -249,7 +258,7 @@ async def test_closing_writes_what_waits_and_tells(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     told: list[StoreError | None] = []
     for number in range(10_000):
-        store.write(PutItem("q", number, b"", 0), told.append)
+        store.write(PutJob("q", number, b"", 0), told.append)
     store.close()
     assert (told, store.waiting) == ([None] * 10_000, 0)
     store.close()
@@ -258,7 +267,7 @@ async def test_closing_writes_what_waits_and_tells(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     assert len(told) == 10_000
     assert names_in(tmp_path) == ["s", "s-state"]
-    assert len(content(tmp_path / "s").items) == 10_000
+    assert len(content(tmp_path / "s").jobs) == 10_000
 
 
 def test_a_store_may_be_closed_after_its_loop(tmp_path: Path) -> None:
@@ -279,7 +288,7 @@ def test_a_store_may_be_closed_after_its_loop(tmp_path: Path) -> None:
 @in_loop
 async def test_it_is_read_before_the_first_change(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
-    assert store.load() == Loaded()
+    assert store.load() == StoreContents()
     await written(store, REQUEST)
     with pytest.raises(StoreError, match="before the first change"):
         store.load()
@@ -305,7 +314,7 @@ async def test_what_follows_a_change_may_fail(tmp_path: Path) -> None:
 async def test_the_wal_is_bounded(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     for _ in range(20):
-        await written(store, *(PutItem("q", number, bytes(3000), 0) for number in range(500)))
+        await written(store, *(PutJob("q", number, bytes(3000), 0) for number in range(500)))
     assert (tmp_path / "s-wal").stat().st_size < 12 << 20
     store.close()
 
@@ -319,10 +328,10 @@ RECORDS = st.one_of(
     st.builds(DropPeer, NAMES),
     st.builds(PutRequest, NAMES, NAMES, WORDS, TIMES),
     st.builds(PutAnswer, NAMES, NAMES, WORDS, TIMES),
-    st.builds(Forget, NAMES, NAMES, TIMES),
-    st.builds(PutItem, NAMES, NUMBERS, WORDS, NUMBERS),
-    st.builds(BuryItem, NAMES, NUMBERS, NAMES, TIMES),
-    st.builds(DropItem, NAMES, NUMBERS),
+    st.builds(PutTombstone, NAMES, NAMES, TIMES),
+    st.builds(PutJob, NAMES, NUMBERS, WORDS, NUMBERS),
+    st.builds(PutDeadLetter, NAMES, NUMBERS, NAMES, TIMES),
+    st.builds(DropJob, NAMES, NUMBERS),
     st.builds(PutRetained, NAMES, WORDS, NUMBERS),
     st.builds(DropRetained, NAMES),
 )
@@ -332,11 +341,11 @@ LIVES = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 4.0]), st.lists(RECORDS, m
 @settings(max_examples=40, deadline=None)
 @given(LIVES)
 def test_it_holds_what_a_dictionary_would(
-    tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[float, list[Record]]]
+    tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[float, list[StoreChange]]]
 ) -> None:
     path = tmp_path_factory.mktemp("store") / "s"
 
-    async def live(now: float, records: list[Record]) -> None:
+    async def live(now: float, records: list[StoreChange]) -> None:
         store = opened(path, now)
         assert same(store.load(), model.load(now))
         for record in records:
@@ -352,7 +361,7 @@ def test_it_holds_what_a_dictionary_would(
     assert heard == [None] * sum(len(records) for _, records in lives)
 
 
-def same(found: Loaded, expected: Loaded) -> bool:
+def same(found: StoreContents, expected: StoreContents) -> bool:
     """Whether they hold the same; what ran out may have gone before it was counted."""
     names = ("peers", "requests", "answers", "tombs", "items", "dead", "retained")
     assert [getattr(found, name) for name in names] == [getattr(expected, name) for name in names]

@@ -57,6 +57,6 @@ def test_a_bad_url_gives_a_sentence_without_secrets(url: str) -> None:
 
 def test_a_broker_never_shows_its_password() -> None:
     broker = Broker.parse(f"mqtts://me:{SECRET}@host:17")
-    assert str(broker) == broker.given == "mqtts://me@host:17"
+    assert str(broker) == broker.original_url == "mqtts://me@host:17"
     assert SECRET not in repr(broker)
     assert str(Broker.parse("mqtt://[::1]")) == "mqtt://[::1]:1883"

@@ -6,9 +6,9 @@ import pytest
 
 from fiveways.errors import ConnectionLost, Refused
 from fiveways.transports import mqtt_connection, mqtt_frames
-from fiveways.transports.mqtt_link import BrokerRefused, Delivered, LinkFull, open_mqtt
-from tests.transports.loops import on_both_loops
-from tests.unit.transports.mqtt_kit import Ear, FakePlace, fake_broker, wired
+from fiveways.transports.mqtt_link import MqttMessage, PacketIdsExhausted, SubscriptionRefused, open_mqtt
+from tests.transports.event_loops import on_both_loops
+from tests.unit.transports.mqtt_fakes import Ear, FakePlace, fake_broker, wired
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = mqtt_frames.PUBACK, mqtt_frames.PUBREC, mqtt_frames.PUBREL, mqtt_frames.PUBCOMP
 acknowledge = mqtt_frames.acknowledge
@@ -18,7 +18,7 @@ def message(payload: bytes, qos: int = 1, packet_id: int = 1) -> bytes:
     topic = mqtt_frames.topic_field("t")
     if not qos:
         return mqtt_frames.publish(topic, payload)
-    return mqtt_frames.publish_safely(topic, packet_id, payload, qos=qos)
+    return mqtt_frames.publish_acknowledged(topic, packet_id, payload, qos=qos)
 
 
 async def passes(count: int = 3) -> None:
@@ -32,7 +32,7 @@ async def test_all_of_one_pass_is_one_write() -> None:
     for number in range(5):
         link.publish("t", b"%d" % number)
     assert wire.written == []
-    assert link.waiting() == sum(len(message(b"0")) for _ in range(5))
+    assert link.unsent_bytes() == sum(len(message(b"0")) for _ in range(5))
     await passes()
     assert wire.written == [b"".join(message(b"%d" % number, 1, number + 1) for number in range(5))]
 
@@ -84,7 +84,7 @@ async def test_much_is_written_before_the_pass_is_over() -> None:
 async def test_a_link_is_full_with_many_unacknowledged_messages() -> None:
     ear = Ear()
     link, _ = wired(ear)
-    most = mqtt_connection.MOST_UNACKNOWLEDGED
+    most = mqtt_connection.MAX_UNACKNOWLEDGED
     for number in range(most):
         assert not link.is_full, number
         link.publish("t", b"")
@@ -101,21 +101,21 @@ async def test_a_link_is_full_with_many_unacknowledged_messages() -> None:
 async def test_packet_ids_go_round_and_end() -> None:
     link, _ = wired(Ear())
     link.publish("t", b"")
-    for number in range(2, mqtt_frames.MOST_IDS + 1):
+    for number in range(2, mqtt_frames.MAX_PACKET_ID + 1):
         link.publish("t", b"")
         link.data_received(acknowledge(PUBACK, number))
     assert link.unacknowledged == 1
-    for _ in range(mqtt_frames.MOST_IDS - 1):
+    for _ in range(mqtt_frames.MAX_PACKET_ID - 1):
         link.publish("t", b"")
-    assert link.unacknowledged == mqtt_frames.MOST_IDS
-    with pytest.raises(LinkFull):
+    assert link.unacknowledged == mqtt_frames.MAX_PACKET_ID
+    with pytest.raises(PacketIdsExhausted):
         link.publish("t", b"")
-    with pytest.raises(LinkFull):
+    with pytest.raises(PacketIdsExhausted):
         await link.subscribe(["t"])
     link.publish("t", b"", qos=0)
     link.data_received(acknowledge(PUBACK, 77))
     link.publish("t", b"")
-    assert link.unacknowledged == mqtt_frames.MOST_IDS
+    assert link.unacknowledged == mqtt_frames.MAX_PACKET_ID
 
 
 @on_both_loops
@@ -130,7 +130,7 @@ async def test_a_socket_that_has_enough_makes_a_link_full() -> None:
 
 @on_both_loops
 async def test_a_broker_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt_connection, "MOST_WAITING", 1000)
+    monkeypatch.setattr(mqtt_connection, "MAX_WAITING", 1000)
     link, wire = wired(Ear())
     link.pause_writing()
     link.data_received(message(b"", 1) * 249)
@@ -161,7 +161,7 @@ async def test_quality_2_is_given_once() -> None:
     again[0] |= 8
     link.data_received(message(b"a", 2, 5) + again)
     link.data_received(acknowledge(PUBREL, 5) * 2 + message(b"b", 2, 5))
-    assert ear.heard == [Delivered("t", b"a", False, False, 2, 5), Delivered("t", b"b", False, False, 2, 5)]
+    assert ear.heard == [MqttMessage("t", b"a", False, False, 2, 5), MqttMessage("t", b"b", False, False, 2, 5)]
     await passes()
     assert wire.written == [
         acknowledge(PUBREC, 5) * 2 + acknowledge(PUBCOMP, 5) * 2 + acknowledge(PUBREC, 5),
@@ -175,7 +175,7 @@ async def test_a_repeated_message_says_so() -> None:
     again = bytearray(message(b"a", 1, 5))
     again[0] |= 9
     link.data_received(bytes(again))
-    assert ear.heard == [Delivered("t", b"a", True, True, 1, 5)]
+    assert ear.heard == [MqttMessage("t", b"a", True, True, 1, 5)]
 
 
 @on_both_loops
@@ -194,7 +194,7 @@ async def test_nothing_is_given_after_an_abort() -> None:
         await link.subscribe(["t"])
     link.pause_reading()
     link.resume_reading()
-    assert link.waiting() == 0
+    assert link.unsent_bytes() == 0
 
 
 @on_both_loops
@@ -208,7 +208,7 @@ async def test_only_what_can_be_published_is() -> None:
         await link.subscribe(["a", ""])
     await link.subscribe([])
     await link.unsubscribe([])
-    assert link.unacknowledged == link.waiting() == 0
+    assert link.unacknowledged == link.unsent_bytes() == 0
 
 
 @on_both_loops
@@ -295,7 +295,7 @@ async def test_a_filter_may_be_refused() -> None:
             packet = await connection.packet()
             assert packet[4:] == b"\x00\x01a\x01\x00\x03b/c\x01"
             connection.say(bytes((0x90, 2 + len(codes))) + packet[2:4] + codes)
-            with pytest.raises(BrokerRefused, match=said):
+            with pytest.raises(SubscriptionRefused, match=said):
                 await asked
         link.close()
 
@@ -337,7 +337,7 @@ async def test_a_close_does_not_wait_for_a_broker_that_does_not_read(monkeypatch
         link = await open_mqtt(place.broker, ear := Ear())
         while not link.is_full:
             link.publish("t", b"x" * 100_000)
-        assert link.waiting() > 0
+        assert link.unsent_bytes() > 0
         link.close()
         assert await ear.loses() == "closed by this end"
 
@@ -379,7 +379,7 @@ async def test_a_receiver_that_breaks_its_word_and_raises_ends_its_link() -> Non
         await open_mqtt(place.broker, ear := Ear())
         error = ZeroDivisionError("on purpose")
 
-        def fail(_: Delivered) -> None:
+        def fail(_: MqttMessage) -> None:
             raise error
 
         ear.on_received = fail

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fiveways.transports import mqtt_frames as frames
-from fiveways.transports.mqtt_frames import Answer, Delivered, Hello, Reader, Will
+from fiveways.transports.mqtt_frames import ConnectOptions, ControlPacket, MqttMessage, PacketReader, Will
 
-Packet = Delivered | Answer
+Packet = MqttMessage | ControlPacket
 
 TOPICS = st.text(st.characters(exclude_characters="\0#+", exclude_categories=["Cs"]), min_size=1, max_size=300)
-IDS = st.integers(1, frames.MOST_IDS)
+IDS = st.integers(1, frames.MAX_PACKET_ID)
 ACKNOWLEDGEMENTS = [frames.PUBACK, frames.PUBREC, frames.PUBREL, frames.PUBCOMP, frames.UNSUBACK]
 
 
@@ -26,10 +26,12 @@ def messages(draw: st.DrawFn) -> tuple[Packet, bytes]:
     duplicate = bool(qos) and draw(st.booleans())
     name = frames.topic_field(topic)
     written = (
-        frames.publish_safely(name, packet_id, payload, retain, qos) if qos else frames.publish(name, payload, retain)
+        frames.publish_acknowledged(name, packet_id, payload, retain, qos)
+        if qos
+        else frames.publish(name, payload, retain)
     )
     written = bytes((written[0] | duplicate << 3,)) + written[1:]
-    return Delivered(topic, payload, retain, duplicate, qos, packet_id), written
+    return MqttMessage(topic, payload, retain, duplicate, qos, packet_id), written
 
 
 @st.composite
@@ -40,10 +42,10 @@ def answers(draw: st.DrawFn) -> tuple[Packet, bytes]:
     body = packet_id.to_bytes(2) + codes
     digits = [len(body)] if len(body) < 128 else [len(body) & 127 | 128, len(body) >> 7]
     written: list[tuple[Packet, bytes]] = [
-        (Answer(frames.PINGRESP), b"\xd0\x00"),
-        (Answer(frames.CONNACK, 0, codes[:1]), b"\x20\x02\x01" + codes[:1]),
-        (Answer(frames.SUBACK, packet_id, codes), bytes((frames.SUBACK, *digits)) + body),
-        *((Answer(kind, packet_id), frames.acknowledge(kind, packet_id)) for kind in ACKNOWLEDGEMENTS),
+        (ControlPacket(frames.PINGRESP), b"\xd0\x00"),
+        (ControlPacket(frames.CONNACK, 0, codes[:1]), b"\x20\x02\x01" + codes[:1]),
+        (ControlPacket(frames.SUBACK, packet_id, codes), bytes((frames.SUBACK, *digits)) + body),
+        *((ControlPacket(kind, packet_id), frames.acknowledge(kind, packet_id)) for kind in ACKNOWLEDGEMENTS),
     ]
     return draw(st.sampled_from(written))
 
@@ -51,7 +53,7 @@ def answers(draw: st.DrawFn) -> tuple[Packet, bytes]:
 PACKETS = st.lists(messages() | answers(), max_size=8)
 
 
-def read(pieces: Iterable[bytes], max_packet: int = frames.LONGEST_PACKET) -> list[Packet]:
+def read(pieces: Iterable[bytes], max_packet: int = frames.MAX_PACKET) -> list[Packet]:
     found, is_faulty = outcome(pieces, max_packet)
     assert not is_faulty
     return found
@@ -77,7 +79,7 @@ def test_packets_are_the_same_in_whatever_pieces_they_come(
 def test_no_beginning_of_a_packet_is_a_packet(written: tuple[Packet, bytes]) -> None:
     packet, data = written
     for end in range(len(data)):
-        reader = Reader()
+        reader = PacketReader()
         assert list(reader.feed(data[:end])) == []
         assert reader.held() == end
         assert list(reader.feed(data[end:])) == [packet]
@@ -86,7 +88,7 @@ def test_no_beginning_of_a_packet_is_a_packet(written: tuple[Packet, bytes]) -> 
 
 def outcome(pieces: Iterable[bytes], most: int) -> tuple[list[Packet], bool]:
     """The packets before the first fault, and whether there is one; nothing is ever raised."""
-    reader = Reader(most)
+    reader = PacketReader(most)
     found = [packet for piece in pieces for packet in reader.feed(piece)]
     return found, reader.fault is not None
 
@@ -141,7 +143,7 @@ WRONG = {
 def test_what_no_broker_may_send_is_malformed(data: bytes) -> None:
     before = frames.acknowledge(frames.PUBACK, 7)
     for pieces in ([before + data], [before, *(data[at : at + 1] for at in range(len(data)))]):
-        assert outcome(pieces, 1 << 16) == ([Answer(frames.PUBACK, 7)], True)
+        assert outcome(pieces, 1 << 16) == ([ControlPacket(frames.PUBACK, 7)], True)
 
 
 def test_what_cannot_be_a_packet_is_refused_at_its_first_byte() -> None:
@@ -158,30 +160,30 @@ def test_what_is_too_long_is_refused_when_its_length_is_there() -> None:
 
 def test_a_large_message_comes_in_many_pieces() -> None:
     payload = bytes(range(256)) * 4096
-    data = frames.publish_safely(frames.topic_field("a/b"), 9, payload) * 2
+    data = frames.publish_acknowledged(frames.topic_field("a/b"), 9, payload) * 2
     found = read(data[at : at + 1000] for at in range(0, len(data), 1000))
-    assert found == [Delivered("a/b", payload, False, False, 1, 9)] * 2
+    assert found == [MqttMessage("a/b", payload, False, False, 1, 9)] * 2
 
 
 def test_more_topics_than_are_kept_are_read_and_forgotten() -> None:
     topics = [f"t/{number}" for number in range(5000)] + ["long" * 1000]
     data = b"".join(frames.publish(frames.topic_field(topic), b"") for topic in topics)
-    reader = Reader()
-    assert [packet.topic for packet in reader.feed(data) if isinstance(packet, Delivered)] == topics
+    reader = PacketReader()
+    assert [packet.topic for packet in reader.feed(data) if isinstance(packet, MqttMessage)] == topics
     assert len(reader._topics) <= 1024
 
 
 def test_a_connect_says_who_we_are() -> None:
-    assert frames.connect(Hello("me")) == b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x1e\x00\x02me"
+    assert frames.connect(ConnectOptions("me")) == b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x1e\x00\x02me"
     will = Will("w", b"bye", qos=1, retain=True)
-    whole = frames.connect(Hello("me", 5, "u", "p", will))
+    whole = frames.connect(ConnectOptions("me", 5, "u", "p", will))
     assert whole == b"\x10\x1c\x00\x04MQTT\x04\xee\x00\x05\x00\x02me\x00\x01w\x00\x03bye\x00\x01u\x00\x01p"
-    assert frames.connect(Hello("me", user="u"))[9] == 0x82
-    assert frames.connect(Hello("me", password="token"))[9] == 0xC2  # noqa: S106
+    assert frames.connect(ConnectOptions("me", user="u"))[9] == 0x82
+    assert frames.connect(ConnectOptions("me", password="token"))[9] == 0xC2  # noqa: S106
 
 
 def test_a_hello_does_not_show_its_password() -> None:
-    assert "hunter2" not in repr(Hello("me", user="u", password="hunter2"))  # noqa: S106
+    assert "hunter2" not in repr(ConnectOptions("me", user="u", password="hunter2"))  # noqa: S106
 
 
 def test_subscriptions_are_written_as_the_standard_says() -> None:
@@ -212,16 +214,16 @@ def test_a_length_has_as_many_digits_as_it_needs(size: int) -> None:
     payload = b"x" * (size - len(topic)) if size > len(topic) else b""
     written = frames.publish(topic, payload)
     assert len(written) == 1 + len(frames._size(len(topic) + len(payload))) + len(topic) + len(payload)
-    assert read([written]) == [Delivered("a", payload, False, False, 0)]
+    assert read([written]) == [MqttMessage("a", payload, False, False, 0)]
 
 
 def test_what_is_longer_than_mqtt_allows_is_not_written() -> None:
     with pytest.raises(ValueError, match="longer"):
-        frames._size(frames.LONGEST_PACKET + 1)
+        frames._size(frames.MAX_PACKET + 1)
     with pytest.raises(ValueError, match="will"):
-        frames.connect(Hello("me", will=Will("w", b"x" * 65536)))
+        frames.connect(ConnectOptions("me", will=Will("w", b"x" * 65536)))
     with pytest.raises(ValueError, match="client id"):
-        frames.connect(Hello("m\0e"))
+        frames.connect(ConnectOptions("m\0e"))
 
 
 @pytest.mark.parametrize("qos", [-1, 3])
@@ -229,4 +231,4 @@ def test_there_are_three_qualities_of_service(qos: int) -> None:
     with pytest.raises(ValueError, match="QoS"):
         frames.subscribe(1, ["a"], qos)
     with pytest.raises(ValueError, match="QoS"):
-        frames.connect(Hello("me", will=Will("w", b"", qos)))
+        frames.connect(ConnectOptions("me", will=Will("w", b"", qos)))

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from fiveways.errors import ConnectionLost, Refused
-from fiveways.transports.mqtt_link import Broker, Delivered, MqttLink, Will, open_mqtt
-from tests.brokers.running import BROKERS, Certificate, RunningBroker, Wanted, certificate, running
-from tests.transports.loops import on_both_loops
-from tests.unit.transports.mqtt_kit import Ear
+from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, Will, open_mqtt
+from tests.brokers.broker_processes import BROKERS, Certificate, RunningBroker, Wanted, certificate, running
+from tests.transports.event_loops import on_both_loops
+from tests.unit.transports.mqtt_fakes import Ear
 
 MANY = 10_000
 
@@ -49,7 +49,7 @@ async def test_what_is_published_comes_to_all_who_subscribed(broker: RunningBrok
         await two.subscribe([topic, "unrelated/+"], qos)
         one.publish(topic, b"\x00first\xff", qos=qos)
         one.publish(topic, b"", qos=qos)
-        expected = [Delivered(topic, payload, False, False, qos) for payload in (b"\x00first\xff", b"")]
+        expected = [MqttMessage(topic, payload, False, False, qos) for payload in (b"\x00first\xff", b"")]
         for ear in (own, other):
             await ear.hears(2)
             assert [without_id(message) for message in ear.heard] == expected
@@ -63,9 +63,9 @@ async def test_what_is_published_comes_to_all_who_subscribed(broker: RunningBrok
         assert one.unacknowledged == two.unacknowledged == 0
 
 
-def without_id(message: Delivered) -> Delivered:
+def without_id(message: MqttMessage) -> MqttMessage:
     assert bool(message.packet_id) == bool(message.qos)
-    return Delivered(message.topic, message.payload, message.retained, message.duplicate, message.qos)
+    return MqttMessage(message.topic, message.payload, message.retained, message.duplicate, message.qos)
 
 
 async def is_retained(broker: RunningBroker, topic: str) -> None:
@@ -181,7 +181,7 @@ async def test_a_broker_that_does_not_read_makes_a_link_full(own_broker: Running
         while not link.is_full:
             link.publish(topic, published.to_bytes(4) * 2500)
             published += 1
-        assert (ear.writables, link.waiting() > 0) == (0, True)
+        assert (ear.writables, link.unsent_bytes() > 0) == (0, True)
         own_broker.thaw()
         await ear.until(lambda: ear.writables == 1)
         assert not link.is_full
@@ -196,7 +196,7 @@ async def test_a_broker_that_hangs_is_lost(own_broker: RunningBroker) -> None:
     assert not ear.losses
     own_broker.freeze()
     assert "was silent" in await ear.loses()
-    assert link.waiting() == 0
+    assert link.unsent_bytes() == 0
 
 
 @pytest.fixture(scope="module")

@@ -236,8 +236,8 @@ def test_long_array_of_small_integers_is_read() -> None:
 )
 def test_head_is_read_at_its_offset(raw: str, expected: tuple[int, int, int]) -> None:
     major, argument, end = expected
-    assert cbor.head(bytes.fromhex(raw), 0) == expected
-    assert cbor.head(b"\x00" + bytes.fromhex(raw) + b"\x00", 1) == (major, argument, end + 1)
+    assert cbor.read_head(bytes.fromhex(raw), 0) == expected
+    assert cbor.read_head(b"\x00" + bytes.fromhex(raw) + b"\x00", 1) == (major, argument, end + 1)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_head_is_read_at_its_offset(raw: str, expected: tuple[int, int, int]) ->
 )
 def test_head_that_is_cut_off_or_reserved_is_refused(raw: str) -> None:
     with pytest.raises(Malformed):
-        cbor.head(bytes.fromhex(raw), 0)
+        cbor.read_head(bytes.fromhex(raw), 0)
 
 
 @given(value=values)
@@ -326,7 +326,7 @@ def test_skip_judges_as_cbor2_does(raw: bytes) -> None:
 
 @given(raw=garbage, at=st.integers(0, 8))
 def test_garbage_raises_nothing_but_malformed(raw: bytes, at: int) -> None:
-    for read in (cbor.skip, cbor.head):
+    for read in (cbor.skip, cbor.read_head):
         with suppress(Malformed):
             read(raw, at)
     with suppress(Malformed):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fiveways.errors import FivewaysError, Unrepresentable
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "values.json").read_text())
@@ -136,8 +136,8 @@ def test_a_value_comes_back_from_every_encoding(value: object) -> None:
     assert alike(Json(payload.json()).value()) == alike(value)
     assert alike(Json(payload.nq()).value()) == alike(value)
     assert alike(Cbor(payload.cbor()).value()) == alike(value)
-    jsontext.check(payload.json())
-    jsontext.check(payload.nq())
+    strict_json.check(payload.json())
+    strict_json.check(payload.nq())
 
 
 @given(value=values)
@@ -153,16 +153,16 @@ def test_a_value_comes_back_from_any_way_around(value: object) -> None:
 def test_text_comes_back_as_a_string_or_as_json(text: str) -> None:
     payload = Text(text)
     assert payload.text() == text
-    jsontext.check(payload.json())
-    is_json = jsontext.from_text(text) is not None
-    assert payload.json() == (text.encode() if is_json else jsontext.write(text))
+    strict_json.check(payload.json())
+    is_json = strict_json.encode_if_json(text) is not None
+    assert payload.json() == (text.encode() if is_json else strict_json.write(text))
 
 
 @given(text=st.text(letters, max_size=20) | strings)
 def test_garbage_between_braces_is_a_value_or_refused(text: str) -> None:
     for key in ("$base64", "$base91", "$number", "$$number"):
         try:
-            value = Json(jsontext.write({key: text})).value()
+            value = Json(strict_json.write({key: text})).value()
         except Unrepresentable:
             continue
         assert isinstance(value, bytes | float) or value == {"$number": text}

@@ -1,22 +1,22 @@
 """RPC over MQTT, as a program uses it: typed stubs and services on any broker."""
 
-from fiveways.client.mqtt.feeds import MqttSubscription, Publication
-from fiveways.client.mqtt.implementation import MqttContext
-from fiveways.client.mqtt.peer import ConnectingMqtt, MqttPeer, connect_mqtt
+from fiveways.client.mqtt.method_handlers import MqttContext
+from fiveways.client.mqtt.peer import MqttConnector, MqttPeer, connect_mqtt
 from fiveways.client.mqtt.retry import Retry
-from fiveways.client.mqtt.services import Served
+from fiveways.client.mqtt.services import ServedService
 from fiveways.client.mqtt.settings import MqttSettings
 from fiveways.client.mqtt.stub import Stub
+from fiveways.client.mqtt.subscriptions import MqttSubscription, Publication
 
 __all__ = [
-    "ConnectingMqtt",
+    "MqttConnector",
     "MqttContext",
     "MqttPeer",
     "MqttSettings",
     "MqttSubscription",
     "Publication",
     "Retry",
-    "Served",
+    "ServedService",
     "Stub",
     "connect_mqtt",
 ]

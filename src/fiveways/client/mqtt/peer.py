@@ -6,18 +6,18 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
-from fiveways.client.mqtt.feeds import Feed, MqttSubscription, payload_of
+from fiveways.client.connection_state import ConnectionState, ConnectionStatus
+from fiveways.client.mqtt.dynamic_calls import DynamicCalls, service_topic
 from fiveways.client.mqtt.retry import Retry
-from fiveways.client.mqtt.services import Served, Services
+from fiveways.client.mqtt.services import ServedService, ServiceRegistry
 from fiveways.client.mqtt.session import MqttSession
 from fiveways.client.mqtt.settings import MqttSettings
-from fiveways.client.mqtt.stub import Stub, Usual
-from fiveways.client.mqtt.untyped import Untyped, topic_of
+from fiveways.client.mqtt.stub import CallDefaults, Stub
+from fiveways.client.mqtt.subscriptions import MqttSubscription, SubscriptionConnection, encode_payload
 from fiveways.client.settings import HUB_TIMEOUT
-from fiveways.client.states import State, Status
 from fiveways.errors import NotExecuted
 from fiveways.model.failures import Reason
-from fiveways.schemas import Service, load
+from fiveways.schemas import Service, load_services
 from fiveways.transports.mqtt_link import Broker
 from fiveways.wire.limits import Limits
 
@@ -40,10 +40,10 @@ class MqttPeer:
         self._broker = broker
         self._settings = settings or MqttSettings()
         self._session = MqttSession(broker, self._settings)
-        self._services = Services(self._session)
-        self._session.servant = self._services
-        self._untyped = Untyped(self._session)
-        self._feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
+        self._services = ServiceRegistry(self._session)
+        self._session.call_handler = self._services
+        self._dynamic_calls = DynamicCalls(self._session)
+        self._subscriptions: weakref.WeakSet[SubscriptionConnection] = weakref.WeakSet()
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -57,23 +57,23 @@ class MqttPeer:
         return f"mqtt-rpc+{self._broker}"
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         """How the link to the broker is."""
-        return self._session.keeper.states.now.state
+        return self._session.reconnector.states.current.state
 
-    def states(self) -> AsyncGenerator[Status, None]:
+    def states(self) -> AsyncGenerator[ConnectionStatus, None]:
         """Follow the link: `async for status in peer.states(): print(status)`, the present state first."""
-        return self._session.keeper.states.follow()
+        return self._session.reconnector.states.follow()
 
     @property
     def strays(self) -> int:
         """Answers with an id that nobody here asked with, or too late; two services on one topic make such."""
-        return self._session.talk.strays
+        return self._session.conversation.stray_responses
 
     @property
-    def refused(self) -> int:
+    def malformed(self) -> int:
         """Messages on our topics that could not be read."""
-        return self._session.talk.refused
+        return self._session.conversation.refused_messages
 
     @property
     def dropped(self) -> int:
@@ -98,11 +98,11 @@ class MqttPeer:
             ValueError: nothing can be called on such a topic.
         """
         known = Service.of(service)
-        return Stub(Usual(self._session, timeout, retry), known, topic or topic_of(known.name))
+        return Stub(CallDefaults(self._session, timeout, retry), known, topic or service_topic(known.name))
 
     def serve(
         self, service: object, implementation: object, *, topic: str = "", timeout: float = HUB_TIMEOUT
-    ) -> Served:
+    ) -> ServedService:
         """Serve a service: `async with peer.serve(greeter_pb2, MyGreeter()):`, or `served = await peer.serve(...)`.
 
         The implementation has a function for each method, under its name in the schema or folded (`SayHello`,
@@ -123,7 +123,7 @@ class MqttPeer:
             BadName: nothing can be served on such a topic.
         """
         known = Service.of(service)
-        return self._services.new(known, implementation, topic or topic_of(known.name), timeout)
+        return self._services.create(known, implementation, topic or service_topic(known.name), timeout)
 
     # Calls by name.
 
@@ -144,7 +144,7 @@ class MqttPeer:
         a list.
         """
         known = None if schema is None else Service.of(schema)
-        return await self._untyped.call(method, body, timeout, topic, known)
+        return await self._dynamic_calls.call(method, body, timeout, topic, known)
 
     def stream(
         self,
@@ -157,7 +157,7 @@ class MqttPeer:
     ) -> AsyncGenerator[object, None]:
         """Call a method by name and give the parts of its answer: `async for part in peer.stream("Greeter/Count"):`."""
         known = None if schema is None else Service.of(schema)
-        return self._untyped.stream(method, body, timeout, topic, known)
+        return self._dynamic_calls.stream(method, body, timeout, topic, known)
 
     # Plain topics.
 
@@ -171,9 +171,9 @@ class MqttPeer:
         Raises:
             NotExecuted: there is no link in time, or it cannot be published.
         """
-        payload = payload_of(data)
-        keeper = self._session.keeper
-        await keeper.ready(self._settings.timeout if timeout is None else timeout)
+        payload = encode_payload(data)
+        keeper = self._session.reconnector
+        await keeper.wait_ready(self._settings.timeout if timeout is None else timeout)
         if keeper.link is None:
             raise NotExecuted(Reason.UNAVAILABLE, "the link to the broker is gone")
         try:
@@ -186,24 +186,24 @@ class MqttPeer:
 
         `+` stands for one level, `#` for all that follow. Each subscription has a connection of its own.
         """
-        feed = Feed(self._broker, self._settings, topic_filter)
-        self._feeds.add(feed)
+        feed = SubscriptionConnection(self._broker, self._settings, topic_filter)
+        self._subscriptions.add(feed)
         return MqttSubscription(feed)
 
     # The beginning and the end.
 
     async def open(self) -> None:
         """Connect; Refused or ConnectionLost if that fails."""
-        await self._session.keeper.start()
+        await self._session.reconnector.start()
 
     async def close(self) -> None:
         """Part from the broker; services stop, and calls that are open fail."""
         await self._services.close()
-        for feed in list(self._feeds):
+        for feed in list(self._subscriptions):
             await feed.close()
         await self._session.close()
 
-    async def wait_closed(self) -> Status:
+    async def wait_closed(self) -> ConnectionStatus:
         """Wait until the link is over for good, and return why."""
         async for status in self.states():
             last = status
@@ -217,7 +217,7 @@ class MqttPeer:
         await self.close()
 
 
-class ConnectingMqtt:
+class MqttConnector:
     """What `connect_mqtt` returns: `peer = await connect_mqtt(url)`, or `async with connect_mqtt(url) as peer:`."""
 
     def __init__(self, broker: Broker, settings: MqttSettings) -> None:
@@ -260,7 +260,7 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
     ssl_context: ssl.SSLContext | None = None,
     limits: Limits = Limits(),
     show_errors: bool = False,
-) -> ConnectingMqtt:
+) -> MqttConnector:
     """Open a connection to a broker; `async with` closes it after use.
 
     Args:
@@ -289,7 +289,7 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
     settings = MqttSettings(
         timeout=timeout,
         service=service,
-        schemas=schema if isinstance(schema, Mapping) else load(schema),
+        schemas=schema if isinstance(schema, Mapping) else load_services(schema),
         reconnect=reconnect,
         wait=wait,
         first_wait=first_wait,
@@ -300,4 +300,4 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
         limits=limits,
         show_errors=show_errors,
     )
-    return ConnectingMqtt(Broker.parse(broker) if isinstance(broker, str) else broker, settings)
+    return MqttConnector(Broker.parse(broker) if isinstance(broker, str) else broker, settings)

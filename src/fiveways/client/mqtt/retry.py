@@ -6,7 +6,7 @@ from typing import Final
 from fiveways.errors import CallError, CallFailed, NotExecuted
 from fiveways.model.failures import Reason
 
-_PASSES: Final = frozenset({Reason.UNAVAILABLE, Reason.BUSY})
+_TRANSIENT: Final = frozenset({Reason.UNAVAILABLE, Reason.OVERLOADED})
 
 
 class NotSent(NotExecuted):
@@ -24,15 +24,15 @@ class Retry:
 
     attempts: int = 3
     """Calls in all."""
-    most_wait: float = 30.0
+    max_wait: float = 30.0
     """Who wants us to wait longer gets no further call."""
     first_wait: float = 0.1
 
-    def wait(self, error: CallError, made: int) -> float | None:
+    def delay(self, error: CallError, made: int) -> float | None:
         """Return how long to wait after the call that was `made` so many times; None if it is not made again."""
         if made >= self.attempts or not isinstance(error, NotExecuted | CallFailed):
             return None
         wait = error.retry_after
-        if wait is None and isinstance(error, NotSent) and error.reason in _PASSES:
-            wait = min(self.first_wait * 2 ** (made - 1), self.most_wait)
-        return wait if wait is not None and 0 < wait <= self.most_wait else None
+        if wait is None and isinstance(error, NotSent) and error.reason in _TRANSIENT:
+            wait = min(self.first_wait * 2 ** (made - 1), self.max_wait)
+        return wait if wait is not None and 0 < wait <= self.max_wait else None

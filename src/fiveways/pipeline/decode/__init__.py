@@ -2,16 +2,16 @@
 
 import pyarrow as pa
 
-from fiveways.pipeline.decode.batches import Decoded, batches_of, joined
-from fiveways.pipeline.decode.scan import decode_batch
+from fiveways.pipeline.decode.batches import DecodedTables, as_batches, concat_decoded
+from fiveways.pipeline.decode.fastpath import decode_batch
 
-__all__ = ["Decoded", "decode"]
+__all__ = ["DecodedTables", "decode"]
 
 
-def decode(records: pa.RecordBatch | pa.Table) -> Decoded:
+def decode(records: pa.RecordBatch | pa.Table) -> DecodedTables:
     """Return the messages of the frames, the frames that could not be read, and the marks.
 
     The columns are those of `schemas.MESSAGES`, `schemas.QUARANTINE` and `schemas.MARKS`; texts of which there are few
     different ones are held by number.
     """
-    return joined([decode_batch(batch) for batch in batches_of(records)])
+    return concat_decoded([decode_batch(batch) for batch in as_batches(records)])

@@ -6,25 +6,25 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fiveways.journal import record
-from fiveways.pipeline import columns
-from fiveways.pipeline.decode import plain
-from fiveways.pipeline.decode.rows import Message
+from fiveways.journal import schema
+from fiveways.pipeline import arrow_schemas
+from fiveways.pipeline.decode import general_path
+from fiveways.pipeline.decode.message_row import MessageRow
 
-MESSAGES: Final = columns.MESSAGES
-QUARANTINE: Final = columns.QUARANTINE
-MARKS: Final = columns.MARKS
-FEW: Final = pa.dictionary(pa.int32(), pa.string())
+MESSAGES: Final = arrow_schemas.MESSAGES
+QUARANTINE: Final = arrow_schemas.QUARANTINE
+MARKS: Final = arrow_schemas.MARKS
+TEXT_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 """How texts are held of which there are few different ones."""
-REPEATED: Final = ("run", "node", "session", "peer", "protocol", "transport", "direction", "channel")
+DICTIONARY_COLUMNS: Final = ("run", "node", "session", "peer", "protocol", "transport", "direction", "channel")
 """Columns of the journal that say the same in many rows."""
-TOLD: Final = ("kind", "method", "topic", "status", "reason", "code")
+MESSAGE_DICTIONARY_COLUMNS: Final = ("kind", "method", "topic", "status", "reason", "code")
 """Columns of a message that do."""
-SHOWN: Final = 256
+QUARANTINE_PAYLOAD_BYTES: Final = 256
 """Bytes of an unreadable frame that are kept."""
 
 
-class Decoded(NamedTuple):
+class DecodedTables(NamedTuple):
     """What a batch of records became."""
 
     messages: pa.Table
@@ -32,99 +32,109 @@ class Decoded(NamedTuple):
     marks: pa.Table
 
 
-def schema_of(table: pa.Schema) -> pa.Schema:
+def dictionary_schema(table: pa.Schema) -> pa.Schema:
     """Return a table's columns as they are held here: texts that repeat themselves by number."""
-    few = {*REPEATED, *(TOLD if table is MESSAGES else ()), *(("kind",) if table is MARKS else ())}
-    return pa.schema([pa.field(each.name, FEW if each.name in few else each.type) for each in table])
+    few = {
+        *DICTIONARY_COLUMNS,
+        *(MESSAGE_DICTIONARY_COLUMNS if table is MESSAGES else ()),
+        *(("kind",) if table is MARKS else ()),
+    }
+    return pa.schema([pa.field(each.name, TEXT_DICTIONARY if each.name in few else each.type) for each in table])
 
 
-HELD_MESSAGES: Final = schema_of(MESSAGES)
-HELD_QUARANTINE: Final = schema_of(QUARANTINE)
-HELD_MARKS: Final = schema_of(MARKS)
+MESSAGES_SCHEMA: Final = dictionary_schema(MESSAGES)
+QUARANTINE_SCHEMA: Final = dictionary_schema(QUARANTINE)
+MARKS_SCHEMA: Final = dictionary_schema(MARKS)
 
 
-def prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
+def normalize_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with exactly the journal's columns, those that repeat themselves by number."""
     arrays = {}
-    for field in record.SCHEMA:
+    for field in schema.SCHEMA:
         name = field.name
         index = batch.schema.get_field_index(name)
         array = batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, field.type)
-        arrays[name] = by_number(array) if name in REPEATED or name == "kind" else _of_type(array, field.type)
+        arrays[name] = (
+            encode_dictionary(array)
+            if name in DICTIONARY_COLUMNS or name == "kind"
+            else _cast_if_needed(array, field.type)
+        )
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _of_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_if_needed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def by_number(array: pa.Array) -> pa.Array:
+def encode_dictionary(array: pa.Array) -> pa.Array:
     """Return texts by number; those that are so already stay as they are."""
-    if array.type == FEW:
+    if array.type == TEXT_DICTIONARY:
         return array
     if pa.types.is_dictionary(array.type):
-        return array.cast(FEW)
-    return _of_type(array, pa.string()).dictionary_encode()
+        return array.cast(TEXT_DICTIONARY)
+    return _cast_if_needed(array, pa.string()).dictionary_encode()
 
 
-def decode_plainly(batch: pa.RecordBatch) -> Decoded:
+def decode_general(batch: pa.RecordBatch) -> DecodedTables:
     """Read every frame of a batch the plain way."""
-    known = prepared(batch)
-    kinds = np.asarray(values_of(known["kind"]), dtype=object)
-    is_mark = np.isin(kinds, list(record.MARKS))
-    found = read_plainly(known, np.flatnonzero(~is_mark))
-    return Decoded(found.messages(known), found.quarantine(known), marks(known, np.flatnonzero(is_mark)))
+    known = normalize_batch(batch)
+    kinds = np.asarray(python_values(known["kind"]), dtype=object)
+    is_mark = np.isin(kinds, list(schema.MARKER_KINDS))
+    found = read_general(known, np.flatnonzero(~is_mark))
+    return DecodedTables(
+        found.messages_table(known), found.quarantine_table(known), marks_table(known, np.flatnonzero(is_mark))
+    )
 
 
-class Found(NamedTuple):
+class GeneralPathResult(NamedTuple):
     """What the plain way found: for each message the record it is of, and for each unreadable frame the reason."""
 
-    sources: list[int]
+    record_indexes: list[int]
     parts: list[int]
     ops: list[str | None]
-    told: list[Message]
-    unread: list[int]
-    why: list[str]
+    message_rows: list[MessageRow]
+    unreadable_indexes: list[int]
+    reasons: list[str]
 
-    def messages(self, known: pa.RecordBatch) -> pa.Table:
+    def messages_table(self, known: pa.RecordBatch) -> pa.Table:
         """Return them as a table."""
-        columns = columns_of(self.told)
-        columns["op"] = texts(self.ops)
+        columns = message_columns(self.message_rows)
+        columns["op"] = text_array(self.ops)
         columns["part"] = pa.array(self.parts, pa.int32())
-        return laid_out(known, np.asarray(self.sources, np.int64), columns, HELD_MESSAGES)
+        return build_table(known, np.asarray(self.record_indexes, np.int64), columns, MESSAGES_SCHEMA)
 
-    def quarantine(self, known: pa.RecordBatch) -> pa.Table:
+    def quarantine_table(self, known: pa.RecordBatch) -> pa.Table:
         """Return the frames that could not be read."""
-        sources = np.asarray(self.unread, np.int64)
+        sources = np.asarray(self.unreadable_indexes, np.int64)
         payloads = known["payload"].take(pa.array(sources))
-        shown = [None if each is None else each[:SHOWN].hex() for each in payloads.to_pylist()]
-        columns = {"reason": texts(self.why), "payload": pa.array(shown, pa.string())}
-        return laid_out(known, sources, columns, HELD_QUARANTINE)
+        shown = [None if each is None else each[:QUARANTINE_PAYLOAD_BYTES].hex() for each in payloads.to_pylist()]
+        columns = {"reason": text_array(self.reasons), "payload": pa.array(shown, pa.string())}
+        return build_table(known, sources, columns, QUARANTINE_SCHEMA)
 
 
-def read_plainly(known: pa.RecordBatch, places: np.ndarray) -> Found:
+def read_general(known: pa.RecordBatch, places: np.ndarray) -> GeneralPathResult:
     """Read the frames at these places of a prepared batch."""
-    found = Found([], [], [], [], [], [])
+    found = GeneralPathResult([], [], [], [], [], [])
     rows = known.take(pa.array(places)) if len(places) < known.num_rows else known
     names = ("protocol", "direction", "kind", "channel", "op", "payload", "size")
-    columns = [values_of(rows[name]) for name in names]
+    columns = [python_values(rows[name]) for name in names]
     for place, protocol, direction, kind, *rest in zip(places.tolist(), *columns, strict=True):
-        if kind in record.FRAMES:
-            reading = plain.read(plain.Frame(protocol, direction, kind == "text", *rest))
+        if kind in schema.FRAME_KINDS:
+            reading = general_path.decode_frame(general_path.JournaledFrame(protocol, direction, kind == "text", *rest))
         else:
-            reading = plain.Reading((), (), f"no record is called {kind[:40]!r}")
+            reading = general_path.DecodedFrame((), (), f"no record is called {kind[:40]!r}")
         count = len(reading.messages)
-        found.sources.extend([place] * count)
+        found.record_indexes.extend([place] * count)
         found.parts.extend(range(count))
         found.ops.extend(reading.ops)
-        found.told.extend(reading.messages)
-        if reading.fault is not None:
-            found.unread.append(place)
-            found.why.append(reading.fault)
+        found.message_rows.extend(reading.messages)
+        if reading.error is not None:
+            found.unreadable_indexes.append(place)
+            found.reasons.append(reading.error)
     return found
 
 
-def values_of(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array) -> list[Any]:
     """Return the values of a column, which pyarrow is slow to give where they are held by number."""
     if not pa.types.is_dictionary(column.type):
         values: list[Any] = column.to_pylist()
@@ -133,19 +143,21 @@ def values_of(column: pa.Array) -> list[Any]:
     return [words[number] for number in column.indices.fill_null(len(words) - 1).to_numpy().tolist()]
 
 
-def columns_of(told: Sequence[Message]) -> dict[str, pa.Array]:
+def message_columns(told: Sequence[MessageRow]) -> dict[str, pa.Array]:
     """Return what messages tell, column by column."""
-    values = zip(*told, strict=True) if told else [()] * len(Message._fields)
+    values = zip(*told, strict=True) if told else [()] * len(MessageRow._fields)
     columns: dict[str, pa.Array] = {}
-    for name, column in zip(Message._fields, values, strict=True):
+    for name, column in zip(MessageRow._fields, values, strict=True):
         if name == "body_size":
             columns[name] = pa.array(column, pa.int32())
         else:
-            columns[name] = texts(column).dictionary_encode() if name in TOLD else texts(column)
+            columns[name] = (
+                text_array(column).dictionary_encode() if name in MESSAGE_DICTIONARY_COLUMNS else text_array(column)
+            )
     return columns
 
 
-def texts(values: Sequence[str | None]) -> pa.Array:
+def text_array(values: Sequence[str | None]) -> pa.Array:
     """Return texts as a column; what no UTF-8 can hold of them, halves of surrogate pairs, are question marks."""
     try:
         return pa.array(values, pa.string())
@@ -154,12 +166,14 @@ def texts(values: Sequence[str | None]) -> pa.Array:
         return pa.array(cleaned, pa.string())
 
 
-def marks(known: pa.RecordBatch, places: np.ndarray) -> pa.Table:
+def marks_table(known: pa.RecordBatch, places: np.ndarray) -> pa.Table:
     """Return the records that are no frames."""
-    return laid_out(known, places, {}, HELD_MARKS)
+    return build_table(known, places, {}, MARKS_SCHEMA)
 
 
-def laid_out(known: pa.RecordBatch, sources: np.ndarray, columns: dict[str, pa.Array], schema: pa.Schema) -> pa.Table:
+def build_table(
+    known: pa.RecordBatch, sources: np.ndarray, columns: dict[str, pa.Array], schema: pa.Schema
+) -> pa.Table:
     """Return a table of these columns, and where there is none of that name the records' own, row by row."""
     rows = known
     if len(sources) != known.num_rows or (np.diff(sources) != 1).any():
@@ -174,16 +188,16 @@ def laid_out(known: pa.RecordBatch, sources: np.ndarray, columns: dict[str, pa.A
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def joined(parts: Sequence[Decoded]) -> Decoded:
+def concat_decoded(parts: Sequence[DecodedTables]) -> DecodedTables:
     """Return several as one."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return Decoded(HELD_MESSAGES.empty_table(), HELD_QUARANTINE.empty_table(), HELD_MARKS.empty_table())
-    return Decoded(*(pa.concat_tables(tables) for tables in zip(*parts, strict=True)))
+        return DecodedTables(MESSAGES_SCHEMA.empty_table(), QUARANTINE_SCHEMA.empty_table(), MARKS_SCHEMA.empty_table())
+    return DecodedTables(*(pa.concat_tables(tables) for tables in zip(*parts, strict=True)))
 
 
-def batches_of(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+def as_batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     """Return records in as few batches as there can be."""
     if isinstance(records, pa.RecordBatch):
         return [records]

@@ -5,62 +5,66 @@ from typing import Final
 
 from fiveways.model import names, topics
 from fiveways.model.names import BadName, fold_mqtt
-from fiveways.pipeline.decode import rows
-from fiveways.pipeline.decode.rows import LIMITS, Message, topic_of
+from fiveways.pipeline.decode import message_row
+from fiveways.pipeline.decode.message_row import DECODE_LIMITS, MessageRow, canonical_topic
 from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc import messages as mqtt
 from fiveways.protocols.mqtt_rpc.frames import BARE, parse_frame
 from fiveways.wire.packet import Packet
 
-STYLES: Final = rows.styles_of(names.MQTT, topics.MQTT)
-_REMEMBERED: Final = 4096
+STYLES: Final = message_row.naming_styles(names.MQTT, topics.MQTT)
+_CACHE_SIZE: Final = 4096
 
 
-def read(packet: Packet) -> list[Message]:
+def read_frame(packet: Packet) -> list[MessageRow]:
     """Return the message of a frame."""
-    frame = parse_frame(packet, LIMITS)
-    message = mqtt.read(frame, pending=False)
+    frame = parse_frame(packet, DECODE_LIMITS)
+    message = mqtt.message_from_frame(frame, pending=False)
     if isinstance(message, mqtt.Request):
         return [_request(message)]
     size = len(message.value or b"")
     identifier = str(message.correlation_id)
     if isinstance(message, mqtt.ErrorResponse):
-        reason = bridge.failure_to_hub(message, "").reason
-        return [rows.failure(identifier, reason, str(message.code), None, size)]
+        reason = bridge.parse_error_response(message, "").reason
+        return [message_row.failure_row(identifier, reason, str(message.code), None, size)]
     # Where nothing is said of an end there is but one answer, as others write it.
     if message.eos or frame.shape is BARE:
-        return [rows.result(identifier, None, size)]
-    return [Message("part", identifier, body_size=size)]
+        return [message_row.result_row(identifier, None, size)]
+    return [MessageRow("part", identifier, body_size=size)]
 
 
-def _request(message: mqtt.Request) -> Message:
+def _request(message: mqtt.Request) -> MessageRow:
     identifier, value = str(message.correlation_id), message.value or b""
     if not message.type_url:
         # The bare end of a stream, or an element whose type was told before.
-        return Message("call_part", identifier, body_size=len(value))
-    target, method = named(message.topic, message.type_url)
-    if method in rows.TOPICAL:
-        body = bridge.JSON_TEXT.from_wire("", "", value, bridge.REQUEST)
-        return rows.call(identifier, target, method, body, STYLES, len(value))
-    return rows.call(identifier, target, method, None, STYLES, len(value))
+        return MessageRow("call_part", identifier, body_size=len(value))
+    target, method = request_method(message.topic, message.type_url)
+    if method in message_row.METHODS_WITH_TOPIC:
+        body = bridge.JSON_CODEC.from_wire("", "", value, bridge.REQUEST)
+        return message_row.call_row(identifier, target, method, body, STYLES, len(value))
+    return message_row.call_row(identifier, target, method, None, STYLES, len(value))
 
 
-def named(topic: str, type_url: str) -> tuple[str, str | None]:
+def request_method(topic: str, type_url: str) -> tuple[str, str | None]:
     """Return what a Request calls as it is written, a topic and a type, and its folded name, None if it has none."""
-    return _named(topic, type_url) if len(topic) + len(type_url) <= _REMEMBERED else (f"{topic}/{type_url}", None)
+    return (
+        _request_method_cached(topic, type_url)
+        if len(topic) + len(type_url) <= _CACHE_SIZE
+        else (f"{topic}/{type_url}", None)
+    )
 
 
-@lru_cache(_REMEMBERED)
-def _named(topic: str, type_url: str) -> tuple[str, str | None]:
-    kind = bridge.kind_of(type_url)
+@lru_cache(_CACHE_SIZE)
+def _request_method_cached(topic: str, type_url: str) -> tuple[str, str | None]:
+    kind = bridge.type_name(type_url)
     try:
         return f"{topic}/{kind}", fold_mqtt(topic, kind)
     except BadName:
         return f"{topic}/{kind}", None
 
 
-def publication(channel: str | None, size: int | None, *, from_hub: bool) -> Message:
+def publication_row(channel: str | None, size: int | None, *, from_hub: bool) -> MessageRow:
     """Tell of a message on a topic that is the hub's as well."""
     kind = "event" if from_hub else "publish"
-    topic = topic_of(channel, topics.MQTT) if channel else None
-    return Message(kind, None, channel, None, topic, body_size=size)
+    topic = canonical_topic(channel, topics.MQTT) if channel else None
+    return MessageRow(kind, None, channel, None, topic, body_size=size)

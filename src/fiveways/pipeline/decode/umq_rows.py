@@ -6,50 +6,50 @@ from typing import Any, Final
 
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
-from fiveways.pipeline.decode import rows
-from fiveways.pipeline.decode.rows import LIMITS, Message, size_of
-from fiveways.protocols.builtins import BadArguments
+from fiveways.pipeline.decode import message_row
+from fiveways.pipeline.decode.message_row import DECODE_LIMITS, MessageRow, utf8_size
+from fiveways.protocols.builtin_methods import BadArguments
 from fiveways.protocols.umq import bridge as bridge1
 from fiveways.protocols.umq import messages as umq1
 from fiveways.protocols.umq36 import bridge as bridge36
 from fiveways.protocols.umq36 import messages as umq36
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.failures import reason_of
+from fiveways.protocols.umq_family.failures import parse_reason
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Text
 
-STYLES: Final = rows.styles_of(names.UMQ, topics.UMQ)
-STYLES36: Final = rows.styles_of(names.UMQ36, topics.UMQ)
+STYLES: Final = message_row.naming_styles(names.UMQ, topics.UMQ)
+STYLES36: Final = message_row.naming_styles(names.UMQ36, topics.UMQ)
 _NAME: Final = re.compile(r'\[[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*,?', re.DOTALL)
 _BLANKS: Final = " \t\n\r"
 
 
-def read(packet: Packet, *, from_hub: bool) -> list[Message]:
+def read_umq(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
     """Return the message of a frame of UMQ 1.0.0."""
-    message = umq1.decode(packet, LIMITS)
-    return [_READERS1[type(message)](message, from_hub)]
+    message = umq1.decode(packet, DECODE_LIMITS)
+    return [_UMQ_READERS[type(message)](message, from_hub)]
 
 
-def read36(packet: Packet, *, from_hub: bool) -> list[Message]:
+def read36(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
     """Return the message of a frame of UMQ36."""
-    message = umq36.decode(packet, LIMITS)
-    return [_READERS36[type(message)](message, from_hub)]
+    message = umq36.decode(packet, DECODE_LIMITS)
+    return [_UMQ36_READERS[type(message)](message, from_hub)]
 
 
-def reason1(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
+def umq_reason(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
     """Return what `E` or `!` says in UMQ 1.0.0, and its code: of a callee's own `E` nothing but that it ran."""
     codes = bridge1.NOT_RUN if letter == "!" else bridge1.MAYBE_RUN
-    return _reason(text, letter, codes, from_hub)
+    return _read_reason(text, letter, codes, from_hub)
 
 
-def reason36(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
+def umq36_reason(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
     """Return the same in UMQ36."""
     codes = bridge36.NOT_RUN if letter == "!" else bridge36.CODES
-    return _reason(text, letter, codes, from_hub)
+    return _read_reason(text, letter, codes, from_hub)
 
 
-def _reason(text: str, letter: str, codes: dict[Reason, int], from_hub: bool) -> tuple[Reason, str | None]:
-    reason, rest = reason_of(text, codes)
+def _read_reason(text: str, letter: str, codes: dict[Reason, int], from_hub: bool) -> tuple[Reason, str | None]:
+    reason, rest = parse_reason(text, codes)
     code = text[: -len(rest) - 1] if len(rest) < len(text) else None
     if letter == "!":
         return reason or Reason.UNAVAILABLE, code
@@ -57,79 +57,81 @@ def _reason(text: str, letter: str, codes: dict[Reason, int], from_hub: bool) ->
     return (reason, code) if reason is not None and from_hub else (Reason.RAISED, None)
 
 
-def code_of(text: str) -> str | None:
+def session_error_code(text: str) -> str | None:
     """Return the code of what ends a session."""
     code, blank, _ = text.partition(" ")
     return code if blank and code.isascii() and code.isdigit() and len(code) <= 9 else None
 
 
-def _call1(message: umq1.Call, _from_hub: bool) -> Message:
+def _umq_call(message: umq1.Call, _from_hub: bool) -> MessageRow:
     written, text = message.method, message.payload
-    method = rows.folded(written, names.UMQ)
-    return rows.call(message.id, written, method, Text(text), STYLES, size_of(text))
+    method = message_row.fold_or_none(written, names.UMQ)
+    return message_row.call_row(message.id, written, method, Text(text), STYLES, utf8_size(text))
 
 
-def _call36(message: umq36.Call, _from_hub: bool) -> Message:
+def _umq36_call(message: umq36.Call, _from_hub: bool) -> MessageRow:
     payload = message.payload
     try:
         found = bridge36.read_call(payload)
     except BadArguments:
         found = None
     if found is None:
-        return Message("call", message.id, body_size=size_of(payload))
+        return MessageRow("call", message.id, body_size=utf8_size(payload))
     written, body = found
     head = _NAME.match(payload)
     assert head is not None  # noqa: S101  an array that begins with a string does so
     # The arguments as they stand there, however many.
-    size = size_of(payload[head.end() : -1].strip(_BLANKS))
-    return rows.call(message.id, written, rows.folded(written, names.UMQ36), body, STYLES36, size)
+    size = utf8_size(payload[head.end() : -1].strip(_BLANKS))
+    return message_row.call_row(
+        message.id, written, message_row.fold_or_none(written, names.UMQ36), body, STYLES36, size
+    )
 
 
-def _error1(message: umq.Error, from_hub: bool) -> Message:
-    reason, code = reason1(message.text, "E", from_hub=from_hub)
-    return rows.failure(message.id, reason, code, None, size_of(message.text))
+def _umq_error(message: umq.Error, from_hub: bool) -> MessageRow:
+    reason, code = umq_reason(message.text, "E", from_hub=from_hub)
+    return message_row.failure_row(message.id, reason, code, None, utf8_size(message.text))
 
 
-def _not_run1(message: umq.NotRun, from_hub: bool) -> Message:
-    reason, code = reason1(message.text, "!", from_hub=from_hub)
-    return rows.failure(message.id, reason, code, None, size_of(message.text))
+def _umq_not_run(message: umq.NotRun, from_hub: bool) -> MessageRow:
+    reason, code = umq_reason(message.text, "!", from_hub=from_hub)
+    return message_row.failure_row(message.id, reason, code, None, utf8_size(message.text))
 
 
-def _error36(message: umq.Error, from_hub: bool) -> Message:
-    reason, code = reason36(message.text, "E", from_hub=from_hub)
-    return rows.failure(message.id, reason, code, None, size_of(message.text))
+def _umq36_error(message: umq.Error, from_hub: bool) -> MessageRow:
+    reason, code = umq36_reason(message.text, "E", from_hub=from_hub)
+    return message_row.failure_row(message.id, reason, code, None, utf8_size(message.text))
 
 
-def _not_run36(message: umq.NotRun, from_hub: bool) -> Message:
-    reason, code = reason36(message.text, "!", from_hub=from_hub)
-    return rows.failure(message.id, reason, code, None, size_of(message.text))
+def _umq36_not_run(message: umq.NotRun, from_hub: bool) -> MessageRow:
+    reason, code = umq36_reason(message.text, "!", from_hub=from_hub)
+    return message_row.failure_row(message.id, reason, code, None, utf8_size(message.text))
 
 
-Reader = Callable[[Any, bool], Message]
-_FAMILY: Final[dict[type, Reader]] = {
-    umq.Hello: lambda m, _: Message("hello", body_size=size_of(m.payload)),
-    umq.Welcome: lambda m, _: Message("welcome", body_size=size_of(m.payload)),
-    umq.Fatal: lambda m, _: Message("error", code=code_of(m.text), body_size=size_of(m.text)),
-    umq.Data: lambda m, _: Message("attachment", body_size=len(m.data)),
-    umq.AttachmentError: lambda m, _: Message("attachment", status="failed", body_size=size_of(m.text)),
-    umq.Callback: lambda m, _: Message("callback", m.id, m.callback, body_size=size_of(m.payload)),
-    umq.Result: lambda m, _: rows.result(m.id, None, size_of(m.payload)),
-    umq.TopicUpdate: lambda m, _: Message("event", None, m.id, body_size=size_of(m.payload)),
-    umq.TopicClose: lambda m, _: Message("topic_closed", None, m.id, body_size=0),
-    umq.Unsubscribe: lambda m, _: Message("unsubscribe", None, m.id, body_size=0),
-    umq.SetVariable: lambda m, _: Message("set", None, m.name, body_size=size_of(m.payload)),
-    umq.UnsetVariable: lambda m, _: Message("unset", None, m.name, body_size=0),
+Reader = Callable[[Any, bool], MessageRow]
+_COMMON_READERS: Final[dict[type, Reader]] = {
+    umq.Hello: lambda m, _: MessageRow("hello", body_size=utf8_size(m.payload)),
+    umq.Welcome: lambda m, _: MessageRow("welcome", body_size=utf8_size(m.payload)),
+    umq.Fatal: lambda m, _: MessageRow("error", code=session_error_code(m.text), body_size=utf8_size(m.text)),
+    umq.Data: lambda m, _: MessageRow("attachment", body_size=len(m.data)),
+    umq.AttachmentError: lambda m, _: MessageRow("attachment", status="failed", body_size=utf8_size(m.text)),
+    umq.Callback: lambda m, _: MessageRow("callback", m.id, m.callback, body_size=utf8_size(m.payload)),
+    umq.Result: lambda m, _: message_row.result_row(m.id, None, utf8_size(m.payload)),
+    umq.TopicUpdate: lambda m, _: MessageRow("event", None, m.id, body_size=utf8_size(m.payload)),
+    umq.TopicClose: lambda m, _: MessageRow("topic_closed", None, m.id, body_size=0),
+    umq.Unsubscribe: lambda m, _: MessageRow("unsubscribe", None, m.id, body_size=0),
+    umq.SetVariable: lambda m, _: MessageRow("set", None, m.name, body_size=utf8_size(m.payload)),
+    umq.UnsetVariable: lambda m, _: MessageRow("unset", None, m.name, body_size=0),
 }
-_READERS1: Final[dict[type, Reader]] = {
-    **_FAMILY,
-    umq.Error: _error1,
-    umq.NotRun: _not_run1,
-    umq1.Call: _call1,
-    umq1.Discover: lambda m, _: Message("discover", m.id, m.name or None, body_size=size_of(m.name)),
+_UMQ_READERS: Final[dict[type, Reader]] = {
+    **_COMMON_READERS,
+    umq.Error: _umq_error,
+    umq.NotRun: _umq_not_run,
+    umq1.Call: _umq_call,
+    umq1.Discover: lambda m, _: MessageRow("discover", m.id, m.name or None, body_size=utf8_size(m.name)),
 }
-_READERS36: Final[dict[type, Reader]] = {
-    **_FAMILY,
-    umq.Error: _error36,
-    umq.NotRun: _not_run36,
-    umq36.Call: _call36,
+_UMQ36_READERS: Final[dict[type, Reader]] = {
+    **_COMMON_READERS,
+    umq.Error: _umq36_error,
+    umq.NotRun: _umq36_not_run,
+    umq36.Call: _umq36_call,
 }

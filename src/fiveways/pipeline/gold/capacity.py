@@ -6,11 +6,20 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.model.failures import Reason
-from fiveways.pipeline.expressions import DAY, MINUTE, SECOND, begin, count_of, date_of, instant, total
+from fiveways.pipeline.expressions import (
+    DAY_NS,
+    MINUTE,
+    SECOND,
+    count_where,
+    sum_or_zero,
+    to_timestamp,
+    truncate_time,
+    utc_date,
+)
 
-_BUSY: Final = Reason.BUSY.name.lower()
-_MINUTE: Final = ("node", "minute_at")
-_AMOUNTS: Final = ("sessions", "frames", "bytes", "calls", "busiest_second_frames", "busy_refusals")
+_BUSY: Final = Reason.OVERLOADED.name.lower()
+_MINUTE_KEY: Final = ("node", "minute_at")
+_AMOUNT_COLUMNS: Final = ("sessions", "frames", "bytes", "calls", "busiest_second_frames", "busy_refusals")
 
 
 def capacity(activity: DataFrame, messages: DataFrame, quarantine: DataFrame, calls: DataFrame) -> DataFrame:
@@ -35,38 +44,40 @@ def capacity(activity: DataFrame, messages: DataFrame, quarantine: DataFrame, ca
     """
     nodes = F.broadcast(activity.groupBy("run").agg(F.max("node").alias("node")))
     links = activity.drop("node").join(nodes, on="run", how="left")
-    spans = _spans(calls, activity).join(nodes, on="run", how="left")
-    whole = _moved(links)
-    for part in (_busiest(messages, quarantine, nodes), _open(spans)):
+    spans = _call_spans(calls, activity).join(nodes, on="run", how="left")
+    whole = _traffic_per_minute(links)
+    for part in (_busiest_second_per_minute(messages, quarantine, nodes), _open_call_changes(spans)):
         whole = whole.unionByName(part, allowMissingColumns=True)
-    minutes = whole.groupBy(*_MINUTE).agg(
-        *(total(name).alias(name) for name in (*_AMOUNTS, "steps", "spent_ns", "most")),
+    minutes = whole.groupBy(*_MINUTE_KEY).agg(
+        *(sum_or_zero(name).alias(name) for name in (*_AMOUNT_COLUMNS, "steps", "spent_ns", "most")),
     )
-    in_order = Window.partitionBy("node", begin("minute_at", DAY)).orderBy("minute_at")
+    in_order = Window.partitionBy("node", truncate_time("minute_at", DAY_NS)).orderBy("minute_at")
     before = F.coalesce(F.sum("steps").over(in_order.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     counted = minutes.withColumn("open_before", before)
     return counted.select(
-        date_of(F.col("minute_at")).alias("date"),
-        instant("minute_at").alias("minute"),
+        utc_date(F.col("minute_at")).alias("date"),
+        to_timestamp("minute_at").alias("minute"),
         "node",
-        *_AMOUNTS[:5],
+        *_AMOUNT_COLUMNS[:5],
         ((F.col("open_before") * MINUTE + F.col("spent_ns")) / MINUTE).alias("open_calls_mean"),
         (F.col("open_before") + F.col("most")).alias("open_calls_max"),
         "busy_refusals",
     )
 
 
-def _moved(links: DataFrame) -> DataFrame:
+def _traffic_per_minute(links: DataFrame) -> DataFrame:
     """Return what passed in each minute, and over how many links."""
-    each = links.groupBy(*_MINUTE, "run", "session").agg(F.sum("frames").alias("frames"), F.sum("bytes").alias("bytes"))
-    return each.groupBy(*_MINUTE).agg(
+    each = links.groupBy(*_MINUTE_KEY, "run", "session").agg(
+        F.sum("frames").alias("frames"), F.sum("bytes").alias("bytes")
+    )
+    return each.groupBy(*_MINUTE_KEY).agg(
         F.count("*").alias("sessions"), F.sum("frames").alias("frames"), F.sum("bytes").alias("bytes")
     )
 
 
-def _busiest(messages: DataFrame, quarantine: DataFrame, nodes: DataFrame) -> DataFrame:
+def _busiest_second_per_minute(messages: DataFrame, quarantine: DataFrame, nodes: DataFrame) -> DataFrame:
     """Return how many frames the busiest second of each minute had."""
-    second = begin("at", SECOND).alias("second_at")
+    second = truncate_time("at", SECOND).alias("second_at")
     frames = messages.filter("part = 0").select("run", second).unionByName(quarantine.select("run", second))
     seconds = (
         frames.groupBy("run", "second_at")
@@ -75,12 +86,12 @@ def _busiest(messages: DataFrame, quarantine: DataFrame, nodes: DataFrame) -> Da
         .groupBy("node", "second_at")
         .agg(F.sum("frames").alias("frames"))
     )
-    return seconds.groupBy("node", begin("second_at", MINUTE).alias("minute_at")).agg(
+    return seconds.groupBy("node", truncate_time("second_at", MINUTE).alias("minute_at")).agg(
         F.max("frames").alias("busiest_second_frames")
     )
 
 
-def _spans(calls: DataFrame, activity: DataFrame) -> DataFrame:
+def _call_spans(calls: DataFrame, activity: DataFrame) -> DataFrame:
     """Return when each call began and ended."""
     asked = calls.filter("requested_at is not null").select(
         *("date", "run", "caller_session", "reason", "requested_at"),
@@ -101,7 +112,7 @@ def _spans(calls: DataFrame, activity: DataFrame) -> DataFrame:
     )
 
 
-def _open(spans: DataFrame) -> DataFrame:
+def _open_call_changes(spans: DataFrame) -> DataFrame:
     """Return how many calls began in each minute, and how the number of open ones changed.
 
     `steps` is by how much it grew, `spent_ns` the time that this added to the minute's, `most` how far it was above
@@ -111,23 +122,23 @@ def _open(spans: DataFrame) -> DataFrame:
     began = F.struct(F.col("requested_at").alias("at"), F.lit(1).alias("step"), is_busy.alias("is_refused"))
     ended = F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step"), F.lit(False).alias("is_refused"))
     # The day ends with what is open then.
-    is_over = begin("ended_at", DAY) == begin("requested_at", DAY)
+    is_over = truncate_time("ended_at", DAY_NS) == truncate_time("requested_at", DAY_NS)
     steps = spans.select("node", F.inline(F.when(is_over, F.array(began, ended)).otherwise(F.array(began))))
     # The last bit of a time is its step, so that numbers can be sorted: an end before a beginning at the same time.
     place = F.pmod("at", F.lit(MINUTE)) * 2 + F.when(F.col("step") > 0, 1).otherwise(0)
     left = MINUTE - F.pmod("at", F.lit(MINUTE))
-    groups = steps.groupBy("node", begin("at", MINUTE).alias("minute_at")).agg(
-        count_of(F.col("step") > 0).alias("calls"),
-        count_of(F.col("is_refused")).alias("busy_refusals"),
+    groups = steps.groupBy("node", truncate_time("at", MINUTE).alias("minute_at")).agg(
+        count_where(F.col("step") > 0).alias("calls"),
+        count_where(F.col("is_refused")).alias("busy_refusals"),
         F.sum("step").alias("steps"),
         F.sum(F.col("step") * left).alias("spent_ns"),
         F.sort_array(F.collect_list(place)).alias("places"),
     )
     sums = ("calls", "busy_refusals", "steps", "spent_ns")
-    return groups.select("node", "minute_at", *sums, _most("places").alias("most"))
+    return groups.select("node", "minute_at", *sums, _peak_open_calls("places").alias("most"))
 
 
-def _most(places: str) -> Column:
+def _peak_open_calls(places: str) -> Column:
     """Return the greatest number of calls that was reached above the first; each place adds one or takes one away."""
 
     def onward(state: Column, place: Column) -> Column:

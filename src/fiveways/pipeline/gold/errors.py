@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import HOUR, begin, date_of, instant, is_error
+from fiveways.pipeline.expressions import HOUR, is_error, to_timestamp, truncate_time, utc_date
 
 
 def errors(calls: DataFrame) -> DataFrame:
@@ -29,7 +29,7 @@ def errors(calls: DataFrame) -> DataFrame:
     keys = ("method", "outcome", "reason", "code", "caller_protocol", "callee_protocol")
     groups = (
         calls.filter(F.col("requested_at").isNotNull() & is_error())
-        .groupBy(begin("requested_at", HOUR).alias("hour_at"), *keys)
+        .groupBy(truncate_time("requested_at", HOUR).alias("hour_at"), *keys)
         .agg(
             F.count("*").alias("calls"),
             F.min("requested_at").alias("first_at"),
@@ -37,8 +37,8 @@ def errors(calls: DataFrame) -> DataFrame:
         )
     )
     return groups.select(
-        date_of(F.col("hour_at")).alias("date"),
-        instant("hour_at").alias("hour"),
+        utc_date(F.col("hour_at")).alias("date"),
+        to_timestamp("hour_at").alias("hour"),
         *keys,
         "calls",
         "first_at",

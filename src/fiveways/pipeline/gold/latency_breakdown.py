@@ -3,10 +3,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.percentiles import ordered, percentile
+from fiveways.pipeline.percentiles import percentile, sorted_values
 
-_TIMES = ("latency", "callee", "hub")
-_PERCENTS = (50, 95, 99)
+_DURATION_NAMES = ("latency", "callee", "hub")
+_PERCENTILES = (50, 95, 99)
 
 
 def latency_breakdown(calls: DataFrame) -> DataFrame:
@@ -36,13 +36,17 @@ def latency_breakdown(calls: DataFrame) -> DataFrame:
     keys = ("date", "method", "caller_protocol", "callee_protocol")
     groups = calls.groupBy(*keys).agg(
         F.count("*").alias("calls"),
-        *(ordered(f"{time}_ns").alias(time) for time in _TIMES),
+        *(sorted_values(f"{time}_ns").alias(time) for time in _DURATION_NAMES),
         F.sum("hub_ns").alias("hub_sum"),
         F.sum(F.when(F.col("hub_ns").isNotNull(), F.col("latency_ns"))).alias("latency_sum"),
     )
     return groups.select(
         *keys,
         "calls",
-        *(percentile(time, percent).alias(f"{time}_p{percent}_ns") for time in _TIMES for percent in _PERCENTS),
+        *(
+            percentile(time, percent).alias(f"{time}_p{percent}_ns")
+            for time in _DURATION_NAMES
+            for percent in _PERCENTILES
+        ),
         F.try_divide("hub_sum", "latency_sum").alias("hub_share"),
     )

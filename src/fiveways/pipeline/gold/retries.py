@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import count_of
+from fiveways.pipeline.expressions import count_where
 
 
 def retries(calls: DataFrame) -> DataFrame:
@@ -25,14 +25,14 @@ def retries(calls: DataFrame) -> DataFrame:
     keys = ("date", "method", "caller_protocol")
     groups = calls.groupBy(*keys).agg(
         F.count("*").alias("calls"),
-        count_of(F.col("attempts") > 1).alias("retried"),
-        _beyond_first("attempts").alias("retransmissions"),
-        _beyond_first("answers").alias("duplicates"),
+        count_where(F.col("attempts") > 1).alias("retried"),
+        _sum_beyond_first("attempts").alias("retransmissions"),
+        _sum_beyond_first("answers").alias("duplicates"),
         F.sum("useless").alias("useless"),
-        _beyond_first("forwards").alias("redeliveries"),
+        _sum_beyond_first("forwards").alias("redeliveries"),
     )
     return groups.select(*keys, "calls", "retried", "retransmissions", "duplicates", "useless", "redeliveries")
 
 
-def _beyond_first(name: str) -> Column:
+def _sum_beyond_first(name: str) -> Column:
     return F.sum(F.greatest(F.col(name) - 1, F.lit(0)))

@@ -5,10 +5,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import HOUR, begin, date_of, instant
-from fiveways.pipeline.silver.sessions import NO_LINK
+from fiveways.pipeline.expressions import HOUR, to_timestamp, truncate_time, utc_date
+from fiveways.pipeline.silver.sessions import NO_PROTOCOL
 
-_OURS: Final = ("payload cut", "payload left out")
+_JOURNAL_TRUNCATION_REASONS: Final = ("payload cut", "payload left out")
 """Why a frame cannot be read that was good when it came: the journal was told to keep less of it."""
 
 
@@ -32,19 +32,19 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
         sample_session: link of the last of them by the clock
     """
     told = F.col("reason")
-    denied = _seen(marks.filter(F.col("kind") == "deny"), F.lit("denied"), told)
-    is_gap = (F.col("kind") == "drop") & (F.col("protocol") == NO_LINK)
-    unrecorded = _seen(marks.filter(is_gap), F.lit("unrecorded"), told)
+    denied = _audit_rows(marks.filter(F.col("kind") == "deny"), F.lit("denied"), told)
+    is_gap = (F.col("kind") == "drop") & (F.col("protocol") == NO_PROTOCOL)
+    unrecorded = _audit_rows(marks.filter(is_gap), F.lit("unrecorded"), told)
     is_theirs = F.col("direction") == "in"
-    is_cut = F.coalesce(told.isin(*_OURS), F.lit(False))
-    unreadable = _seen(quarantine.filter(is_theirs & ~is_cut), F.lit("unreadable"), told)
-    stray = _seen(orphans.filter(is_theirs), F.lit("stray"), F.col("status"))
+    is_cut = F.coalesce(told.isin(*_JOURNAL_TRUNCATION_REASONS), F.lit(False))
+    unreadable = _audit_rows(quarantine.filter(is_theirs & ~is_cut), F.lit("unreadable"), told)
+    stray = _audit_rows(orphans.filter(is_theirs), F.lit("stray"), F.col("status"))
     keys = ("what", "reason", "peer", "protocol", "transport")
     groups = (
         denied.unionByName(unrecorded)
         .unionByName(unreadable)
         .unionByName(stray)
-        .groupBy(begin("at", HOUR).alias("hour_at"), *keys)
+        .groupBy(truncate_time("at", HOUR).alias("hour_at"), *keys)
         .agg(
             F.count("*").alias("count"),
             F.min("at").alias("first_at"),
@@ -52,8 +52,8 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
         )
     )
     return groups.select(
-        date_of(F.col("hour_at")).alias("date"),
-        instant("hour_at").alias("hour"),
+        utc_date(F.col("hour_at")).alias("date"),
+        to_timestamp("hour_at").alias("hour"),
         *keys,
         "count",
         "first_at",
@@ -62,7 +62,7 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
     )
 
 
-def _seen(rows: DataFrame, what: Column, reason: Column) -> DataFrame:
+def _audit_rows(rows: DataFrame, what: Column, reason: Column) -> DataFrame:
     return rows.select(
         "at", "seq", what.alias("what"), reason.alias("reason"), "peer", "protocol", "transport", "session"
     )

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import count_of, is_error
-from fiveways.pipeline.percentiles import ordered, percentile
+from fiveways.pipeline.expressions import count_where, is_error
+from fiveways.pipeline.percentiles import percentile, sorted_values
 
 
 def service_graph(calls: DataFrame) -> DataFrame:
@@ -31,7 +31,9 @@ def service_graph(calls: DataFrame) -> DataFrame:
         .withColumn("callee", F.coalesce("callee_peer", "callee_session"))
         .groupBy(*keys)
         .agg(
-            F.count("*").alias("calls"), count_of(is_error()).alias("errors"), ordered("latency_ns").alias("latencies")
+            F.count("*").alias("calls"),
+            count_where(is_error()).alias("errors"),
+            sorted_values("latency_ns").alias("latencies"),
         )
     )
     return groups.select(*keys, "calls", "errors", percentile("latencies", 50).alias("p50_ns"))

@@ -5,10 +5,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import count_of
-from fiveways.pipeline.percentiles import greatest, ordered, percentile
+from fiveways.pipeline.expressions import count_where
+from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 
-_FAREWELLS: Final = (
+_NORMAL_CLOSE_REASONS: Final = (
     *("", "bye", "closed", "done", "going away", "goodbye", "idle", "leaving", "left", "normal"),
     *("it did not come back", "the conversation goes on over another link", "the hub is closing"),
 )
@@ -37,11 +37,13 @@ def sessions_summary(sessions: DataFrame) -> DataFrame:
     is_closed = F.col("closed_at").isNotNull()
     groups = sessions.groupBy(*keys).agg(
         F.count("*").alias("sessions"),
-        count_of(~is_closed).alias("still_open"),
-        ordered("duration_ns").alias("durations"),
+        count_where(~is_closed).alias("still_open"),
+        sorted_values("duration_ns").alias("durations"),
         F.sum(F.col("frames_in") + F.col("frames_out")).alias("frames"),
         F.sum(F.col("bytes_in") + F.col("bytes_out")).alias("bytes"),
-        count_of(is_closed & (~reason.isin(*_FAREWELLS) | (F.col("errors") > 0))).alias("closed_by_error"),
+        count_where(is_closed & (~reason.isin(*_NORMAL_CLOSE_REASONS) | (F.col("errors") > 0))).alias(
+            "closed_by_error"
+        ),
     )
     return groups.select(
         *keys,

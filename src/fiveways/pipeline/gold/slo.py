@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import MINUTE, begin, count_of, date_of, instant, is_error
-from fiveways.pipeline.percentiles import greatest, ordered, percentile
+from fiveways.pipeline.expressions import MINUTE, count_where, is_error, to_timestamp, truncate_time, utc_date
+from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 
 
 def slo(calls: DataFrame) -> DataFrame:
@@ -27,14 +27,16 @@ def slo(calls: DataFrame) -> DataFrame:
     """
     groups = (
         calls.filter("requested_at is not null")
-        .groupBy(begin("requested_at", MINUTE).alias("minute_at"), "method")
+        .groupBy(truncate_time("requested_at", MINUTE).alias("minute_at"), "method")
         .agg(
-            F.count("*").alias("calls"), count_of(is_error()).alias("errors"), ordered("latency_ns").alias("latencies")
+            F.count("*").alias("calls"),
+            count_where(is_error()).alias("errors"),
+            sorted_values("latency_ns").alias("latencies"),
         )
     )
     return groups.select(
-        date_of(F.col("minute_at")).alias("date"),
-        instant("minute_at").alias("minute"),
+        utc_date(F.col("minute_at")).alias("date"),
+        to_timestamp("minute_at").alias("minute"),
         "method",
         "calls",
         "errors",

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import count_of, subscriber
-from fiveways.pipeline.percentiles import greatest, ordered, percentile
+from fiveways.pipeline.expressions import count_where, subscriber_key
+from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 
 
 def slow_consumers(deliveries: DataFrame) -> DataFrame:
@@ -25,12 +25,12 @@ def slow_consumers(deliveries: DataFrame) -> DataFrame:
         queued_p95_ns: 95 in a hundred waited no longer
         queued_max_ns: the longest wait
     """
-    who = subscriber("subscriber_session", "subscriber_peer", "subscriber_protocol")
+    who = subscriber_key("subscriber_session", "subscriber_peer", "subscriber_protocol")
     is_dropped = F.col("outcome") == "dropped"
     groups = deliveries.groupBy("date", "run", who.alias("who"), "subscriber_protocol").agg(
         F.count("*").alias("events"),
-        count_of(is_dropped).alias("dropped"),
-        ordered("queued_ns").alias("queued"),
+        count_where(is_dropped).alias("dropped"),
+        sorted_values("queued_ns").alias("queued"),
         F.max(F.struct("first_seq", "subscriber_session", "subscriber_peer")).alias("last"),
     )
     return groups.select(

@@ -5,9 +5,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import total
+from fiveways.pipeline.expressions import sum_or_zero
 
-_MOST: Final = 100
+_MAX_ROWS: Final = 100
 
 
 def top_talkers(activity: DataFrame, calls: DataFrame) -> DataFrame:
@@ -31,14 +31,14 @@ def top_talkers(activity: DataFrame, calls: DataFrame) -> DataFrame:
     moved = activity.groupBy("date", "run", "session").agg(
         F.max("protocol").alias("protocol"),
         F.max(F.when(F.col("peer").isNotNull(), F.struct("last_seq", "peer"))).alias("last"),
-        *(_way(name, direction) for name in ("frames", "bytes") for direction in ("in", "out")),
+        *(_direction_total(name, direction) for name in ("frames", "bytes") for direction in ("in", "out")),
     )
     size = F.col("bytes_in") + F.col("bytes_out")
     frames = F.col("frames_in") + F.col("frames_out")
     order = Window.partitionBy("date").orderBy(size.desc(), frames.desc(), "session", "run")
     share = F.coalesce(F.try_divide(size, F.sum(size).over(Window.partitionBy("date"))), F.lit(0.0))
     top = moved.select("*", share.alias("share"), F.row_number().over(order).alias("rank")).filter(
-        F.col("rank") <= _MOST
+        F.col("rank") <= _MAX_ROWS
     )
     made = (
         calls.filter("requested_at is not null")
@@ -64,5 +64,5 @@ def top_talkers(activity: DataFrame, calls: DataFrame) -> DataFrame:
     )
 
 
-def _way(name: str, direction: str) -> Column:
-    return total(F.when(F.col("direction") == direction, F.col(name))).alias(f"{name}_{direction}")
+def _direction_total(name: str, direction: str) -> Column:
+    return sum_or_zero(F.when(F.col("direction") == direction, F.col(name))).alias(f"{name}_{direction}")

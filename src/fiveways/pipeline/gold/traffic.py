@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import instant
+from fiveways.pipeline.expressions import to_timestamp
 
 
 def traffic(activity: DataFrame) -> DataFrame:
@@ -24,4 +24,4 @@ def traffic(activity: DataFrame) -> DataFrame:
     keys = ("date", "minute_at", "protocol", "transport", "direction")
     amounts = ("frames", "messages", "bytes")
     groups = activity.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in amounts))
-    return groups.select("date", instant("minute_at").alias("minute"), *keys[2:], *amounts)
+    return groups.select("date", to_timestamp("minute_at").alias("minute"), *keys[2:], *amounts)

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import date_of
+from fiveways.pipeline.expressions import utc_date
 
 
 def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
@@ -31,10 +31,14 @@ def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
     )
     called = retries.select(F.col("method").alias("used")).filter("used is not null").distinct()
     published = names.filter("what = 'published'").select(F.col("name").alias("used")).distinct()
-    idle_methods = _without_use(offers.filter("what = 'offered'"), called, F.col("name").endswith("."), _is_below())
-    idle_topics = _without_use(offers.filter("what = 'subscribed'"), published, F.col("name").contains("*"), _matches())
+    idle_methods = _unused_offers(
+        offers.filter("what = 'offered'"), called, F.col("name").endswith("."), _is_below_route()
+    )
+    idle_topics = _unused_offers(
+        offers.filter("what = 'subscribed'"), published, F.col("name").contains("*"), _matches_pattern()
+    )
     return idle_methods.unionByName(idle_topics).select(
-        date_of(F.col("first.first_at")).alias("date"),
+        utc_date(F.col("first.first_at")).alias("date"),
         F.when(F.col("what") == "offered", "method").otherwise("topic").alias("what"),
         "name",
         F.coalesce("first.peer", "first.session").alias("offered_by"),
@@ -43,18 +47,18 @@ def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
     )
 
 
-def _without_use(offers: DataFrame, used: DataFrame, is_wide: Column, fits: Column) -> DataFrame:
+def _unused_offers(offers: DataFrame, used: DataFrame, is_wide: Column, fits: Column) -> DataFrame:
     """Return offers of which nothing was used; only those that stand for many names are held against all of them."""
     narrow = offers.filter(~is_wide).join(used, on=F.col("name") == F.col("used"), how="left_anti")
     wide = offers.filter(is_wide).join(F.broadcast(used), on=fits, how="left_anti")
     return narrow.unionByName(wide)
 
 
-def _is_below() -> Column:
+def _is_below_route() -> Column:
     return F.col("used").startswith(F.col("name"))
 
 
-def _matches() -> Column:
+def _matches_pattern() -> Column:
     """Say whether a topic is one that a pattern stands for.
 
     Both are in the spelling that has letters, digits, `_` and `.` only, and `*` for one character or more of a segment.

@@ -8,6 +8,6 @@ from fiveways.extras import require
 
 require("pipeline", __name__)
 
-from fiveways.pipeline.peer.source import FivewaysDataSource  # noqa: E402  it imports pyspark
+from fiveways.pipeline.peer.data_source import FivewaysDataSource  # noqa: E402  it imports pyspark
 
 __all__ = ["FivewaysDataSource"]

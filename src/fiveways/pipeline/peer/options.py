@@ -7,18 +7,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from fiveways.client import urls
 from fiveways.client.connect import connect
-from fiveways.client.handshake import BadLogin
+from fiveways.client.handshake import BadCredentials
 from fiveways.client.settings import HUB_TIMEOUT
 from fiveways.client.sync import SyncPeer, connect_sync
 from fiveways.client.urls import BadUrl
 from fiveways.errors import FivewaysError
 from fiveways.model import topics
 
-_SPARKS_OWN: Final = {"checkpointlocation"}
+_SPARK_OPTIONS: Final = {"checkpointlocation"}
 """Options that Spark hands on to every format, and that are none of ours."""
-_WHEN_FULL: Final = ("", "skip", "close", "unsubscribe")
-_TRUTHS: Final = {"true": True, "false": False}
-FOR_COUNT: Final = 60.0
+_OVERFLOW_POLICIES: Final = ("", "skip", "close", "unsubscribe")
+_BOOLEANS: Final = {"true": True, "false": False}
+COUNT_TIMEOUT: Final = 60.0
 """Seconds that a batch waits for its `count`, unless `seconds` says otherwise."""
 
 
@@ -27,7 +27,7 @@ class BadOption(FivewaysError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DataSourceOptions:
     """What a user said by `.option(...)`. Times are in seconds."""
 
     url: str
@@ -50,28 +50,30 @@ class Options:
     ids: bool = False
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> Self:
+    def parse(cls, given: Mapping[str, str]) -> Self:
         """Check what was given; BadOption if it means nothing.
 
         Nothing is connected, so that a wrong word is told where it stands and not when a job runs.
         """
         said = {key.lower(): str(value) for key, value in given.items()}
-        said = {key: value for key, value in said.items() if key not in _SPARKS_OWN}
-        strange = sorted(said.keys() - _READERS.keys() - {"url", "encoding"})
+        said = {key: value for key, value in said.items() if key not in _SPARK_OPTIONS}
+        strange = sorted(said.keys() - _OPTION_PARSERS.keys() - {"url", "encoding"})
         if strange:
-            names = ", ".join(sorted([*_READERS, "url", "encoding"]))
+            names = ", ".join(sorted([*_OPTION_PARSERS, "url", "encoding"]))
             raise BadOption(f"{strange[0]!r} is no option of the format fiveways; it has {names}")
-        options = cls(_url(said), **{key: _READERS[key](key, said[key]) for key in _READERS if key in said})
+        options = cls(
+            _url(said), **{key: _OPTION_PARSERS[key](key, said[key]) for key in _OPTION_PARSERS if key in said}
+        )
         options._check_login()
         return options
 
     def _check_login(self) -> None:
         try:
             connect(self.url, token=self.token, identity=self.identity, secret=self.secret)  # nothing is opened yet
-        except BadLogin as exc:
+        except BadCredentials as exc:
             raise BadOption(str(exc)) from exc
 
-    def pattern(self) -> str:
+    def topic_pattern(self) -> str:
         """Return what is to be read; BadOption if that was not said."""
         if not self.topic:
             raise BadOption('say which topic is to be read: .option("topic", "sensors.*")')
@@ -81,7 +83,7 @@ class Options:
             raise BadOption(f"topic: {exc}") from exc
         return self.topic
 
-    def fixed_topic(self) -> str:
+    def default_topic(self) -> str:
         """Return the topic for rows that name none, or nothing; BadOption if it is none that can be published on."""
         if self.topic:
             try:
@@ -130,14 +132,14 @@ def _text(_name: str, value: str) -> str:
     return value
 
 
-def _truth(name: str, value: str) -> bool:
-    truth = _TRUTHS.get(value.lower())
+def _parse_boolean(name: str, value: str) -> bool:
+    truth = _BOOLEANS.get(value.lower())
     if truth is None:
         raise BadOption(f"{name} is true or false, not {value!r}")
     return truth
 
 
-def _number(name: str, value: str) -> int:
+def _parse_positive_int(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit()) or not int(value):
         raise BadOption(f"{name} is a whole number from 1 on, not {value!r}")
     return int(value)
@@ -154,25 +156,25 @@ def _seconds(name: str, value: str) -> float:
 
 
 def _policy(name: str, value: str) -> str:
-    if value not in _WHEN_FULL:
-        raise BadOption(f"{name} is one of {', '.join(filter(None, _WHEN_FULL))}, not {value!r}")
+    if value not in _OVERFLOW_POLICIES:
+        raise BadOption(f"{name} is one of {', '.join(filter(None, _OVERFLOW_POLICIES))}, not {value!r}")
     return value
 
 
-_READERS: Final[dict[str, Callable[[str, str], Any]]] = {
+_OPTION_PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
     "topic": _text,
     "token": _text,
     "identity": _text,
     "secret": _text,
     "timeout": _seconds,
     "when_full": _policy,
-    "buffer_rows": _number,
-    "buffer_bytes": _number,
-    "batch_rows": _number,
-    "partition_rows": _number,
+    "buffer_rows": _parse_positive_int,
+    "buffer_bytes": _parse_positive_int,
+    "batch_rows": _parse_positive_int,
+    "partition_rows": _parse_positive_int,
     "seconds": _seconds,
-    "count": _number,
-    "retain": _truth,
-    "ids": _truth,
+    "count": _parse_positive_int,
+    "retain": _parse_boolean,
+    "ids": _parse_boolean,
 }
 """How each option is read, besides the two that make the URL."""

@@ -20,11 +20,11 @@ ARROW: Final = pa.schema(
         ("seq", pa.int64()),
     ]
 )
-_OVERHEAD: Final = 200
+_ROW_OVERHEAD: Final = 200
 """Bytes of a row in memory besides its texts, about."""
 
 
-class Row(NamedTuple):
+class TopicRow(NamedTuple):
     """What Spark gets."""
 
     topic: str
@@ -43,17 +43,17 @@ class Row(NamedTuple):
     """Counts the rows of one reader from 1, without holes."""
 
     @property
-    def cost(self) -> int:
+    def memory_size(self) -> int:
         """Bytes that it takes while it waits, about."""
-        return _OVERHEAD + len(self.topic) + len(self.data)
+        return _ROW_OVERHEAD + len(self.topic) + len(self.data)
 
 
-def text_of(data: object) -> str:
+def to_json(data: object) -> str:
     """Return a value as JSON; bytes and numbers that JSON has no word for become markers, as everywhere."""
     return Value(data).json().decode()
 
 
-def packed(rows: Sequence[Row]) -> bytes:
+def encode_rows(rows: Sequence[TopicRow]) -> bytes:
     """Return rows as Arrow's stream format, which goes through Spark's plan as one value."""
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ARROW, strict=True)]
     sink = pa.BufferOutputStream()
@@ -62,7 +62,7 @@ def packed(rows: Sequence[Row]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(data: bytes) -> Iterator[pa.RecordBatch]:
+def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
     """Return them again."""
     with pa.ipc.open_stream(data) as stream:
         yield from stream

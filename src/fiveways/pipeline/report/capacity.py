@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fiveways.pipeline.report import ticks, units
-from fiveways.pipeline.report.grouping import bucketed, first, grouped, total
+from fiveways.pipeline.report import axes, units
+from fiveways.pipeline.report.aggregation import aggregate, bucket_indexes, column_sum, top_rows
+from fiveways.pipeline.report.charts import Chart, Series, line_chart
+from fiveways.pipeline.report.html_tables import MAX_ROWS, details, number_cell, parse_headers, render_table, text_cell
 from fiveways.pipeline.report.markup import Markup, join, tag
 from fiveways.pipeline.report.overview import Overview
-from fiveways.pipeline.report.plots import Plot, Series, lines
-from fiveways.pipeline.report.reading import Tables
-from fiveways.pipeline.report.section import Finding, Section, Weight, empty, sentence
-from fiveways.pipeline.report.tabling import MOST_ROWS, details, heads, number, table, words
+from fiveways.pipeline.report.section import Finding, Section, Severity, empty_message, sentence
+from fiveways.pipeline.report.table_reader import ReportTables
 
 _PEAKS = {
     "sessions": "Sessions",
@@ -28,18 +28,18 @@ _UNITS = {
 Peaks = dict[str, list[float | None]]
 
 
-def capacity(tables: Tables, seen: Overview) -> Section:
+def capacity(tables: ReportTables, seen: Overview) -> Section:
     """Return the peaks over time: what the hub had to bear at once."""
     rows = tables["capacity"]
     lead = "The highest minute of each bucket; what several nodes had is added up."
-    if not rows.num_rows or seen.cells is None:
-        return Section("capacity", "Capacity", lead, empty(tables.note("capacity") or "No minute was seen."))
-    peaks = _peaks(rows, seen.cells)
-    charts = [_chart(column, values, seen.cells) for column, values in peaks.items()]
+    if not rows.num_rows or seen.buckets is None:
+        return Section("capacity", "Capacity", lead, empty_message(tables.note("capacity") or "No minute was seen."))
+    peaks = _peaks(rows, seen.buckets)
+    charts = [_chart(column, values, seen.buckets) for column, values in peaks.items()]
     body = join(
         [
             tag("div", *charts, class_="quarters"),
-            details("Numbers over time", _behind(peaks, seen.cells)),
+            details("Numbers over time", _data_table(peaks, seen.buckets)),
             details("Peaks of each node", _nodes(rows)),
         ]
     )
@@ -47,12 +47,14 @@ def capacity(tables: Tables, seen: Overview) -> Section:
 
 
 def _findings(rows: pa.Table) -> list[Finding]:
-    refused = total(rows, "busy_refusals")
+    refused = column_sum(rows, "busy_refusals")
     said = "1 call was" if refused == 1 else f"{units.count(refused)} calls were"
     return (
         [
             Finding(
-                Weight.BAD, sentence(tag("b", "Capacity"), f" {said} refused because somebody was too busy"), "capacity"
+                Severity.PROBLEM,
+                sentence(tag("b", "Capacity"), f" {said} refused because somebody was too busy"),
+                "capacity",
             )
         ]
         if refused
@@ -60,62 +62,62 @@ def _findings(rows: pa.Table) -> list[Finding]:
     )
 
 
-def _peaks(rows: pa.Table, cells: ticks.Grid) -> Peaks:
+def _peaks(rows: pa.Table, cells: axes.TimeBuckets) -> Peaks:
     """Return, for each bucket, the highest minute; a minute is the sum of its nodes."""
-    minutes = grouped(rows, ["minute"], **dict.fromkeys(_PEAKS, "sum"))
-    places = bucketed(minutes, cells)
+    minutes = aggregate(rows, ["minute"], **dict.fromkeys(_PEAKS, "sum"))
+    places = bucket_indexes(minutes, cells)
     found: Peaks = {}
     for column in _PEAKS:
         values = pc.fill_null(minutes.column(column), 0).to_numpy()
-        highest = np.full(cells.buckets, -1, np.int64)
+        highest = np.full(cells.bucket_count, -1, np.int64)
         np.maximum.at(highest, places[places >= 0], values[places >= 0])
         found[column] = [float(each) if each >= 0 else None for each in highest]
     return found
 
 
-def _chart(column: str, values: list[float | None], cells: ticks.Grid) -> Markup:
+def _chart(column: str, values: list[float | None], cells: axes.TimeBuckets) -> Markup:
     highest = max((each for each in values if each is not None), default=0.0)
-    plot = Plot(
+    plot = Chart(
         f"capacity-{column.replace('_', '-')}",
         _PEAKS[column],
         _UNITS[column],
         f"At the most {units.count(highest)}.",
         130,
         "capacity-time-table",
-        is_half=True,
+        is_half_width=True,
     )
-    scale = ticks.linear(highest, lambda value: units.short(value, trim=True), 3)
-    return lines(plot, cells, scale, [Series("", "bad" if column == "busy_refusals" else "p50", values)])
+    scale = axes.linear_scale(highest, lambda value: units.short(value, trim=True), 3)
+    return line_chart(plot, cells, scale, [Series("", "bad" if column == "busy_refusals" else "p50", values)])
 
 
-def _behind(peaks: Peaks, cells: ticks.Grid) -> Markup:
+def _data_table(peaks: Peaks, cells: axes.TimeBuckets) -> Markup:
     rows = [
-        [words(cells.label(index)), *(number(peaks[column][index]) for column in _PEAKS)]
-        for index in range(cells.buckets)
+        [text_cell(cells.label(index)), *(number_cell(peaks[column][index]) for column in _PEAKS)]
+        for index in range(cells.bucket_count)
     ]
-    columns = heads("|".join(["From (UTC)", *(f"#{title.lower()}" for title in _PEAKS.values())]))
-    return table(columns, rows, label="Peaks over time", identity="capacity-time-table", is_sortable=False)
+    columns = parse_headers("|".join(["From (UTC)", *(f"#{title.lower()}" for title in _PEAKS.values())]))
+    return render_table(columns, rows, label="Peaks over time", identity="capacity-time-table", is_sortable=False)
 
 
 def _nodes(rows: pa.Table) -> Markup:
     peaks = ("sessions", "busiest_second_frames", "open_calls_max")
-    sums = grouped(
+    sums = aggregate(
         rows,
         ["node"],
         **dict.fromkeys(("frames", "bytes", "calls", "busy_refusals"), "sum"),
         **dict.fromkeys(peaks, "max"),
     )
-    shown, more = first(sums, MOST_ROWS, "-frames node")
+    shown, more = top_rows(sums, MAX_ROWS, "-frames node")
     cells = [
         [
-            words(row["node"], "not named"),
-            number(row["frames"]),
-            number(row["bytes"], units.size),
-            number(row["calls"]),
-            *(number(row[each]) for each in peaks),
-            number(row["busy_refusals"]),
+            text_cell(row["node"], "not named"),
+            number_cell(row["frames"]),
+            number_cell(row["bytes"], units.size),
+            number_cell(row["calls"]),
+            *(number_cell(row[each]) for each in peaks),
+            number_cell(row["busy_refusals"]),
         ]
         for row in shown
     ]
-    columns = heads("Node|#Frames|#Bytes|#Calls|#Sessions|#Busiest second|#Open calls|#Busy refusals")
-    return table(columns, cells, label="Peaks of each node", more=more)
+    columns = parse_headers("Node|#Frames|#Bytes|#Calls|#Sessions|#Busiest second|#Open calls|#Busy refusals")
+    return render_table(columns, cells, label="Peaks of each node", more=more)

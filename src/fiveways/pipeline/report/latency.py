@@ -1,31 +1,31 @@
 """How long calls took and how many failed, over time."""
 
-from fiveways.pipeline.report import ticks, units
+from fiveways.pipeline.report import axes, units
+from fiveways.pipeline.report.charts import Chart, Series, line_chart, stacked_chart
+from fiveways.pipeline.report.html_tables import details, number_cell, parse_headers, render_table, text_cell
 from fiveways.pipeline.report.markup import Markup, join, tag
 from fiveways.pipeline.report.overview import Overview
-from fiveways.pipeline.report.plots import Plot, Series, layers, lines
-from fiveways.pipeline.report.reading import Tables
-from fiveways.pipeline.report.section import Finding, Section, Weight, empty, sentence
-from fiveways.pipeline.report.tabling import details, heads, number, table, words
+from fiveways.pipeline.report.section import Finding, Section, Severity, empty_message, sentence
+from fiveways.pipeline.report.table_reader import ReportTables
 
-_HIGH, _ALARMING = 0.01, 0.05
-_ESTIMATED = (
+_HIGH_ERROR_RATE, _ALARMING_ERROR_RATE = 0.01, 0.05
+_ESTIMATE_NOTE = (
     "The calls themselves are not at hand, or too many: percentiles are estimated from those of each method and minute."
 )
 
 
-def latency(tables: Tables, seen: Overview) -> Section:
+def latency(tables: ReportTables, seen: Overview) -> Section:
     """Return the percentiles of all calls over time, and the share that failed."""
     lead = "From a request's arrival at the hub to the answer's departure, all methods together."
-    if not seen.all_calls or seen.cells is None:
-        body = empty(tables.note("slo") or "No call was seen.")
+    if not seen.all_calls or seen.buckets is None:
+        body = empty_message(tables.note("slo") or "No call was seen.")
         return Section("latency", "Calls over time", lead, body)
     body = join(
         [
-            _times(seen, seen.cells),
-            "" if seen.is_exact else empty(_ESTIMATED),
-            _failures(seen, seen.cells),
-            details("Numbers over time", _behind(seen, seen.cells)),
+            _percentile_chart(seen, seen.buckets),
+            "" if seen.is_exact else empty_message(_ESTIMATE_NOTE),
+            _failure_chart(seen, seen.buckets),
+            details("Numbers over time", _data_table(seen, seen.buckets)),
         ]
     )
     return Section("latency", "Calls over time", lead, body, _findings(seen))
@@ -34,9 +34,9 @@ def latency(tables: Tables, seen: Overview) -> Section:
 def _findings(seen: Overview) -> list[Finding]:
     calls, errors = seen.all_calls, seen.all_errors
     rate = errors / calls
-    if rate < _HIGH:
+    if rate < _HIGH_ERROR_RATE:
         return []
-    weight = Weight.BAD if rate >= _ALARMING else Weight.NOTE
+    weight = Severity.PROBLEM if rate >= _ALARMING_ERROR_RATE else Severity.NOTE
     said = sentence(
         tag("b", "Failures"),
         f" {units.percent(rate)} of all calls failed ({units.count(errors)} of {units.count(calls)})",
@@ -44,28 +44,29 @@ def _findings(seen: Overview) -> list[Finding]:
     return [Finding(weight, said, "latency")]
 
 
-def _times(seen: Overview, cells: ticks.Grid) -> Markup:
-    known = [value for times in seen.times for value in times[:3] if value is not None]
+def _percentile_chart(seen: Overview, cells: axes.TimeBuckets) -> Markup:
+    known = [value for times in seen.bucket_times for value in times[:3] if value is not None]
     if not known:
-        return empty("No call was answered, so there is no latency.")
-    scale = ticks.logarithmic(min(known), max(known))
+        return empty_message("No call was answered, so there is no latency.")
+    scale = axes.logarithmic_scale(min(known), max(known))
     series = [
-        Series(name, name, [times[index] for times in seen.times]) for index, name in enumerate(("p50", "p95", "p99"))
+        Series(name, name, [times[index] for times in seen.bucket_times])
+        for index, name in enumerate(("p50", "p95", "p99"))
     ]
     p50, p95, p99, longest = (units.duration(each) for each in seen.all_times)
-    plot = Plot(
+    plot = Chart(
         "latency-time",
         "Latency",
-        f"percentiles of {cells.step}, logarithmic scale",
+        f"percentiles of {cells.width_text}, logarithmic scale",
         f"Over all the time p50 is {p50}, p95 {p95}, p99 {p99}, the longest {longest}.",
         240,
     )
-    return lines(plot, cells, scale, series)
+    return line_chart(plot, cells, scale, series)
 
 
-def _failures(seen: Overview, cells: ticks.Grid) -> Markup:
+def _failure_chart(seen: Overview, cells: axes.TimeBuckets) -> Markup:
     shares = [errors / calls if calls else 0.0 for calls, errors in zip(seen.calls, seen.errors, strict=True)]
-    plot = Plot(
+    plot = Chart(
         "errors-time",
         "Calls that failed",
         "share of all calls",
@@ -73,19 +74,29 @@ def _failures(seen: Overview, cells: ticks.Grid) -> Markup:
         90,
         "latency-time-table",
     )
-    return layers(plot, cells, lambda top: ticks.linear(min(1.0, top), _axis_percent, 2), [Series("", "bad", shares)])
+    return stacked_chart(
+        plot, cells, lambda top: axes.linear_scale(min(1.0, top), _axis_percent, 2), [Series("", "bad", shares)]
+    )
 
 
 def _axis_percent(value: float) -> str:
-    return f"{units.digits(100 * value, trim=True)}{units.THIN}%"
+    return f"{units.digits(100 * value, trim=True)}{units.NO_BREAK_SPACE}%"
 
 
-def _behind(seen: Overview, cells: ticks.Grid) -> Markup:
+def _data_table(seen: Overview, cells: axes.TimeBuckets) -> Markup:
     rows = []
-    for index in range(cells.buckets):
+    for index in range(cells.bucket_count):
         calls, errors = seen.calls[index], seen.errors[index]
         failed = errors / calls if calls else None
-        times = [number(each, units.duration) for each in seen.times[index]]
-        rows.append([words(cells.label(index)), *times, number(calls), number(errors), number(failed, units.percent)])
-    columns = heads("From (UTC)|#p50|#p95|#p99|#longest|#calls|#failed|#share failed")
-    return table(columns, rows, label="Calls over time", identity="latency-time-table", is_sortable=False)
+        times = [number_cell(each, units.duration) for each in seen.bucket_times[index]]
+        rows.append(
+            [
+                text_cell(cells.label(index)),
+                *times,
+                number_cell(calls),
+                number_cell(errors),
+                number_cell(failed, units.percent),
+            ]
+        )
+    columns = parse_headers("From (UTC)|#p50|#p95|#p99|#longest|#calls|#failed|#share failed")
+    return render_table(columns, rows, label="Calls over time", identity="latency-time-table", is_sortable=False)

@@ -9,74 +9,74 @@ from typing import Final
 
 from fiveways.pipeline.report import units
 from fiveways.pipeline.report.anomalies import anomalies
-from fiveways.pipeline.report.bridges import bridges
 from fiveways.pipeline.report.capacity import capacity
-from fiveways.pipeline.report.headline import headline, span, worth_a_look
+from fiveways.pipeline.report.headline import findings_section, headline_tiles, time_span_text
+from fiveways.pipeline.report.html_tables import Cell, details, number_cell, parse_headers, render_table, text_cell
 from fiveways.pipeline.report.latency import latency
-from fiveways.pipeline.report.markup import Markup, join, tag, text
+from fiveways.pipeline.report.markup import Markup, join, tag, to_markup
 from fiveways.pipeline.report.methods import methods
-from fiveways.pipeline.report.overview import Overview, overview
-from fiveways.pipeline.report.reading import COLUMNS, Changed, ReportError, Tables
+from fiveways.pipeline.report.overview import Overview, build_overview
+from fiveways.pipeline.report.protocol_matrix import protocol_matrix
 from fiveways.pipeline.report.script import SCRIPT
 from fiveways.pipeline.report.section import Section
-from fiveways.pipeline.report.services import services
+from fiveways.pipeline.report.services import service_graph
 from fiveways.pipeline.report.sessions import sessions
 from fiveways.pipeline.report.style import STYLE
-from fiveways.pipeline.report.tabling import Cell, details, heads, number, table, words
+from fiveways.pipeline.report.table_reader import TABLE_COLUMNS, ReportError, ReportTables, TablesChanged
 from fiveways.pipeline.report.traffic import traffic
 
-_SECTIONS: Final[tuple[Callable[[Tables, Overview], Section], ...]] = (
+_SECTIONS: Final[tuple[Callable[[ReportTables, Overview], Section], ...]] = (
     traffic,
     latency,
     methods,
-    bridges,
-    services,
+    protocol_matrix,
+    service_graph,
     anomalies,
     sessions,
     capacity,
 )
-_TRIES: Final = 3
-_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)")
+_MAX_ATTEMPTS: Final = 3
+_TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)")
 
 
-def page(directory: Path) -> str:
+def render_directory(directory: Path) -> str:
     """Return the page about the tables in a directory.
 
     Raises:
         ReportError: The directory is no output of the pipeline, or cannot be read.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         # A pipeline that watches puts new tables in the place of old ones at any time.
         try:
-            tables = Tables(directory)
+            tables = ReportTables(directory)
             made = render(tables)
             tables.check_unchanged()
-        except (Changed, FileNotFoundError) as exc:
+        except (TablesChanged, FileNotFoundError) as exc:
             trouble = str(exc)
         else:
             return made
     raise ReportError(f"{trouble}; try again")
 
 
-def render(tables: Tables) -> str:
+def render(tables: ReportTables) -> str:
     """Return the page about tables."""
-    seen = overview(tables)
+    seen = build_overview(tables)
     sections = [make(tables, seen) for make in _SECTIONS]
-    when = span(seen.cells)
-    links = [tag("li", tag("a", each.title, href=f"#{each.identity}")) for each in sections]
+    when = time_span_text(seen.buckets)
+    links = [tag("li", tag("a", each.title, href=f"#{each.element_id}")) for each in sections]
     body = join(
         [
             tag(
                 "header",
                 tag("h1", "What passed through the hub"),
-                tag("p", f"{when}{_outside(seen.outside)}{_origin(tables)}"),
-                headline(tables, seen),
+                tag("p", f"{when}{_outside_note(seen.frames_outside)}{_origin_text(tables)}"),
+                headline_tiles(tables, seen),
             ),
             tag("nav", tag("ul", *links), aria_label="Parts of this page"),
             tag(
                 "main",
-                worth_a_look(tables, [each for part in sections for each in part.findings]),
-                *map(_drawn, sections),
+                findings_section(tables, [each for part in sections for each in part.findings]),
+                *map(_section_markup, sections),
             ),
             _footer(tables),
         ]
@@ -100,36 +100,42 @@ def render(tables: Tables) -> str:
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', body, script), lang='en')}\n"
 
 
-def _outside(frames: int) -> str:
+def _outside_note(frames: int) -> str:
     if not frames:
         return ""
     return f" ({units.count(frames)} {'frame is' if frames == 1 else 'frames are'} before or after, and in no chart)"
 
 
-def _origin(tables: Tables) -> str:
-    segments, finished = tables.number("segments"), tables.run.get("finished_at")
+def _origin_text(tables: ReportTables) -> str:
+    segments, finished = tables.run_number("segments"), tables.run_state.get("finished_at")
     parts = []
     if segments is not None:
         parts.append(
             "1 segment of the journal" if segments == 1 else f"{units.count(segments)} segments of the journal"
         )
-    if isinstance(finished, str) and (made := _MOMENT.match(finished)):
+    if isinstance(finished, str) and (made := _TIMESTAMP.match(finished)):
         parts.append(f"tables of {made[1]} {made[2]}")
     return "".join(f" · {part}" for part in parts)
 
 
-def _drawn(section: Section) -> Markup:
-    title = tag("h2", section.title, id=f"{section.identity}-heading")
+def _section_markup(section: Section) -> Markup:
+    title = tag("h2", section.title, id=f"{section.element_id}-heading")
     lead = tag("p", section.lead, class_="lead")
-    return tag("section", title, lead, section.body, id=section.identity, aria_labelledby=f"{section.identity}-heading")
+    return tag(
+        "section", title, lead, section.body, id=section.element_id, aria_labelledby=f"{section.element_id}-heading"
+    )
 
 
-def _footer(tables: Tables) -> Markup:
+def _footer(tables: ReportTables) -> Markup:
     rows = [
-        [words(each), number(None if tables.note(each) else tables[each].num_rows), Cell(text(tables.note(each)))]
-        for each in COLUMNS
+        [
+            text_cell(each),
+            number_cell(None if tables.note(each) else tables[each].num_rows),
+            Cell(to_markup(tables.note(each))),
+        ]
+        for each in TABLE_COLUMNS
     ]
-    made_from = table(heads("Table|#Rows|Note"), rows, label="Tables of this page", is_sortable=False)
+    made_from = render_table(parse_headers("Table|#Rows|Note"), rows, label="Tables of this page", is_sortable=False)
     said = "All times are UTC. Failed are calls that ended neither with a result nor by being cancelled. "
     more = [
         tag("code", "fiveways pipeline tables"),

@@ -7,38 +7,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.pipeline.report import units
-from fiveways.pipeline.report.graph import Edge, Layer, Node, draw
-from fiveways.pipeline.report.grouping import Row, first, grouped
+from fiveways.pipeline.report.aggregation import Row, aggregate, top_rows
+from fiveways.pipeline.report.html_tables import MAX_ROWS, details, number_cell, parse_headers, render_table, text_cell
+from fiveways.pipeline.report.latency_histogram import Int64Array
+from fiveways.pipeline.report.layered_graph import Edge, Layer, Node, draw_graph
 from fiveways.pipeline.report.markup import Markup, join
 from fiveways.pipeline.report.overview import Overview
-from fiveways.pipeline.report.reading import Tables
-from fiveways.pipeline.report.section import Section, empty
-from fiveways.pipeline.report.spread import Ints
-from fiveways.pipeline.report.tabling import MOST_ROWS, details, heads, number, table, words
+from fiveways.pipeline.report.section import Section, empty_message
+from fiveways.pipeline.report.table_reader import ReportTables
 
-_MOST: Final = (9, 14, 9)
+_MAX_NODES: Final = (9, 14, 9)
 """Callers, methods and callees that are drawn one by one."""
 _KEYS: Final = (("caller", "caller_protocol"), ("method",), ("callee", "callee_protocol"))
 _PLURALS: Final = ("callers", "methods", "callees")
-_NONE: Final = ("(nobody known)", "(not known)", "the hub itself")
+_UNKNOWN_LABELS: Final = ("(nobody known)", "(not known)", "the hub itself")
 
 
-def services(tables: Tables, _seen: Overview) -> Section:
+def service_graph(tables: ReportTables, _seen: Overview) -> Section:
     """Return callers, methods and callees, with what flows between them."""
     lead = "Callers on the left, methods in the middle, those who answer on the right. The thicker, the more calls."
     rows = tables["service_graph"]
     if not rows.num_rows:
-        return Section("services", "Service graph", lead, empty(tables.note("service_graph") or "No call was seen."))
+        return Section(
+            "services", "Service graph", lead, empty_message(tables.note("service_graph") or "No call was seen.")
+        )
     layers, places = zip(*(_layer(rows, index) for index in range(3)), strict=True)
     edges = [_edges(rows, places[index], places[index + 1], layers[index : index + 2]) for index in range(2)]
-    return Section("services", "Service graph", lead, join([draw(layers, edges), _behind(rows)]))
+    return Section("services", "Service graph", lead, join([draw_graph(layers, edges), _data_table(rows)]))
 
 
-def _layer(rows: pa.Table, index: int) -> tuple[Layer, Ints]:
+def _layer(rows: pa.Table, index: int) -> tuple[Layer, Int64Array]:
     """Return the nodes of one column, and for each row of the table which of them it is."""
-    keys, most = _KEYS[index], _MOST[index]
-    sums = grouped(rows, list(keys), calls="sum", errors="sum")
-    found, more = first(sums, most, f"-calls {' '.join(keys)}")
+    keys, most = _KEYS[index], _MAX_NODES[index]
+    sums = aggregate(rows, list(keys), calls="sum", errors="sum")
+    found, more = top_rows(sums, most, f"-calls {' '.join(keys)}")
     places = np.full(rows.num_rows, len(found), np.int64)
     for number_, row in enumerate(found):
         same = [_same(rows.column(key), row[key]) for key in keys]
@@ -60,11 +62,11 @@ def _same(column: pa.ChunkedArray, value: str | None) -> np.ndarray[tuple[int], 
 
 def _node(row: Row, index: int) -> Node:
     key, *rest = _KEYS[index]
-    said = _NONE[index] if row[key] is None else row[key] or "(empty)"
+    said = _UNKNOWN_LABELS[index] if row[key] is None else row[key] or "(empty)"
     return Node(said, (row[rest[0]] or "") if rest else "", row["calls"] or 0, row["errors"] or 0, is_rest=False)
 
 
-def _edges(rows: pa.Table, left: Ints, right: Ints, layers: tuple[Layer, ...]) -> list[Edge]:
+def _edges(rows: pa.Table, left: Int64Array, right: Int64Array, layers: tuple[Layer, ...]) -> list[Edge]:
     width, height = len(layers[1].nodes), len(layers[0].nodes)
     sums = np.zeros((2, height * width), np.int64)
     for index, column in enumerate(("calls", "errors")):
@@ -75,22 +77,22 @@ def _edges(rows: pa.Table, left: Ints, right: Ints, layers: tuple[Layer, ...]) -
     ]
 
 
-def _behind(rows: pa.Table) -> Markup:
+def _data_table(rows: pa.Table) -> Markup:
     keys = ["caller", "caller_protocol", "method", "callee", "callee_protocol"]
-    sums = grouped(rows, keys, calls="sum", errors="sum", p50_ns="max")
-    found, more = first(sums, 2 * MOST_ROWS, f"-calls {' '.join(keys)}")
+    sums = aggregate(rows, keys, calls="sum", errors="sum", p50_ns="max")
+    found, more = top_rows(sums, 2 * MAX_ROWS, f"-calls {' '.join(keys)}")
     lines = [
         [
-            words(row["caller"], _NONE[0]),
-            words(row["caller_protocol"]),
-            words(row["method"], _NONE[1]),
-            words(row["callee"], _NONE[2]),
-            words(row["callee_protocol"]),
-            number(row["calls"]),
-            number((row["errors"] or 0) / row["calls"] if row["calls"] else None, units.percent),
-            number(row["p50_ns"], units.duration),
+            text_cell(row["caller"], _UNKNOWN_LABELS[0]),
+            text_cell(row["caller_protocol"]),
+            text_cell(row["method"], _UNKNOWN_LABELS[1]),
+            text_cell(row["callee"], _UNKNOWN_LABELS[2]),
+            text_cell(row["callee_protocol"]),
+            number_cell(row["calls"]),
+            number_cell((row["errors"] or 0) / row["calls"] if row["calls"] else None, units.percent),
+            number_cell(row["p50_ns"], units.duration),
         ]
         for row in found
     ]
-    columns = heads("Caller|?Protocol|Method|Callee|?Protocol|#Calls|#Failed|#p50, worst day")
-    return details("Numbers of each path", table(columns, lines, label="Service graph", more=more))
+    columns = parse_headers("Caller|?Protocol|Method|Callee|?Protocol|#Calls|#Failed|#p50, worst day")
+    return details("Numbers of each path", render_table(columns, lines, label="Service graph", more=more))

@@ -4,35 +4,35 @@ from typing import Final
 
 import numpy as np
 
-NOTHING: Final = "\N{EN DASH}"
+NO_VALUE: Final = "\N{EN DASH}"
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 _SHORT: Final = ((10**3, "µs"), (10**6, "ms"))
 _SECOND: Final = 10**9
 _THOUSANDS: Final = ("", "k", "M", "G", "T", "P", "E", "Z")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MOST_DIGITS: Final = 10**12
-THIN: Final = "\N{NO-BREAK SPACE}"
+_MAX_FULL_COUNT: Final = 10**12
+NO_BREAK_SPACE: Final = "\N{NO-BREAK SPACE}"
 """Between a number and its unit: they stay on one line."""
 
 
 def count(value: float | None) -> str:
     """Return a whole number with its thousands set apart; a huge one is shortened."""
     if value is None:
-        return NOTHING
-    return f"{round(value):,}" if abs(value) < _MOST_DIGITS else short(value)
+        return NO_VALUE
+    return f"{round(value):,}" if abs(value) < _MAX_FULL_COUNT else short(value)
 
 
 def short(value: float | None, unit: str = "", *, trim: bool = False) -> str:
     """Return three digits and the letter for the thousands: 12.3 k, 4.56 MB."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     size, power = abs(value), 0
     while size >= 999.5 and power < len(_THOUSANDS) - 1:
         size, power = size / 1000, power + 1
     whole = power == 0 and float(value).is_integer()
     number = f"{size:.0f}" if whole else digits(size, trim=trim)
     behind = f"{_THOUSANDS[power]}{unit}"
-    return f"{'-' if value < 0 else ''}{number}{THIN if behind else ''}{behind}"
+    return f"{'-' if value < 0 else ''}{number}{NO_BREAK_SPACE if behind else ''}{behind}"
 
 
 def digits(value: float, *, trim: bool = False) -> str:
@@ -50,13 +50,13 @@ def size(value: float | None, *, trim: bool = False) -> str:
 def duration(ns: float | None, *, trim: bool = False) -> str:
     """Return a time that passed: 840 µs, 12.3 ms, 4.5 h."""
     if ns is None:
-        return NOTHING
+        return NO_VALUE
     length = abs(ns)
     sign = "-" if ns < 0 else ""
     if length < 999.5:
-        return f"{sign}{length:.0f}{THIN}ns"
+        return f"{sign}{length:.0f}{NO_BREAK_SPACE}ns"
     factor, unit = _unit(length)
-    return f"{sign}{digits(length / factor, trim=trim)}{THIN}{unit}"
+    return f"{sign}{digits(length / factor, trim=trim)}{NO_BREAK_SPACE}{unit}"
 
 
 def _unit(length: float) -> tuple[int, str]:
@@ -73,28 +73,34 @@ def _unit(length: float) -> tuple[int, str]:
 def share(part: float | None, whole: float | None) -> str:
     """Return how much of the whole a part is, in percent; what is not nothing is never shown as 0."""
     if part is None or not whole:
-        return NOTHING
+        return NO_VALUE
     return percent(part / whole)
 
 
 def percent(value: float | None) -> str:
     """Return a fraction in percent."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     shown = 100 * value
     if shown == 0:
-        return f"0{THIN}%"
+        return f"0{NO_BREAK_SPACE}%"
     if 0 < shown < 0.01:
-        return f"<{THIN}0.01{THIN}%"
+        return f"<{NO_BREAK_SPACE}0.01{NO_BREAK_SPACE}%"
     if 99.95 <= shown < 100:
-        return f">{THIN}99.9{THIN}%"
-    return f"{shown:.2f}{THIN}%" if shown < 1 else f"{shown:.1f}{THIN}%" if shown < 99.95 else f"{shown:.0f}{THIN}%"
+        return f">{NO_BREAK_SPACE}99.9{NO_BREAK_SPACE}%"
+    return (
+        f"{shown:.2f}{NO_BREAK_SPACE}%"
+        if shown < 1
+        else f"{shown:.1f}{NO_BREAK_SPACE}%"
+        if shown < 99.95
+        else f"{shown:.0f}{NO_BREAK_SPACE}%"
+    )
 
 
 def day(seconds: int) -> str:
     """Return the day of an instant: 3 Mar."""
     _, month, number = _date(seconds)
-    return f"{number}{THIN}{_MONTHS[month - 1]}"
+    return f"{number}{NO_BREAK_SPACE}{_MONTHS[month - 1]}"
 
 
 def full_day(seconds: int) -> str:
@@ -110,7 +116,7 @@ def clock(seconds: int) -> str:
 def moment(ns: int | None) -> str:
     """Return an instant to the second: 2026-03-03 08:30:12."""
     if ns is None:
-        return NOTHING
+        return NO_VALUE
     seconds = ns // 10**9
     year, month, number = _date(seconds)
     return f"{year:04d}-{month:02d}-{number:02d} {clock(seconds)}:{seconds % MINUTE:02d}"

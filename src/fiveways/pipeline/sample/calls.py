@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, Column, Script, What
+from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, Column, LineKind, Script
 from fiveways.pipeline.sample.world import World
 
 NQ: Final = ENCODINGS.index("nq")
@@ -18,7 +18,7 @@ MILLI: Final = 1_000_000
 
 
 @dataclass
-class Calls:
+class CallGroup:
     """Some calls of a kind: who calls whom, what, and when."""
 
     script: Script
@@ -34,16 +34,16 @@ class Calls:
     """How long the callee takes."""
     odd: Column
 
-    def only(self, chosen: Column) -> "Calls":
+    def select(self, chosen: Column) -> "CallGroup":
         """Return some of them."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         each = (self.call, self.at, self.caller, self.callee, self.method, self.num, self.duration, self.odd)
-        return Calls(self.script, self.world, *(column[rows] for column in each))
+        return CallGroup(self.script, self.world, *(column[rows] for column in each))
 
     def __len__(self) -> int:
         return len(self.call)
 
-    def delay(self, low: float, high: float) -> Column:
+    def random_delay(self, low: float, high: float) -> Column:
         """Return some time for each, between two numbers of microseconds."""
         return (self.script.rng.uniform(low, high, len(self)) * _MICRO).astype(np.int64)
 
@@ -59,54 +59,60 @@ class Calls:
 
     # What is said on each leg. `at` is when; all of it carries the operation.
 
-    def ask(self, at: Column, **more: Any) -> None:  # noqa: ANN401
+    def send_request(self, at: Column, **more: Any) -> None:  # noqa: ANN401
         """The caller asks."""
         given: dict[str, Any] = {"session": self.caller, "odd": self.odd, "detail": 0, **more}
-        self.say(What.CALL, at, CALLER, out=False, num=self.num, **given)
+        self.add_lines(LineKind.CALL, at, CALLER, out=False, num=self.num, **given)
 
     def forward(self, at: Column, leg: int = CALLEE, callee: Column | None = None, detail: int = 0) -> None:
         """The hub asks the callee, who accepts it if it speaks NQ."""
         callee = self.callee if callee is None else callee
         num = self.hub_num(leg)
-        self.say(What.CALL, at, leg, out=True, num=num, session=callee, detail=detail)
+        self.add_lines(LineKind.CALL, at, leg, out=True, num=num, session=callee, detail=detail)
         nq = np.flatnonzero(self.world.protocol_of(callee) == NQ)
-        some = self.only(nq)
-        some.say(What.ACCEPTED, at[nq] + some.delay(50, 200), leg, out=False, num=num[nq], session=callee[nq])
+        some = self.select(nq)
+        some.add_lines(
+            LineKind.ACCEPTED, at[nq] + some.random_delay(50, 200), leg, out=False, num=num[nq], session=callee[nq]
+        )
 
-    def come_back(
-        self, at: Column, what: What, leg: int = CALLEE, callee: Column | None = None, **more: object
+    def return_answer(
+        self, at: Column, what: LineKind, leg: int = CALLEE, callee: Column | None = None, **more: object
     ) -> None:
         """The callee answers, and if it speaks NQ the hub acknowledges."""
         callee = self.callee if callee is None else callee
         num = self.hub_num(leg)
-        self.say(what, at, leg, out=False, num=num, session=callee, **more)
+        self.add_lines(what, at, leg, out=False, num=num, session=callee, **more)
         nq = np.flatnonzero(self.world.protocol_of(callee) == NQ)
-        some = self.only(nq)
-        some.say(What.ACK, at[nq] + some.delay(5, 50), leg, out=True, num=num[nq], session=callee[nq])
+        some = self.select(nq)
+        some.add_lines(LineKind.ACK, at[nq] + some.random_delay(5, 50), leg, out=True, num=num[nq], session=callee[nq])
 
     def answer(
-        self, at: Column, what: What, *, session: Column | None = None, acked: bool = True, **more: object
+        self, at: Column, what: LineKind, *, session: Column | None = None, acked: bool = True, **more: object
     ) -> None:
         """The hub answers, and if the caller speaks NQ it acknowledges."""
         session = self.caller if session is None else session
-        self.say(what, at, CALLER, out=True, num=self.num, session=session, **more)
+        self.add_lines(what, at, CALLER, out=True, num=self.num, session=session, **more)
         if acked:
             nq = np.flatnonzero(self.caller_protocol == NQ)
-            some = self.only(nq)
-            some.say(What.ACK, at[nq] + some.delay(100, 900), CALLER, out=False, num=some.num, session=session[nq])
+            some = self.select(nq)
+            some.add_lines(
+                LineKind.ACK, at[nq] + some.random_delay(100, 900), CALLER, out=False, num=some.num, session=session[nq]
+            )
 
     def accept(self, at: Column, *, session: Column | None = None) -> None:
         """The hub has it, and tells those who speak NQ."""
         nq = np.flatnonzero(self.caller_protocol == NQ)
-        some = self.only(nq)
+        some = self.select(nq)
         link = some.caller if session is None else session[nq]
-        some.say(What.ACCEPTED, at[nq], CALLER, out=True, num=some.num, session=link)
+        some.add_lines(LineKind.ACCEPTED, at[nq], CALLER, out=True, num=some.num, session=link)
 
     def hub_num(self, leg: int) -> Column:
         """Return the ids that the hub gives them on a callee's leg."""
         return self.call * 4 + leg
 
-    def say(self, what: What, at: Column, leg: int, *, out: bool, num: Column, session: Column, **more: Any) -> None:  # noqa: ANN401
+    def add_lines(
+        self, what: LineKind, at: Column, leg: int, *, out: bool, num: Column, session: Column, **more: Any
+    ) -> None:
         """Say something about each of them; `more` are further columns of the plan."""
         self.script.add(
             what,
@@ -120,24 +126,24 @@ class Calls:
             **{"method": self.method, "op": CALL_OP, **more},
         )
 
-    def there(self, detail: int = 0) -> tuple[Column, Column]:
+    def request_and_forward(self, detail: int = 0) -> tuple[Column, Column]:
         """Ask, accept and forward; return when it was forwarded and when the callee will be done."""
-        self.ask(self.at, detail=detail)
-        self.accept(self.at + self.delay(10, 30))
-        forwarded = self.at + self.delay(35, 200)
+        self.send_request(self.at, detail=detail)
+        self.accept(self.at + self.random_delay(10, 30))
+        forwarded = self.at + self.random_delay(35, 200)
         self.forward(forwarded, detail=detail)
-        return forwarded, forwarded + self.delay(205, 300) + self.duration
+        return forwarded, forwarded + self.random_delay(205, 300) + self.duration
 
-    def parted(self, at: Column, nth: int, takes_parts: Column) -> None:
+    def send_part(self, at: Column, nth: int, takes_parts: Column) -> None:
         """The callee gives one element, and the hub passes it on to those who take them one by one."""
-        self.say(What.PART, at, CALLEE, out=False, num=self.hub_num(CALLEE), session=self.callee, nth=nth)
-        some = self.only(takes_parts)
-        later = at[takes_parts] + some.delay(10, 20)
-        some.say(What.PART, later, CALLER, out=True, num=some.num, session=some.caller, nth=nth)
+        self.add_lines(LineKind.PART, at, CALLEE, out=False, num=self.hub_num(CALLEE), session=self.callee, nth=nth)
+        some = self.select(takes_parts)
+        later = at[takes_parts] + some.random_delay(10, 20)
+        some.add_lines(LineKind.PART, later, CALLER, out=True, num=some.num, session=some.caller, nth=nth)
 
-    def ended(self, at: Column, what: What, nth: Column, takes_parts: Column) -> None:
+    def end_stream(self, at: Column, what: LineKind, nth: Column, takes_parts: Column) -> None:
         """The callee ends a streamed answer; who does not take parts gets all in one."""
-        self.come_back(at, what, nth=nth)
-        for which, said in ((takes_parts, what), (~takes_parts, What.RESULT)):
-            some = self.only(which)
-            some.answer(at[which] + some.delay(10, 100), said, nth=nth[which])
+        self.return_answer(at, what, nth=nth)
+        for which, said in ((takes_parts, what), (~takes_parts, LineKind.RESULT)):
+            some = self.select(which)
+            some.answer(at[which] + some.random_delay(10, 100), said, nth=nth[which])

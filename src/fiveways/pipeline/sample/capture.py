@@ -10,27 +10,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fiveways.journal.record import SCHEMA
-from fiveways.pipeline import schemas
-from fiveways.pipeline.sample import block, noise
-from fiveways.pipeline.sample.frames import Frames, frames_of
+from fiveways.journal.schema import SCHEMA
+from fiveways.pipeline import spark_schemas
+from fiveways.pipeline.sample import noise, traffic_block
+from fiveways.pipeline.sample.encoder_input import written_id
+from fiveways.pipeline.sample.expected_tables import DELIVERIES, ExpectedTables, utc_dates
+from fiveways.pipeline.sample.frames import Frames, encode_frames
 from fiveways.pipeline.sample.options import ENCODINGS, SECOND, Options
-from fiveways.pipeline.sample.script import NOBODY, Column, Script, What
-from fiveways.pipeline.sample.spoken import written_id
-from fiveways.pipeline.sample.tally import Tally
-from fiveways.pipeline.sample.truth import DELIVERIES, Truth, dates_of
-from fiveways.pipeline.sample.words import FAILURES
+from fiveways.pipeline.sample.script import NO_SESSION, Column, LineKind, Script
+from fiveways.pipeline.sample.session_counts import SessionCounts
+from fiveways.pipeline.sample.vocabulary import FAILURES
 from fiveways.pipeline.sample.world import World
 
 _HIDDEN: Final = ("_orphan", "_unread", "_id", "_target", "_status")
 _TABLES: Final = {
-    "calls": schemas.arrow(schemas.CALLS),
-    "orphans": schemas.arrow(schemas.ORPHANS),
-    "quarantine": schemas.arrow(schemas.QUARANTINE),
+    "calls": spark_schemas.to_arrow(spark_schemas.CALLS),
+    "orphans": spark_schemas.to_arrow(spark_schemas.ORPHANS),
+    "quarantine": spark_schemas.to_arrow(spark_schemas.QUARANTINE),
     "deliveries": DELIVERIES,
-    "sessions": schemas.arrow(schemas.SESSIONS),
+    "sessions": spark_schemas.to_arrow(spark_schemas.SESSIONS),
 }
-_SHOWN: Final = 256
+_QUARANTINE_PAYLOAD_BYTES: Final = 256
 """Bytes of an unreadable frame that are shown."""
 
 
@@ -49,7 +49,7 @@ class Capture:
         self.truth.mkdir(parents=True, exist_ok=True)
         self._segment, self._seq = 0, 0
         self._pending: list[pa.Table] = []
-        self._tally = Tally()
+        self._tally = SessionCounts()
         self._world = World(self.options.encodings, self.options.run)
         self._writers = {name: pq.ParquetWriter(self.truth / f"{name}.parquet", kept) for name, kept in _TABLES.items()}
         try:
@@ -96,11 +96,13 @@ class Capture:
         since, until = bounds[number], bounds[number + 1]
         world = self._world
         if number == 0:
-            noise.settled(script, world, self.options.start)
-        block.planned(self.options, world, script, since, until, frames)
+            noise.open_permanent_sessions(script, world, self.options.start)
+        traffic_block.plan_block(self.options, world, script, since, until, frames)
         if last:
             sessions = np.arange(0, world.permanent, dtype=np.int32)
-            noise.parted(script, sessions[sessions % 4 != 0], np.full((sessions % 4 != 0).sum(), until + 60 * SECOND))
+            noise.close_sessions(
+                script, sessions[sessions % 4 != 0], np.full((sessions % 4 != 0).sum(), until + 60 * SECOND)
+            )
         spare = frames - script.count_frames()
         if spare < 0:
             raise ValueError(f"{frames} frames are too few for a sample")
@@ -112,10 +114,10 @@ class Capture:
         """Write a script, and tell its truth; what needs the record's number is kept in hidden columns."""
         lines = script.lines()
         lines["order"] = at = lines["at"]
-        is_behind = (rng.random(len(at)) < 0.1) & (lines["frame"] == NOBODY)
+        is_behind = (rng.random(len(at)) < 0.1) & (lines["frame"] == NO_SESSION)
         lines["at"] = at - np.where(is_behind, rng.integers(0, self.options.disorder + 1, len(at)), 0)
-        frames = frames_of(lines, self._world, self.options, rng)
-        truth = Truth(lines, frames.sizes, self._world, self.options, script.first_call, script.calls)
+        frames = encode_frames(lines, self._world, self.options, rng)
+        truth = ExpectedTables(lines, frames.sizes, self._world, self.options, script.first_call, script.calls)
         self._keep("calls", truth.calls())
         self._keep("deliveries", truth.deliveries(frames.queued))
         self._tally.add(lines, frames, len(self._world.names))
@@ -133,7 +135,7 @@ class Capture:
             protocol = ENCODINGS[self._world.protocols[rows["session"][row]]]
             names[row] = written_id(protocol, rows["num"][row : row + 1])[0].as_py().decode()
             targets[row] = f"b{rows['aux'][row]}" if protocol == "nq" else None
-            failed = rows["what"][row] == What.FAILURE
+            failed = rows["what"][row] == LineKind.FAILURE
             status[row] = FAILURES[rows["detail"][row]].status if failed else "result"
         hidden = (orphan, rows["unread"], names, targets, status)
         for name, column in zip(_HIDDEN, hidden, strict=True):
@@ -165,7 +167,7 @@ class Capture:
 def _orphans(table: pa.Table) -> pa.Table:
     count = table.num_rows
     columns = {
-        "date": dates_of(table["at"].to_numpy()),
+        "date": utc_dates(table["at"].to_numpy()),
         "part": pa.array(np.zeros(count, np.int32)),
         "id": table["_id"],
         "target": table["_target"],
@@ -178,7 +180,7 @@ def _orphans(table: pa.Table) -> pa.Table:
 def _quarantine(table: pa.Table) -> pa.Table:
     payloads = table["payload"].to_pylist()
     whole = table["size"].to_pylist()
-    hexadecimal = [None if each is None else each[:_SHOWN].hex() for each in payloads]
+    hexadecimal = [None if each is None else each[:_QUARANTINE_PAYLOAD_BYTES].hex() for each in payloads]
     reasons = [
         "payload left out" if each is None else "payload cut" if len(each) < size else None
         for each, size in zip(payloads, whole, strict=True)

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.model import topics
-from fiveways.pipeline.sample.binaries import LRPM_CBOR, MQTT
-from fiveways.pipeline.sample.joining import chosen, decimal, joined
-from fiveways.pipeline.sample.noise import CLOSE_REASONS, DENY_REASONS, DROP_REASON, LEFT_OUT, UNREADABLE
-from fiveways.pipeline.sample.nqtext import NQ, batched
+from fiveways.pipeline.sample.binary_frames import LRPM_CBOR, MQTT
+from fiveways.pipeline.sample.byte_columns import choose_rows, concat_rows, decimal
+from fiveways.pipeline.sample.encoder_input import ProtocolLines, written_topics
+from fiveways.pipeline.sample.noise import CLOSE_REASONS, DENY_REASONS, DROP_REASON, PAYLOAD_OMITTED, UNREADABLE
+from fiveways.pipeline.sample.nq_frames import NQ, batch_messages
 from fiveways.pipeline.sample.options import ENCODINGS, Options
-from fiveways.pipeline.sample.script import MARKS, NO_OP, NOBODY, TOPIC_OP, WRONG_OP, Column, What
-from fiveways.pipeline.sample.spoken import Spoken, written_topics
-from fiveways.pipeline.sample.texts import LRPM_JSON, UMQ, UMQ36
-from fiveways.pipeline.sample.words import METHODS, TOPICS
+from fiveways.pipeline.sample.script import MARKS, NO_OP, NO_SESSION, TOPIC_OP, WRONG_OP, Column, LineKind
+from fiveways.pipeline.sample.text_frames import LRPM_JSON, UMQ, UMQ36
+from fiveways.pipeline.sample.vocabulary import METHODS, TOPICS
 from fiveways.pipeline.sample.world import World
 
 _WRITERS: Final = {
@@ -31,7 +31,7 @@ _BINARY: Final = tuple(ENCODINGS.index(each) for each in ("lrpm-cbor", "mqtt-rpc
 _MQTT: Final = ENCODINGS.index("mqtt-rpc")
 KINDS: Final = ("text", "binary", "open", "close", "drop", "deny")
 _CANONICAL: Final = [topics.spell(topic, topics.LRPM) for topic in TOPICS]
-_WHOLE: Final = 90
+_MIN_TRUNCATED_SIZE: Final = 90
 """Bytes of a frame of which the policy left one, or none."""
 
 
@@ -48,12 +48,12 @@ class Frames:
     """Line by line: how long that frame waited."""
 
 
-def frames_of(lines: dict[str, Column], world: World, options: Options, rng: np.random.Generator) -> Frames:
+def encode_frames(lines: dict[str, Column], world: World, options: Options, rng: np.random.Generator) -> Frames:
     """Write all lines."""
     protocol = world.protocol_of(lines["session"])
     payloads, size = _payloads(lines, protocol)
     op = _operations(lines) if options.ops else pa.nulls(len(protocol), pa.string())
-    first, messages, payloads, op = _framed(lines, payloads, op)
+    first, messages, payloads, op = _group_lines(lines, payloads, op)
     lengths = pc.fill_null(pc.binary_length(payloads), 0).to_numpy()
     frame_size = np.where(size[first] > 0, size[first], lengths)
     rows = {name: column[first] for name, column in lines.items()}
@@ -95,13 +95,13 @@ def _payloads(lines: dict[str, Column], protocol: Column) -> tuple[pa.BinaryArra
     pieces = []
     for start, end in zip(bounds, [*bounds[1:], len(order)], strict=True):
         rows = order[start:end]
-        what, name = What(int(lines["what"][rows[0]])), ENCODINGS[protocol[rows[0]]]
-        some = Spoken(name, {column: values[rows] for column, values in lines.items()})
+        what, name = LineKind(int(lines["what"][rows[0]])), ENCODINGS[protocol[rows[0]]]
+        some = ProtocolLines(name, {column: values[rows] for column, values in lines.items()})
         if what in MARKS:
             pieces.append(pa.nulls(len(rows), pa.binary()))
-        elif what is What.RAW:
+        elif what is LineKind.RAW:
             pieces.append(_raw(some))
-            size[rows] = np.where(some["detail"] >= LEFT_OUT, _WHOLE, 0)
+            size[rows] = np.where(some["detail"] >= PAYLOAD_OMITTED, _MIN_TRUNCATED_SIZE, 0)
         else:
             pieces.append(_WRITERS[name][what](some))
     place = np.empty(len(order), np.int64)
@@ -113,7 +113,7 @@ def _flat(array: "pa.Array | pa.ChunkedArray") -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _raw(lines: Spoken) -> pa.BinaryArray:
+def _raw(lines: ProtocolLines) -> pa.BinaryArray:
     table: list[bytes | None] = [payload for payload, _ in UNREADABLE[lines.protocol]]
     return pa.array([*table, None, b"["], pa.binary()).take(pa.array(lines["detail"]))
 
@@ -122,8 +122,8 @@ def _kinds(rows: dict[str, Column], protocol: Column) -> Column:
     is_text = np.array(
         [[text for _, text in UNREADABLE[name]] + [name not in ("lrpm-cbor", "mqtt-rpc")] * 2 for name in ENCODINGS]
     )
-    raw = rows["what"] == What.RAW
-    binary = np.isin(protocol, _BINARY) | (rows["what"] == What.ATTACHMENT)
+    raw = rows["what"] == LineKind.RAW
+    binary = np.isin(protocol, _BINARY) | (rows["what"] == LineKind.ATTACHMENT)
     binary = np.where(raw, ~is_text[protocol, np.where(raw, rows["detail"], 0)], binary)
     kinds = binary.astype(np.int8)
     for kind, what in enumerate(MARKS, start=2):
@@ -133,12 +133,12 @@ def _kinds(rows: dict[str, Column], protocol: Column) -> Column:
 
 def _channels(rows: dict[str, Column], protocol: Column, world: World) -> pa.Array:
     own = _named(world.channels, rows["session"])
-    service = chosen([method.topic for method in METHODS], np.maximum(rows["method"], 0)).cast(pa.string())
-    detail = np.where(np.isin(rows["what"], (What.PUBLISH, What.EVENT, What.DROP)), rows["detail"], 0)
+    service = choose_rows([method.topic for method in METHODS], np.maximum(rows["method"], 0)).cast(pa.string())
+    detail = np.where(np.isin(rows["what"], (LineKind.PUBLISH, LineKind.EVENT, LineKind.DROP)), rows["detail"], 0)
     topic = _named(written_topics("mqtt-rpc"), detail)
     mqtt = protocol == _MQTT
-    dropped = rows["what"] == What.DROP
-    in_topic = mqtt & np.isin(rows["what"], (What.PUBLISH, What.EVENT))
+    dropped = rows["what"] == LineKind.DROP
+    in_topic = mqtt & np.isin(rows["what"], (LineKind.PUBLISH, LineKind.EVENT))
     is_call = mqtt & ~np.isin(rows["what"], MARKS) & ~in_topic
     found = pc.if_else(pa.array(is_call), service, own)
     found = pc.if_else(pa.array(in_topic), topic, found)
@@ -148,31 +148,31 @@ def _channels(rows: dict[str, Column], protocol: Column, world: World) -> pa.Arr
 def _reasons(rows: dict[str, Column]) -> pa.Array:
     nothing = len(CLOSE_REASONS) + len(DENY_REASONS) + 1
     index = np.full(len(rows["what"]), nothing)
-    closed, denied = rows["what"] == What.CLOSE, rows["what"] == What.DENY
+    closed, denied = rows["what"] == LineKind.CLOSE, rows["what"] == LineKind.DENY
     index[closed] = rows["detail"][closed]
     index[denied] = rows["detail"][denied] + len(CLOSE_REASONS)
-    index[rows["what"] == What.DROP] = nothing - 1
+    index[rows["what"] == LineKind.DROP] = nothing - 1
     return _named([*CLOSE_REASONS, *DENY_REASONS, DROP_REASON, None], index)
 
 
 def _operations(lines: dict[str, Column]) -> pa.Array:
     """Return the `op` of each line by itself."""
     text = decimal(lines["call"] + 1)
-    told = pc.if_else(pa.array(lines["op"] == TOPIC_OP), joined(b"p", text), text).cast(pa.string())
+    told = pc.if_else(pa.array(lines["op"] == TOPIC_OP), concat_rows(b"p", text), text).cast(pa.string())
     return _flat(pc.if_else(pa.array(np.isin(lines["op"], (NO_OP, WRONG_OP))), pa.scalar(None, pa.string()), told))
 
 
-def _framed(
+def _group_lines(
     lines: dict[str, Column], payloads: pa.BinaryArray, op: pa.Array
 ) -> tuple[Column, Column, pa.BinaryArray, pa.Array]:
     """Put lines with one frame number together: first line, messages, payload and operations of each frame."""
-    alone = np.flatnonzero(lines["frame"] == NOBODY)
-    several = np.flatnonzero(lines["frame"] != NOBODY)
+    alone = np.flatnonzero(lines["frame"] == NO_SESSION)
+    several = np.flatnonzero(lines["frame"] != NO_SESSION)
     ones = np.ones(len(alone), np.int64)
     if not len(several):
         return alone, ones, payloads, op
     several = several[np.argsort(lines["frame"][several], kind="stable")]
-    joint, starts = batched(_flat(payloads.take(pa.array(several))), lines["frame"][several])
+    joint, starts = batch_messages(_flat(payloads.take(pa.array(several))), lines["frame"][several])
     counts = np.diff([*starts, len(several)])
     some_op = pc.fill_null(op.take(pa.array(several)), "-")
     offsets = pa.array(np.concatenate([starts, [len(several)]]).astype(np.int32))
@@ -194,9 +194,9 @@ def _frame_of_line(lines: dict[str, Column], first: Column) -> Column:
     """Return, for each line, the place of its frame."""
     place = np.empty(len(lines["frame"]), np.int64)
     place[first] = np.arange(len(first))
-    several = np.flatnonzero(lines["frame"] != NOBODY)
+    several = np.flatnonzero(lines["frame"] != NO_SESSION)
     if len(several):
-        heads = first[lines["frame"][first] != NOBODY]
+        heads = first[lines["frame"][first] != NO_SESSION]
         by_frame = dict(zip(lines["frame"][heads].tolist(), place[heads].tolist(), strict=True))
         place[several] = [by_frame[frame] for frame in lines["frame"][several].tolist()]
     return place

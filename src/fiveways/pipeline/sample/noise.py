@@ -5,11 +5,17 @@ from typing import Final
 import numpy as np
 
 from fiveways.model.failures import Reason
-from fiveways.pipeline.sample.calls import Calls
+from fiveways.pipeline.sample.calls import CallGroup
 from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, NO_OP, Column, Script, What
-from fiveways.pipeline.sample.ways import built_in
-from fiveways.pipeline.sample.words import BY_REASON, HUB_REGISTER, HUB_SUBSCRIBE, OWN, PLAIN_BUILTINS
+from fiveways.pipeline.sample.scenarios import built_in
+from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, NO_OP, Column, LineKind, Script
+from fiveways.pipeline.sample.vocabulary import (
+    APPLICATION_FAILURE,
+    BY_REASON,
+    HUB_REGISTER,
+    HUB_SUBSCRIBE,
+    PLAIN_BUILTINS,
+)
 from fiveways.pipeline.sample.world import World
 
 # Bytes that break the rules of their protocol, and whether they come as text.
@@ -40,7 +46,7 @@ UNREADABLE: Final[dict[str, tuple[tuple[bytes, bool], ...]]] = {
     ),
 }
 VARIANTS: Final = 5
-LEFT_OUT, CUT = VARIANTS, VARIANTS + 1
+PAYLOAD_OMITTED, PAYLOAD_TRUNCATED = VARIANTS, VARIANTS + 1
 """Two more: a frame whose payload the policy left out, and one of which it left one byte."""
 CLOSE_REASONS: Final = ("left", "error", "idle", "going away")
 DENY_REASONS: Final = ("denied", "bad token", "origin")
@@ -51,7 +57,7 @@ def unreadable(script: Script, world: World, at: Column) -> None:
     """Frames that end in quarantine."""
     session = script.rng.integers(0, world.permanent, len(at))
     detail = script.rng.integers(0, VARIANTS + 2, len(at))
-    script.add(What.RAW, at, session=session, detail=detail, out=script.rng.random(len(at)) < 0.2, unread=True)
+    script.add(LineKind.RAW, at, session=session, detail=detail, out=script.rng.random(len(at)) < 0.2, unread=True)
 
 
 def orphans(script: Script, world: World, at: Column, *, with_ops: bool) -> None:
@@ -60,12 +66,12 @@ def orphans(script: Script, world: World, at: Column, *, with_ops: bool) -> None
     session = script.rng.integers(0, world.permanent, count)
     call = script.operations(count)
     out = call % 2 == 0
-    what = np.where(call % 3 == 0, int(What.FAILURE), int(What.RESULT))
-    for kind in (What.RESULT, What.FAILURE):
+    what = np.where(call % 3 == 0, int(LineKind.FAILURE), int(LineKind.RESULT))
+    for kind in (LineKind.RESULT, LineKind.FAILURE):
         mine = np.flatnonzero(what == kind)
         claims = np.where(call[mine] % 5 == 0, CALL_OP, NO_OP) if with_ops else NO_OP
         # A callee's own words on its leg; the hub's about a call that was lost on the caller's.
-        detail = np.where(out[mine], BY_REASON[Reason.DENIED], OWN)
+        detail = np.where(out[mine], BY_REASON[Reason.DENIED], APPLICATION_FAILURE)
         script.add(
             kind,
             at[mine],
@@ -82,30 +88,33 @@ def orphans(script: Script, world: World, at: Column, *, with_ops: bool) -> None
         )
 
 
-def settled(script: Script, world: World, at: int) -> None:
+def open_permanent_sessions(script: Script, world: World, at: int) -> None:
     """Those who stay come, say hello, and offer what they have."""
     sessions = np.arange(world.permanent, dtype=np.int32)
     opened = at + sessions.astype(np.int64) * 3_000_000
-    greeted(script, world, sessions, opened)
+    open_sessions(script, world, sessions, opened)
     some = np.array([n for n in sessions if ENCODINGS[world.protocols[n]] != "mqtt-rpc"], np.int32)
     for method, wait in ((HUB_REGISTER, 1_000_000), (HUB_SUBSCRIBE, 1_500_000)):
         _asked(script, world, some, opened[some] + wait, np.full(len(some), method))
 
 
-def greeted(script: Script, world: World, sessions: Column, at: Column) -> None:
+def open_sessions(script: Script, world: World, sessions: Column, at: Column) -> None:
     """Open links, and shake hands where the protocol does."""
-    script.add(What.OPEN, at, session=sessions)
+    script.add(LineKind.OPEN, at, session=sessions)
     protocols = world.protocol_of(sessions)
-    for what, wait, silent in ((What.HELLO, 100_000, ("nq", "mqtt-rpc")), (What.WELCOME, 150_000, ("mqtt-rpc",))):
+    for what, wait, silent in (
+        (LineKind.HELLO, 100_000, ("nq", "mqtt-rpc")),
+        (LineKind.WELCOME, 150_000, ("mqtt-rpc",)),
+    ):
         talking = ~np.isin(protocols, [ENCODINGS.index(each) for each in silent])
-        script.add(what, at[talking] + wait, session=sessions[talking], out=what is What.WELCOME)
+        script.add(what, at[talking] + wait, session=sessions[talking], out=what is LineKind.WELCOME)
     umqs = np.isin(protocols, [ENCODINGS.index(each) for each in ("umq", "umq36")])
-    script.add(What.SET, at[umqs] + 200_000, session=sessions[umqs])
+    script.add(LineKind.SET, at[umqs] + 200_000, session=sessions[umqs])
 
 
-def parted(script: Script, sessions: Column, at: Column) -> None:
+def close_sessions(script: Script, sessions: Column, at: Column) -> None:
     """Close links."""
-    script.add(What.CLOSE, at, session=sessions, detail=script.rng.integers(0, len(CLOSE_REASONS), len(at)))
+    script.add(LineKind.CLOSE, at, session=sessions, detail=script.rng.integers(0, len(CLOSE_REASONS), len(at)))
 
 
 def visitors(script: Script, world: World, at: Column) -> None:
@@ -114,26 +123,28 @@ def visitors(script: Script, world: World, at: Column) -> None:
     if not protocols:
         return
     names = [f"guest{n % 7}" if n % 3 else None for n in range(len(at))]
-    sessions = np.array([world.join(protocols[n % len(protocols)], names[n]) for n in range(len(at))], np.int32)
+    sessions = np.array([world.add_session(protocols[n % len(protocols)], names[n]) for n in range(len(at))], np.int32)
     denied = np.arange(len(at)) % 5 == 4
-    script.add(What.OPEN, at[denied], session=sessions[denied])
+    script.add(LineKind.OPEN, at[denied], session=sessions[denied])
     reasons = script.rng.integers(0, len(DENY_REASONS), denied.sum())
-    script.add(What.DENY, at[denied] + 50_000, session=sessions[denied], detail=reasons, op=NO_OP)
-    parted(script, sessions[denied], at[denied] + 60_000)
+    script.add(LineKind.DENY, at[denied] + 50_000, session=sessions[denied], detail=reasons, op=NO_OP)
+    close_sessions(script, sessions[denied], at[denied] + 60_000)
     sessions, at = sessions[~denied], at[~denied]
-    greeted(script, world, sessions, at)
+    open_sessions(script, world, sessions, at)
     for wait in (5_000_000, 9_000_000):
         _asked(script, world, sessions, at + wait, script.rng.choice(PLAIN_BUILTINS, len(at)))
     stayed = np.arange(len(at)) % 20 == 0
-    parted(script, sessions[~stayed], at[~stayed] + 20_000_000)
+    close_sessions(script, sessions[~stayed], at[~stayed] + 20_000_000)
 
 
 def pings(script: Script, world: World, at: Column, *, answered: bool) -> None:
     """Calls of the hub's own methods by those who are there anyway."""
-    _asked(script, world, world.callers_of(len(at), script.rng), at, np.full(len(at), PLAIN_BUILTINS[0]), answered)
+    _asked(script, world, world.choose_callers(len(at), script.rng), at, np.full(len(at), PLAIN_BUILTINS[0]), answered)
 
 
 def _asked(script: Script, world: World, sessions: Column, at: Column, method: Column, answered: bool = True) -> None:
     call = script.operations(len(at))
     nothing = np.zeros(len(at), np.int64)
-    built_in(Calls(script, world, call, at, sessions, sessions, method, call * 4, nothing, nothing), answered=answered)
+    built_in(
+        CallGroup(script, world, call, at, sessions, sessions, method, call * 4, nothing, nothing), answered=answered
+    )

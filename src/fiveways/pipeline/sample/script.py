@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Ints: TypeAlias = npt.NDArray[np.int64]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = npt.NDArray[Any]
 
 
-class What(IntEnum):
+class LineKind(IntEnum):
     """What one line of the plan says."""
 
     CALL = 0
@@ -43,10 +43,10 @@ class What(IntEnum):
     DENY = 26
 
 
-FINAL: Final = (What.RESULT, What.FAILURE, What.LAST, What.END)
-REQUESTS: Final = (What.CALL, What.CARRIER, What.SHOUT)
-MARKS: Final = (What.OPEN, What.CLOSE, What.DROP, What.DENY)
-NOBODY: Final = -1
+FINAL: Final = (LineKind.RESULT, LineKind.FAILURE, LineKind.LAST, LineKind.END)
+REQUESTS: Final = (LineKind.CALL, LineKind.CARRIER, LineKind.SHOUT)
+MARKS: Final = (LineKind.OPEN, LineKind.CLOSE, LineKind.DROP, LineKind.DENY)
+NO_SESSION: Final = -1
 
 CALLER, CALLEE, SECOND_CALLEE = 0, 1, 2
 """Legs of a call; the second callee is the one to whom it was given when the first had gone."""
@@ -56,7 +56,7 @@ NO_OP, CALL_OP, TOPIC_OP, WRONG_OP = range(4)
 
 # Every column of the plan, its type, and what stands there unless something else is said.
 COLUMNS: Final[dict[str, tuple[type, int]]] = {
-    "call": (np.int64, NOBODY),  # the operation it belongs to, whether the journal is told or not
+    "call": (np.int64, NO_SESSION),  # the operation it belongs to, whether the journal is told or not
     "leg": (np.int8, CALLER),
     "at": (np.int64, 0),
     "session": (np.int32, 0),
@@ -66,12 +66,12 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "aux": (np.int64, 0),  # NQ: the backchannel
     "nth": (np.int32, 0),  # the number of a part
     "detail": (np.int16, 0),  # which failure, topic, reason or raw bytes
-    "method": (np.int16, NOBODY),
+    "method": (np.int16, NO_SESSION),
     "body": (np.int16, 0),
     "number": (np.int32, 0),  # what stands in the body
     "odd": (np.int8, 0),  # written otherwise than usual
     "op": (np.int8, NO_OP),
-    "frame": (np.int64, NOBODY),  # lines with the same number go in one frame
+    "frame": (np.int64, NO_SESSION),  # lines with the same number go in one frame
     "orphan": (np.bool_, 0),
     "unread": (np.bool_, 0),
 }
@@ -90,12 +90,12 @@ class Script:
     """How many of the frame numbers are taken."""
     _parts: list[dict[str, Column]] = field(default_factory=list)
 
-    def operations(self, count: int) -> Ints:
+    def operations(self, count: int) -> Int64Array:
         """Return numbers for so many more operations."""
         self.calls += count
         return np.arange(self.first_call + self.calls - count, self.first_call + self.calls, dtype=np.int64)
 
-    def add(self, what: What, at: Column, **columns: Any) -> None:  # noqa: ANN401  scalars, or arrays as long as `at`
+    def add(self, what: LineKind, at: Column, **columns: Any) -> None:  # noqa: ANN401  scalars, or arrays as long as `at`
         """Say the same sort of thing once for each of `at`; columns that are not named have their default."""
         count = len(at)
         if not count:
@@ -116,7 +116,7 @@ class Script:
 
     def count_frames(self) -> int:
         """Return how many records there will be: those that go in one frame are one."""
-        alone = sum(int((part["frame"] == NOBODY).sum()) for part in self._parts)
+        alone = sum(int((part["frame"] == NO_SESSION).sum()) for part in self._parts)
         return alone + self.frames
 
     def lines(self) -> dict[str, Column]:

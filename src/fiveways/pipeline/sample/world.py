@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import Column, Ints
-from fiveways.pipeline.sample.words import SERVED, TOPICS
+from fiveways.pipeline.sample.script import Column, Int64Array
+from fiveways.pipeline.sample.vocabulary import SERVED, TOPICS
 
 CALLERS: Final = 12
 CALLEES: Final = 6
@@ -30,25 +30,27 @@ class World:
     protocols: list[int] = field(default_factory=list)
     transports: list[str] = field(default_factory=list)
     channels: list[str | None] = field(default_factory=list)
-    callers: dict[str, Ints] = field(default_factory=dict)
-    callees: dict[str, Ints] = field(default_factory=dict)
+    callers: dict[str, Int64Array] = field(default_factory=dict)
+    callees: dict[str, Int64Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for protocol in self.encodings:
             if protocol == "mqtt-rpc":
-                both = [self.join(protocol, None) for _ in range(2)]
+                both = [self.add_session(protocol, None) for _ in range(2)]
                 self.callers[protocol] = self.callees[protocol] = np.array(both)
                 continue
-            self.callers[protocol] = np.array([self.join(protocol, self._peer(protocol, n)) for n in range(CALLERS)])
+            self.callers[protocol] = np.array(
+                [self.add_session(protocol, self._peer(protocol, n)) for n in range(CALLERS)]
+            )
             offered = range(100, 100 + CALLEES)
-            self.callees[protocol] = np.array([self.join(protocol, self._peer(protocol, n)) for n in offered])
+            self.callees[protocol] = np.array([self.add_session(protocol, self._peer(protocol, n)) for n in offered])
         self.permanent = len(self.names)
 
     def _peer(self, protocol: str, number: int) -> str | None:
         """Return who a link belongs to: in NQ two links, or one, are one peer's."""
         return f"peer{number // _LINKS:03d}" if protocol == "nq" else _NAMES[number % len(_NAMES)]
 
-    def join(self, protocol: str, peer: str | None) -> int:
+    def add_session(self, protocol: str, peer: str | None) -> int:
         """Open one more link, and return its number."""
         number = len(self.names)
         self.names.append(f"{self.run}.{protocol}.{number}")
@@ -65,12 +67,12 @@ class World:
         """Return the number of each link's protocol in `ENCODINGS`."""
         return np.asarray(np.array(self.protocols, np.int8)[sessions])
 
-    def other_link(self, sessions: Column) -> Column:
+    def other_session(self, sessions: Column) -> Column:
         """Return, for links of NQ callers or callees, another link of the same peer."""
         first = np.where(np.isin(sessions, self.callers["nq"]), self.callers["nq"][0], self.callees["nq"][0])
         return np.asarray(first + ((sessions - first) ^ 1))
 
-    def offering(self, methods: Column, rng: np.random.Generator) -> Column:
+    def choose_callees(self, methods: Column, rng: np.random.Generator) -> Column:
         """Return, for each method, a link that offers it: each method has two, of one protocol."""
         count = len(self.encodings)
         found = np.empty(len(methods), np.int32)
@@ -81,7 +83,7 @@ class World:
             found[mine] = links[pair]
         return found
 
-    def callers_of(self, count: int, rng: np.random.Generator) -> Column:
+    def choose_callers(self, count: int, rng: np.random.Generator) -> Column:
         """Return so many links of callers, those of all protocols alike."""
         groups = [self.callers[protocol] for protocol in self.encodings]
         which = rng.integers(0, len(groups), count)

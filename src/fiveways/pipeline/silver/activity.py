@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.expressions import MINUTE, begin, date_of, total
+from fiveways.pipeline.expressions import MINUTE, sum_or_zero, truncate_time, utc_date
 
-_WHOSE = ("run", "node", "session", "peer", "protocol", "transport", "direction")
+_CONNECTION_COLUMNS = ("run", "node", "session", "peer", "protocol", "transport", "direction")
 
 
 def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
@@ -34,15 +34,15 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
         last_seq: the number of the last record
     """
     is_first = F.col("part") == 0
-    read = _frames(messages, is_first, F.lit(1), F.lit(0))
-    unread = _frames(quarantine.withColumn("node", F.lit(None).cast("string")), F.lit(True), F.lit(0), F.lit(1))
+    read = _frame_counts(messages, is_first, F.lit(1), F.lit(0))
+    unread = _frame_counts(quarantine.withColumn("node", F.lit(None).cast("string")), F.lit(True), F.lit(0), F.lit(1))
     groups = (
         read.unionByName(unread)
-        .groupBy("minute_at", *_WHOSE)
+        .groupBy("minute_at", *_CONNECTION_COLUMNS)
         .agg(
             F.sum("frames").alias("frames"),
             F.sum("messages").alias("messages"),
-            total("bytes").alias("bytes"),
+            sum_or_zero("bytes").alias("bytes"),
             F.sum("errors").alias("errors"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
@@ -51,9 +51,9 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
         )
     )
     return groups.select(
-        date_of(F.col("minute_at")).alias("date"),
+        utc_date(F.col("minute_at")).alias("date"),
         "minute_at",
-        *_WHOSE,
+        *_CONNECTION_COLUMNS,
         "frames",
         "messages",
         "bytes",
@@ -65,11 +65,11 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
     )
 
 
-def _frames(rows: DataFrame, is_frame: Column, messages: Column, errors: Column) -> DataFrame:
+def _frame_counts(rows: DataFrame, is_frame: Column, messages: Column, errors: Column) -> DataFrame:
     """Return what each row adds; the size of a frame belongs to its first message alone."""
     return rows.select(
-        begin("at", MINUTE).alias("minute_at"),
-        *_WHOSE,
+        truncate_time("at", MINUTE).alias("minute_at"),
+        *_CONNECTION_COLUMNS,
         "at",
         "seq",
         F.when(is_frame, 1).otherwise(0).alias("frames"),

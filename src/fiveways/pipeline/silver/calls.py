@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline.silver import merging
+from fiveways.pipeline.silver import call_merging
 
 
 def calls(shared: DataFrame) -> DataFrame:
@@ -48,7 +48,9 @@ def calls(shared: DataFrame) -> DataFrame:
         hub_ns: what is left of the latency
         negative_durations: durations of this row that came out negative, as the clock was set back; these are null
     """
-    hashed = shared.withColumn(merging.HASH, merging.key_hash())
-    keys = F.broadcast(merging.shared_keys(shared))
-    alone = merging.alone(hashed.join(keys, on=merging.HASH, how="left_anti"))
-    return alone.unionByName(merging.merged(hashed.join(keys, on=merging.HASH, how="left_semi")))
+    hashed = shared.withColumn(call_merging.HASH, call_merging.key_hash())
+    keys = F.broadcast(call_merging.shared_keys(shared))
+    alone = call_merging.calls_in_one_segment(hashed.join(keys, on=call_merging.HASH, how="left_anti"))
+    return alone.unionByName(
+        call_merging.calls_across_segments(hashed.join(keys, on=call_merging.HASH, how="left_semi"))
+    )

@@ -5,18 +5,18 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline import schemas
-from fiveways.pipeline.expressions import count_of, date_of, duration, negative
+from fiveways.pipeline import spark_schemas
+from fiveways.pipeline.expressions import count_where, duration_or_null, negative_flag, utc_date
 
 _KEY: Final = ("run", "key")
-_PUBLICATION: Final = {
+_PUBLICATION_COLUMNS: Final = {
     "topic": "topic",
     "publisher_session": "session",
     "publisher_protocol": "protocol",
     "published_at": "at",
     "published_seq": "seq",
 }
-_FIRST: Final = ("at", "seq", "session", "peer", "queued_ns", "size")
+_FIRST_EVENT_COLUMNS: Final = ("at", "seq", "session", "peer", "queued_ns", "size")
 
 
 def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
@@ -53,14 +53,14 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
     who = F.when(is_nq, F.coalesce("peer", "session")).otherwise(F.col("session"))
     groups = (
         sent.join(_publications(messages), on=[*_KEY], how="left")
-        .groupBy(*_KEY, "op", who.alias("who"), "protocol", "lone_part", *_PUBLICATION)
-        .agg(*_amounts())
+        .groupBy(*_KEY, "op", who.alias("who"), "protocol", "lone_part", *_PUBLICATION_COLUMNS)
+        .agg(*_delivery_aggregates())
     )
     is_sent = F.col("first.is_sent")
-    first = {name: F.when(is_sent, F.col(f"first.{name}")) for name in _FIRST}
+    first = {name: F.when(is_sent, F.col(f"first.{name}")) for name in _FIRST_EVENT_COLUMNS}
     latency = first["at"] - F.col("published_at")
     made = {
-        "date": date_of(F.coalesce("published_at", "first.at")),
+        "date": utc_date(F.coalesce("published_at", "first.at")),
         "topic": F.coalesce("topic", "event_topic"),
         "subscriber_session": F.col("first.session"),
         "subscriber_peer": F.col("first.peer"),
@@ -68,12 +68,12 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
         "first_at": first["at"],
         "first_seq": first["seq"],
         "outcome": F.when(is_sent, "delivered").otherwise("dropped"),
-        "latency_ns": duration(latency),
+        "latency_ns": duration_or_null(latency),
         "queued_ns": first["queued_ns"],
         "size": first["size"],
-        "negative_durations": negative(latency),
+        "negative_durations": negative_flag(latency),
     }
-    return groups.select(*(made.get(name, F.col(name)).alias(name) for name in schemas.DELIVERIES.fieldNames()))
+    return groups.select(*(made.get(name, F.col(name)).alias(name) for name in spark_schemas.DELIVERIES.fieldNames()))
 
 
 def _publications(messages: DataFrame) -> DataFrame:
@@ -84,13 +84,13 @@ def _publications(messages: DataFrame) -> DataFrame:
         .groupBy("run", F.col("op").alias("key"))
         .agg(F.min(F.struct("seq", "part", "at", "topic", "session", "protocol")).alias("first"))
     )
-    return firsts.select(*_KEY, *(F.col(f"first.{field}").alias(name) for name, field in _PUBLICATION.items()))
+    return firsts.select(*_KEY, *(F.col(f"first.{field}").alias(name) for name, field in _PUBLICATION_COLUMNS.items()))
 
 
 def _events(messages: DataFrame) -> DataFrame:
     """Return what was sent."""
     rows = messages.filter((F.col("direction") == "out") & (F.col("kind") == "event"))
-    return _told(rows.withColumn("event_topic", F.col("topic")), is_sent=True)
+    return _keyed_events(rows.withColumn("event_topic", F.col("topic")), is_sent=True)
 
 
 def _drops(marks: DataFrame) -> DataFrame:
@@ -103,10 +103,10 @@ def _drops(marks: DataFrame) -> DataFrame:
         F.col("channel").alias("event_topic"),
         *(F.lit(None).cast(kind).alias(name) for name, kind in {"id": "string", "queued_ns": "bigint"}.items()),
     )
-    return _told(rows, is_sent=False)
+    return _keyed_events(rows, is_sent=False)
 
 
-def _told(rows: DataFrame, *, is_sent: bool) -> DataFrame:
+def _keyed_events(rows: DataFrame, *, is_sent: bool) -> DataFrame:
     """Where the operation is not known, each is by itself: its place in the journal is its key."""
     is_alone = F.col("op").isNull()
     return rows.select(
@@ -119,17 +119,17 @@ def _told(rows: DataFrame, *, is_sent: bool) -> DataFrame:
     )
 
 
-def _amounts() -> list[Column]:
+def _delivery_aggregates() -> list[Column]:
     """Return what is counted of the messages of one row, and the first of them, sent if any was."""
     is_sent = F.col("is_sent")
     subscription = F.when(is_sent, F.col("subscription"))
     # Equal identifiers are one subscription, or one message of NQ: only that makes it a repeat.
     is_one = F.min(subscription).eqNullSafe(F.max(subscription))
-    copies = count_of(is_sent)
+    copies = count_where(is_sent)
     rest = ("session", "peer", "queued_ns", "size", "is_sent")
     return [
         F.when(is_one, copies).otherwise(1).cast("int").alias("copies"),
-        count_of(~is_sent).cast("int").alias("dropped"),
+        count_where(~is_sent).cast("int").alias("dropped"),
         F.max("event_topic").alias("event_topic"),
         F.min(F.struct(~is_sent, "seq", "part", "at", *rest)).alias("first"),
     ]

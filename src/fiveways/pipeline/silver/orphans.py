@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline import schemas
-from fiveways.pipeline.expressions import date_of
-from fiveways.pipeline.silver.merging import HASH, KEY, key_hash
+from fiveways.pipeline import spark_schemas
+from fiveways.pipeline.expressions import utc_date
+from fiveways.pipeline.silver.call_merging import HASH, KEY, key_hash
 
 
 def orphans(shared: DataFrame) -> DataFrame:
@@ -35,17 +35,19 @@ def orphans(shared: DataFrame) -> DataFrame:
     keys = strays.select(key_hash().alias(HASH)).distinct()
     near = shared.withColumn(HASH, key_hash()).join(F.broadcast(keys), on=HASH, how="left_semi")
     is_same = [F.col(f"strays.{name}").eqNullSafe(F.col(f"asked.{name}")) for name in (*KEY, "is_in")]
-    left = strays.alias("strays").join(F.broadcast(_asked(near).alias("asked")), on=is_same, how="left_anti")
+    left = strays.alias("strays").join(
+        F.broadcast(_legs_with_request(near).alias("asked")), on=is_same, how="left_anti"
+    )
     made = {
-        "date": date_of(F.col("stray.at")),
+        "date": utc_date(F.col("stray.at")),
         "run": F.col("run"),
         "direction": F.when(F.col("is_in"), "in").otherwise("out"),
     }
-    names = schemas.ORPHANS.fieldNames()
+    names = spark_schemas.ORPHANS.fieldNames()
     return left.select(*(made.get(name, F.col(f"stray.{name}")).alias(name) for name in names))
 
 
-def _asked(pieces: DataFrame) -> DataFrame:
+def _legs_with_request(pieces: DataFrame) -> DataFrame:
     """Return which legs have a request: those on which answers come in, and those on which they go out."""
     inward = F.when(F.col("forwards") + F.col("others_out") > 0, True)
     outward = F.when(F.col("attempts") + F.col("others_in") > 0, False)

@@ -6,7 +6,7 @@ from typing import Final
 
 from fiveways.model import names, topics
 from fiveways.protocols.base import ProtocolSpec
-from fiveways.protocols.lrpm.conversation import JsonConversation, LrpmConversation
+from fiveways.protocols.lrpm.conversation import JsonFastPath, LrpmConversation
 from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC, MESSAGES, Codec, Message
 from fiveways.protocols.lrpm.states import TRANSITIONS, State
 from fiveways.wire.limits import Limits
@@ -25,14 +25,14 @@ def _spec(name: str, codec: Codec, converse: type[LrpmConversation], vectors: st
         messages=MESSAGES,
         states=State,
         transitions=TRANSITIONS,
-        converse=partial(converse, codec=codec),
-        names=names.LRPM,
-        topics=topics.LRPM,
-        carries=frozenset(LrpmConversation.SENDERS),
-        cancels=True,
+        create_conversation=partial(converse, codec=codec),
+        name_style=names.LRPM,
+        topic_style=topics.LRPM,
+        sendable_messages=frozenset(LrpmConversation.SENDERS),
+        forwards_cancel=True,
         vectors=vectors,
     )
 
 
-JSON: Final = _spec("lrpm-json", JSON_CODEC, JsonConversation, "json_*.json")
+JSON: Final = _spec("lrpm-json", JSON_CODEC, JsonFastPath, "json_*.json")
 CBOR: Final = _spec("lrpm-cbor", CBOR_CODEC, LrpmConversation, "cbor_*.json")

@@ -5,24 +5,24 @@ from typing import Any, Final, TypeAlias
 
 from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
+    FIELDS_BY_KIND,
+    INVALID_VALUE,
+    NO_KIND_NAMES,
     NO_META,
-    NO_NAMES,
-    NO_VALUE,
-    SHAPES,
     Encoding,
     Field,
     Frame,
     Kind,
+    KindNames,
     Meta,
-    Names,
     call_meta,
-    check_fields,
-    kind_number,
-    malformed,
+    check_field_count,
+    check_packet,
+    malformed_error,
     read_kind,
-    unusual,
+    resolve_kind,
 )
-from fiveways.wire.cbor import head, parse, skip, text_item, uint_item, write
+from fiveways.wire.cbor import parse, read_head, skip, text_item, uint_item, write
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Cbor, Payload
@@ -32,58 +32,58 @@ _UINT_8, _UINT_16 = 0x18, 0x19
 _CALL, _RESULT, _EVENT, _PUBLISHED = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT), int(Kind.PUBLISHED)
 _ARRAYS: Final = _ARRAY << 5
 _TEXTS: Final = _TEXT << 5
-_LONGER_TEXTS: Final = _TEXTS + 24
-_LONGER_ARRAYS: Final = _ARRAYS + 24
-_EMPTY, _NULL, _BREAK = 0xA0, 0xF6, 0xFF
+_LONG_TEXTS: Final = _TEXTS + 24
+_LONG_ARRAYS: Final = _ARRAYS + 24
+_EMPTY_MAP, _NULL, _BREAK = 0xA0, 0xF6, 0xFF
 _FLAGS = _FALSE, _TRUE = 0xF4, 0xF5
 
 
-def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
+def parse_frame(packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Frame:
     """Take a binary packet apart; RemoteProtocolError whatever is wrong with it."""
     raw = packet.payload
     if packet.is_text or len(raw) > limits.max_text or packet.blob is not None:
-        raw = unusual(packet, limits, "CBOR")
+        raw = check_packet(packet, limits, "CBOR")
     try:
         return _parse(raw, limits, names)
     except Malformed as exc:
-        raise malformed(str(exc), "LRPM-13") from None
+        raise malformed_error(str(exc), "LRPM-13") from None
     except IndexError:
-        raise malformed("CBOR ends inside the array", "LRPM-13") from None
+        raise malformed_error("CBOR ends inside the array", "LRPM-13") from None
 
 
-def _parse(raw: bytes, limits: Limits, names: Names) -> Frame:
+def _parse(raw: bytes, limits: Limits, names: KindNames) -> Frame:
     code = raw[0]
-    count, at, end = (code - _ARRAYS, 1, len(raw)) if _ARRAYS < code < _LONGER_ARRAYS else _open(raw, limits)
+    count, at, end = (code - _ARRAYS, 1, len(raw)) if _ARRAYS < code < _LONG_ARRAYS else _enter_frame(raw, limits)
     kind: Any
-    kind, at = (raw[at + 1], at + 2) if raw[at] == _UINT_8 else _kind(raw, at, limits)
-    readers = _READERS.get(kind)
+    kind, at = (raw[at + 1], at + 2) if raw[at] == _UINT_8 else _read_raw_kind(raw, at, limits)
+    readers = _KIND_READERS.get(kind)
     if readers is None:
-        kind = kind_number(kind, names)
-        readers = _READERS.get(kind) or _bodies(count - 1)
+        kind = resolve_kind(kind, names)
+        readers = _KIND_READERS.get(kind) or _body_readers(count - 1)
     surplus = count - 1 - len(readers)
     fields: list[Any] = []
     for read in readers if surplus >= 0 else readers[:surplus]:
         field, at = read(raw, at, limits)
         fields.append(field)
     if surplus:
-        at = _even_out(raw, at, fields, surplus, limits)
+        at = _adjust_fields(raw, at, fields, surplus, limits)
     if at != end:
-        raise malformed("bytes behind the array", "LRPM-13")
+        raise malformed_error("bytes behind the array", "LRPM-13")
     return kind, fields
 
 
-def _bodies(fields: int) -> tuple[Any, ...]:
-    check_fields(fields)
-    return (_body,) * fields
+def _body_readers(fields: int) -> tuple[Any, ...]:
+    check_field_count(fields)
+    return (_read_body,) * fields
 
 
-def _open(raw: bytes, limits: Limits) -> tuple[int, int, int]:
+def _enter_frame(raw: bytes, limits: Limits) -> tuple[int, int, int]:
     """Step into an array: how many items it has, where the first begins, and where the last must end."""
-    major, count, at = head(raw, 0)
+    major, count, at = read_head(raw, 0)
     if major != _ARRAY:
-        raise malformed("a frame that is no array", "LRPM-13")
+        raise malformed_error("a frame that is no array", "LRPM-13")
     if count == 0:
-        raise malformed("an empty array", "LRPM-13")
+        raise malformed_error("an empty array", "LRPM-13")
     if count > len(raw):
         raise IndexError
     if count > 0:
@@ -93,116 +93,116 @@ def _open(raw: bytes, limits: Limits) -> tuple[int, int, int]:
         end = skip(raw, end, limits.max_depth, limits.max_containers)
         count += 1
     if end + 1 != len(raw) or not count:
-        raise malformed("bytes behind the array" if count else "an empty array", "LRPM-13")
+        raise malformed_error("bytes behind the array" if count else "an empty array", "LRPM-13")
     return count, at, end
 
 
-def _even_out(raw: bytes, at: int, fields: list[Any], surplus: int, limits: Limits) -> int:
+def _adjust_fields(raw: bytes, at: int, fields: list[Any], surplus: int, limits: Limits) -> int:
     """LRPM-a08: the meta may be absent, and what stands behind it is ignored, though it must be CBOR."""
     if surplus == -1:
         fields.append(NO_META)
     elif surplus < 0:
-        raise malformed(f"only {len(fields)} fields", "LRPM-11")
+        raise malformed_error(f"only {len(fields)} fields", "LRPM-11")
     for _ in range(surplus):
         at = skip(raw, at, limits.max_depth, limits.max_containers)
     return at
 
 
-def _id(raw: bytes, at: int, _limits: Limits) -> tuple[int, int]:
+def _read_id(raw: bytes, at: int, _limits: Limits) -> tuple[int, int]:
     if raw[at] == _UINT_16:  # our own ids, and those of most others
         return raw[at + 1] << 8 | raw[at + 2], at + 3
-    major, number, at = head(raw, at)
+    major, number, at = read_head(raw, at)
     if major != _UINT:
-        raise malformed("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+        raise malformed_error("an id that is no unsigned integer of 64 bits", "LRPM-a09")
     return number, at
 
 
-def _uri(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
+def _read_uri(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
     code = raw[at]
     end = at + 1 + code - _TEXTS
-    if _TEXTS <= code < _LONGER_TEXTS and end <= len(raw):
-        return _utf8(raw[at + 1 : end]), end
+    if _TEXTS <= code < _LONG_TEXTS and end <= len(raw):
+        return _decode_utf8(raw[at + 1 : end]), end
     if code >> 5 != _TEXT:
-        raise malformed("a uri that is no string", "LRPM-03")
-    return _long_text(raw, at, limits)
+        raise malformed_error("a uri that is no string", "LRPM-03")
+    return _read_long_text(raw, at, limits)
 
 
-def _utf8(text: bytes) -> str:
+def _decode_utf8(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as exc:
-        raise malformed(f"CBOR text is not UTF-8: {exc.reason}", "LRPM-a01") from None
+        raise malformed_error(f"CBOR text is not UTF-8: {exc.reason}", "LRPM-a01") from None
 
 
-def _long_text(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
+def _read_long_text(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
     """Read a text that is long, in chunks, or cut off."""
     end = skip(raw, at, limits.max_depth, limits.max_containers)
     return str(parse(raw[at:end])), end
 
 
-def _kind(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
-    major, number, end = head(raw, at)
+def _read_raw_kind(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
+    major, number, end = read_head(raw, at)
     if major == _UINT:
         return number, end
-    return _uri(raw, at, limits) if major == _TEXT else (None, at)
+    return _read_uri(raw, at, limits) if major == _TEXT else (None, at)
 
 
-def _request_kind(raw: bytes, at: int, limits: Limits) -> tuple[int, int]:
-    written, at = _kind(raw, at, limits)
-    return read_kind(written, NO_NAMES), at
+def _read_request_kind(raw: bytes, at: int, limits: Limits) -> tuple[int, int]:
+    written, at = _read_raw_kind(raw, at, limits)
+    return read_kind(written, NO_KIND_NAMES), at
 
 
-def _body(raw: bytes, at: int, limits: Limits) -> tuple[Cbor, int]:
+def _read_body(raw: bytes, at: int, limits: Limits) -> tuple[Cbor, int]:
     end = skip(raw, at, limits.max_depth, limits.max_containers)
     return Cbor(raw[at:end]), end
 
 
-def _meta(raw: bytes, at: int, limits: Limits) -> tuple[Meta, int]:
+def _read_meta(raw: bytes, at: int, limits: Limits) -> tuple[Meta, int]:
     code = raw[at]
-    if code == _EMPTY:
+    if code == _EMPTY_MAP:
         return NO_META, at + 1
     if code == _NULL:
-        raise malformed("null for meta", "LRPM-a08")
-    major, pairs, at = head(raw, at)
+        raise malformed_error("null for meta", "LRPM-a08")
+    major, pairs, at = read_head(raw, at)
     if major != _MAP:
-        raise malformed("a meta that is no map", "LRPM-08")
+        raise malformed_error("a meta that is no map", "LRPM-08")
     meta: dict[str, object] = {}
     while pairs and raw[at] != _BREAK:
         if raw[at] >> 5 != _TEXT:
-            raise malformed("a key in meta that is no string", "LRPM-13")
-        key, at = _uri(raw, at, limits)
+            raise malformed_error("a key in meta that is no string", "LRPM-13")
+        key, at = _read_uri(raw, at, limits)
         if key in meta:
-            raise malformed("two equal keys in meta", "LRPM-13")
-        meta[key], at = _value(raw, at, limits)
+            raise malformed_error("two equal keys in meta", "LRPM-13")
+        meta[key], at = _read_meta_value(raw, at, limits)
         pairs -= 1
     if pairs > 0:
-        raise malformed("a break that ends nothing", "LRPM-13")
+        raise malformed_error("a break that ends nothing", "LRPM-13")
     return meta, at + 1 if pairs < 0 else at
 
 
-def _value(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
+def _read_meta_value(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
     code = raw[at]
     if code <= _UINT_16:
-        return _id(raw, at, limits)
+        return _read_id(raw, at, limits)
     if code in _FLAGS:
         return code == _TRUE, at + 1
     end = skip(raw, at, limits.max_depth - 1, limits.max_containers)
     try:
         return parse(raw[at:end]), end
     except Malformed:
-        return NO_VALUE, end
+        return INVALID_VALUE, end
 
 
 _Reader: TypeAlias = Callable[[bytes, int, Limits], tuple[Any, int]]
-_READ: Final[dict[Field, _Reader]] = {
-    Field.ID: _id,
-    Field.URI: _uri,
-    Field.KIND: _request_kind,
-    Field.BODY: _body,
-    Field.META: _meta,
+_FIELD_READERS: Final[dict[Field, _Reader]] = {
+    Field.ID: _read_id,
+    Field.URI: _read_uri,
+    Field.KIND: _read_request_kind,
+    Field.BODY: _read_body,
+    Field.META: _read_meta,
 }
-_READERS: Final[dict[Any, tuple[_Reader, ...]]] = {
-    int(kind): tuple(_READ[field] for field in shape) for kind, shape in SHAPES.items()
+_KIND_READERS: Final[dict[Any, tuple[_Reader, ...]]] = {
+    int(kind): tuple(_FIELD_READERS[field] for field in shape) for kind, shape in FIELDS_BY_KIND.items()
 }
 
 
@@ -216,15 +216,15 @@ def serialize_frame(frame: Frame) -> Packet:
     if kind == _RESULT:
         number, body, meta = fields
         return Packet(_RESULT_START + uint_item(number) + body.cbor() + _write_meta(meta), False)
-    plan = _WRITERS.get(kind)
-    start, writers = plan or (_start(kind, len(fields)), (_write_body,) * len(fields))
+    plan = _KIND_WRITERS.get(kind)
+    start, writers = plan or (_frame_start(kind, len(fields)), (_write_body,) * len(fields))
     parts = [start]
     for write_field, field in zip(writers, fields, strict=True):
         parts.append(write_field(field))
     return Packet(b"".join(parts), is_text=False)
 
 
-def _start(kind: int, fields: int) -> bytes:
+def _frame_start(kind: int, fields: int) -> bytes:
     """Give the head of the array, and the kind."""
     size = bytearray(uint_item(1 + fields))
     size[0] |= _ARRAYS
@@ -239,19 +239,20 @@ def _write_meta(meta: Meta) -> bytes:
     return write(meta) if meta else b"\xa0"
 
 
-_WRITE: Final[dict[Field, Callable[[Any], bytes]]] = {
+_FIELD_WRITERS: Final[dict[Field, Callable[[Any], bytes]]] = {
     Field.ID: uint_item,
     Field.URI: text_item,
     Field.KIND: uint_item,
     Field.BODY: _write_body,
     Field.META: _write_meta,
 }
-_WRITERS: Final = {
-    int(kind): (_start(kind, len(shape)), tuple(_WRITE[field] for field in shape)) for kind, shape in SHAPES.items()
+_KIND_WRITERS: Final = {
+    int(kind): (_frame_start(kind, len(shape)), tuple(_FIELD_WRITERS[field] for field in shape))
+    for kind, shape in FIELDS_BY_KIND.items()
 }
 
 
-_CALL_START, _RESULT_START = _WRITERS[_CALL][0], _WRITERS[_RESULT][0]
+_CALL_START, _RESULT_START = _KIND_WRITERS[_CALL][0], _KIND_WRITERS[_RESULT][0]
 
 
 def _read_attachment(item: object) -> bytes:

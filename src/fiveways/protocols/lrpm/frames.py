@@ -7,7 +7,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final, TypeAlias
 
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
-from fiveways.protocols.base import content_of
+from fiveways.protocols.base import packet_content
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
@@ -36,8 +36,8 @@ class Kind(IntEnum):
     UNSUBSCRIBED = 66
 
 
-APPLICATION: Final = range(127, 256)
-RESERVED: Final = (0, *range(80, 127))
+APPLICATION_KINDS: Final = range(127, 256)
+RESERVED_KINDS: Final = (0, *range(80, 127))
 MAX_FIELDS: Final = 256
 """Fields of an application's message: small ones take many times their bytes when they are read."""
 
@@ -54,7 +54,7 @@ class Field(Enum):
 
 _ID, _URI, _BODY, _META = Field.ID, Field.URI, Field.BODY, Field.META
 
-SHAPES: Final[dict[int, tuple[Field, ...]]] = {
+FIELDS_BY_KIND: Final[dict[int, tuple[Field, ...]]] = {
     Kind.GOODBYE: (_URI, _META),
     Kind.HELLO: (_BODY, _META),
     Kind.PROVE: (_BODY, _META),
@@ -75,10 +75,10 @@ SHAPES: Final[dict[int, tuple[Field, ...]]] = {
 
 Meta: TypeAlias = Mapping[str, object]
 NO_META: Final[Meta] = {}
-NO_VALUE: Final = object()
+INVALID_VALUE: Final = object()
 """In a meta: what is well-formed but means nothing, such as a CBOR map with two equal keys. No key takes it."""
-Names: TypeAlias = Mapping[str, int]
-NO_NAMES: Final[Names] = {}
+KindNames: TypeAlias = Mapping[str, int]
+NO_KIND_NAMES: Final[KindNames] = {}
 
 Frame: TypeAlias = tuple[int, Sequence[Any]]
 """The kind and the fields: int for ID and KIND, str for URI, Payload for BODY, Meta for META.
@@ -91,7 +91,7 @@ A plain tuple, for one is made per message. The fields of an application's kind 
 class Encoding:
     """What JSON and CBOR do each in its own way."""
 
-    parse_frame: Callable[[Packet, Limits, Names], Frame]
+    parse_frame: Callable[[Packet, Limits, KindNames], Frame]
     serialize_frame: Callable[[Frame], Packet]
     """Unrepresentable if a body cannot go in this encoding."""
     write_attachment: Callable[[bytes], object]
@@ -114,45 +114,45 @@ def call_meta(wait: int, stream: bool, progress: bool) -> dict[str, object]:
     return {key: value for key, value in wanted if value}
 
 
-def unusual(packet: Packet, limits: Limits, label: str) -> bytes:
+def check_packet(packet: Packet, limits: Limits, label: str) -> bytes:
     """Return the bytes of a packet that are not at hand; or refuse it, which is of the wrong sort or too large."""
     if packet.is_text is not (label == "JSON"):
         sort = "text" if packet.is_text else "binary"
-        raise malformed(f"a {sort} frame in a conversation in {label}", "LRPM-a19")
-    return content_of(packet, limits, "frame", "LRPM-a19")
+        raise malformed_error(f"a {sort} frame in a conversation in {label}", "LRPM-a19")
+    return packet_content(packet, limits, "frame", "LRPM-a19")
 
 
-def malformed(text: str, rule: str) -> RemoteProtocolError:
+def malformed_error(text: str, rule: str) -> RemoteProtocolError:
     """Blame the peer for what is not as `rule` says."""
     return RemoteProtocolError(Fault.MALFORMED, text, rule)
 
 
-def check_fields(fields: int) -> None:
+def check_field_count(fields: int) -> None:
     """Refuse an application's message with more fields than we hold."""
     if fields > MAX_FIELDS:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"{fields} fields", "LRPM-11")
 
 
-_NAME: Final = re.compile("[A-Z_]+")
+_KIND_NAME: Final = re.compile("[A-Z_]+")
 
 
-def kind_number(kind: object, names: Names) -> int:
+def resolve_kind(kind: object, names: KindNames) -> int:
     """Return the number of a message's kind, which is known or an application's; `names` are those of applications."""
     number = read_kind(kind, names)
-    if number in SHAPES or number in APPLICATION:
+    if number in FIELDS_BY_KIND or number in APPLICATION_KINDS:
         return number
-    rule = "LRPM-a10" if number in RESERVED else "LRPM-a04"
+    rule = "LRPM-a10" if number in RESERVED_KINDS else "LRPM-a04"
     raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {number}", rule)
 
 
-def read_kind(kind: object, names: Names) -> int:
+def read_kind(kind: object, names: KindNames) -> int:
     """Return the number of a kind that was written as a number or as a name (LRPM-06)."""
     if type(kind) is int:
         if 0 <= kind <= MAX_U8:
             return kind
-        raise malformed("a kind beyond 8 bits", "LRPM-06")
-    if type(kind) is not str or _NAME.fullmatch(kind) is None:
-        raise malformed("a kind that is neither a number nor a name in capitals", "LRPM-06")
+        raise malformed_error("a kind beyond 8 bits", "LRPM-06")
+    if type(kind) is not str or _KIND_NAME.fullmatch(kind) is None:
+        raise malformed_error("a kind that is neither a number nor a name in capitals", "LRPM-06")
     number = Kind.__members__.get(kind, names.get(kind))
     if number is None:
         raise RemoteProtocolError(Fault.UNKNOWN_KIND, f"kind {kind[:32]!r}", "LRPM-a04")
@@ -162,20 +162,22 @@ def read_kind(kind: object, names: Names) -> int:
 def check_id(value: object) -> int:
     """Return the ID that this is; LRPM-a09: integers only, and a bool is none."""
     if type(value) is not int or not 0 <= value <= MAX_U64:
-        raise malformed("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+        raise malformed_error("an id that is no unsigned integer of 64 bits", "LRPM-a09")
     return value
 
 
-def application_kinds(configured: object) -> tuple[frozenset[int], Names]:
+def parse_application_kinds(configured: object) -> tuple[frozenset[int], KindNames]:
     """Return the kinds that an application registered (LRPM-a10): a map of names to numbers, or the numbers alone.
 
     Raises:
         LocalProtocolError: the configuration cannot mean that.
     """
-    named: Names = configured if isinstance(configured, Mapping) else {}
+    named: KindNames = configured if isinstance(configured, Mapping) else {}
     numbers = named.values() if named else configured or ()
-    if not isinstance(numbers, Iterable) or not all(type(each) is int and each in APPLICATION for each in numbers):
+    if not isinstance(numbers, Iterable) or not all(
+        type(each) is int and each in APPLICATION_KINDS for each in numbers
+    ):
         raise LocalProtocolError("application_kinds has numbers from 127 to 255 only")
-    if not all(_NAME.fullmatch(name) and name not in Kind.__members__ for name in named):
+    if not all(_KIND_NAME.fullmatch(name) and name not in Kind.__members__ for name in named):
         raise LocalProtocolError("application_kinds has names of capitals and '_', and none of the document's")
     return frozenset(numbers), named

@@ -14,14 +14,14 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
-from fiveways.protocols import builtins
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols import builtin_methods
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.bridge import Refused
+from fiveways.protocols.lrpm.bridge import RequestRefused
+from fiveways.protocols.lrpm.conversation_base import NO_MESSAGES, HubMessages, LrpmConversationBase, Receiver, Sender
+from fiveways.protocols.lrpm.deferred_messages import AttachmentNames, DeferredMessage
 from fiveways.protocols.lrpm.frames import MAX_U64, NO_META, Kind
-from fiveways.protocols.lrpm.holding import Held, Names
-from fiveways.protocols.lrpm.link import NOTHING, LrpmLink, Receiver, Sender, Words
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Value
 
@@ -30,12 +30,12 @@ FIRST_ID: Final = 256
 CALL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE = map(int, (Kind.CALL, Kind.PUBLISH, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE))
 
 
-class Asked(msgspec.Struct, gc=False):
+class IncomingRequest(msgspec.Struct, gc=False):
     """A request of the peer that is not answered yet."""
 
     request_id: int
     kind: int = CALL
-    word: type[hub.Word] = hub.Call
+    message_type: type[hub.HubMessage] = hub.Call
     subscription: str = ""
     stream: bool = False
     progress: bool = False
@@ -46,84 +46,86 @@ class Asked(msgspec.Struct, gc=False):
     """The answer is there, but waits for its attachments."""
 
 
-class Served(msgspec.Struct, gc=False):
+class PeerSubscription(msgspec.Struct, gc=False):
     """A subscription of the peer; `topic` is empty where a wildcard leaves it open."""
 
     topic: str
     number: int
-    missed: int = 0
+    missed_events: int = 0
     """Events that were too large for us, until the next one tells."""
 
 
-def _asked(call: hub.Call, number: int) -> int | Asked:
+def _incoming_request(call: hub.Call, number: int) -> int | IncomingRequest:
     """Return what is kept of a call; where a bare RESULT answers it, as most, no more than its id."""
     if call.stream or call.progress:
-        return Asked(number, CALL, hub.Call, "", call.stream, call.progress)
+        return IncomingRequest(number, CALL, hub.Call, "", call.stream, call.progress)
     return number
 
 
-Request: TypeAlias = tuple[hub.Word, int | Asked]
-Reader: TypeAlias = Callable[[Any, str, Any, Names], Request]
+ParsedRequest: TypeAlias = tuple[hub.HubMessage, int | IncomingRequest]
+Reader: TypeAlias = Callable[[Any, str, Any, AttachmentNames], ParsedRequest]
 
 
-def _no_topic_id(_given: object, _written: str) -> NoReturn:
+def _reject_topic_id(_given: object, _written: str) -> NoReturn:
     raise AssertionError("only a conversation numbers subscriptions")
 
 
-STYLES: Final = builtins.Styles(names.LRPM, topics.LRPM, _no_topic_id)
+STYLES: Final = builtin_methods.Styles(names.LRPM, topics.LRPM, _reject_topic_id)
 """For what is written: only a request that is read needs the number of a subscription."""
 
 
-class Incoming(LrpmLink):
+class Incoming(LrpmConversationBase):
     """What the peer asks of us, and what it has subscribed to."""
 
-    def __init__(self, setup: Setup, codec: lrpm.Codec) -> None:
+    def __init__(self, setup: ConversationSetup, codec: lrpm.Codec) -> None:
         super().__init__(setup, codec)
-        self._asked: dict[str, int | Asked] = {}
+        self._incoming_requests: dict[str, int | IncomingRequest] = {}
         """By the hub's name for them."""
-        self._served: dict[str, Served] = {}
-        self._target = bridge.targets_within(setup.limits.max_name)
+        self._peer_subscriptions: dict[str, PeerSubscription] = {}
+        self._parse_procedure = bridge.procedure_parser(setup.limits.max_name)
         self._next_subscription = count(FIRST_ID)
         self._attachment_names = map(str, count(1))
 
     # Requests of the peer.
 
-    def _on_call(self, message: lrpm.Call) -> Words:
+    def _on_call(self, message: lrpm.Call) -> HubMessages:
         """Take an ordinary call, as most are; whatever is not ordinary about it is left to `_on_request`."""
-        asked, hub_id, meta = self._asked, str(message.request_id), message.meta
+        asked, hub_id, meta = self._incoming_requests, str(message.request_id), message.meta
         try:
-            aim = self._target(message.procedure)
+            aim = self._parse_procedure(message.procedure)
             if aim.builtin or hub_id in asked or len(asked) >= self._limits.max_pending or "attachments" in meta:
                 return self._on_request(message)
             if not meta:
                 asked[hub_id] = message.request_id
                 return (hub.Call(hub_id, aim.method, message.body, message.procedure, (), aim.callback),)
             call = bridge.read_call(hub_id, message, aim, ())
-        except (BadName, Refused):
+        except (BadName, RequestRefused):
             return self._on_request(message)
-        asked[hub_id] = _asked(call, message.request_id)
+        asked[hub_id] = _incoming_request(call, message.request_id)
         return (call,)
 
-    def _on_request(self, message: Any) -> Words:  # noqa: ANN401  one of the keys of REQUESTS
+    def _on_request(self, message: Any) -> HubMessages:  # noqa: ANN401  one of the keys of REQUESTS
         kind, read = self.REQUESTS[type(message)]
         hub_id = str(message.request_id)
-        if hub_id in self._asked:
+        if hub_id in self._incoming_requests:
             raise RemoteProtocolError(Fault.UNEXPECTED, f"request {hub_id} is open already", "LRPM-a15")
         try:
             self._check_room()
-            attachments = self._attachments(message, strict=True)
+            attachments = self._read_attachments(message, strict=True)
             word, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
-        except Refused as refused:
+        except RequestRefused as refused:
             failure = hub.Failure(hub_id, refused.reason, refused.text, retry_after=refused.retry_after)
             self._refuse(kind, message.request_id, failure)
-            return NOTHING
-        self._asked[hub_id] = asked
+            return NO_MESSAGES
+        self._incoming_requests[hub_id] = asked
         return (word, *attachments) if attachments and getattr(word, "attachments", ()) else (word,)
 
     def _refuse(self, kind: int, number: int, failure: hub.Failure) -> None:
-        self._say_any(bridge.errors_of(kind, number, failure, to_hub=self.role is Role.CLIENT), self._say)
+        self._send_first_writable(
+            bridge.error_fallbacks(kind, number, failure, to_hub=self.role is Role.CLIENT), self._write_message
+        )
 
-    def _say_any(self, errors: Iterable[lrpm.Error], say: Callable[[lrpm.Error], None]) -> None:
+    def _send_first_writable(self, errors: Iterable[lrpm.Error], say: Callable[[lrpm.Error], None]) -> None:
         """Say the first that can be written; the last of them always can."""
         for error in errors:
             with suppress(Unrepresentable):
@@ -131,132 +133,136 @@ class Incoming(LrpmLink):
                 break
 
     def _check_room(self) -> None:
-        if len(self._asked) >= self._limits.max_pending:
-            raise Refused(Reason.BUSY, "too many requests are open")
+        if len(self._incoming_requests) >= self._limits.max_pending:
+            raise RequestRefused(Reason.OVERLOADED, "too many requests are open")
 
-    def _attachments(self, message: Any, *, strict: bool = False) -> Sequence[hub.Attachment]:  # noqa: ANN401  any with a meta
+    def _read_attachments(self, message: Any, *, strict: bool = False) -> Sequence[hub.Attachment]:  # noqa: ANN401  any with a meta
         if "attachments" not in message.meta:
             return ()
-        encoding = self._holding.encoding
+        encoding = self._deferred.encoding
         return bridge.read_attachments(message.meta, encoding, self._limits, self._attachment_names, strict=strict)
 
-    def _read_call(self, hub_id: str, message: lrpm.Call, attached: Names) -> Request:
+    def _read_call(self, hub_id: str, message: lrpm.Call, attached: AttachmentNames) -> ParsedRequest:
         try:
-            aim = self._target(message.procedure)
+            aim = self._parse_procedure(message.procedure)
         except BadName as exc:
-            raise Refused(Reason.NO_METHOD, str(exc)) from exc
+            raise RequestRefused(Reason.NO_SUCH_METHOD, str(exc)) from exc
         try:
             # Made for each call: kept, it would refer to this conversation, and only a collection would free both.
-            styles = builtins.Styles(names.LRPM, topics.LRPM, self._topic_id)
-            word = builtins.read(hub_id, aim.method, message.body, styles, attached) if aim.builtin else None
-        except builtins.BadArguments as exc:
-            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+            styles = builtin_methods.Styles(names.LRPM, topics.LRPM, self._topic_id)
+            word = (
+                builtin_methods.message_from_call(hub_id, aim.method, message.body, styles, attached)
+                if aim.builtin
+                else None
+            )
+        except builtin_methods.BadArguments as exc:
+            raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is None:
             call = bridge.read_call(hub_id, message, aim, attached)
-            return call, _asked(call, message.request_id)
-        bridge.call_options(message.meta)
+            return call, _incoming_request(call, message.request_id)
+        bridge.read_call_meta(message.meta)
         bridge.check_names(word, self._limits.max_name)
         if isinstance(word, hub.Subscribe):
-            self._serve(word)
-        return word, Asked(message.request_id, CALL, type(word), getattr(word, "subscription", ""))
+            self._add_subscription(word)
+        return word, IncomingRequest(message.request_id, CALL, type(word), getattr(word, "subscription", ""))
 
-    def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: Names) -> Request:
+    def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: AttachmentNames) -> ParsedRequest:
         word = bridge.read_publish(hub_id, message, attached)
         bridge.check_names(word, self._limits.max_name)
-        return word, Asked(message.request_id, PUBLISH, hub.Publish)
+        return word, IncomingRequest(message.request_id, PUBLISH, hub.Publish)
 
-    def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: Names) -> Request:
+    def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: AttachmentNames) -> ParsedRequest:
         word = bridge.read_subscribe(hub_id, message, self._new_subscription)
         bridge.check_names(word, self._limits.max_name)
-        self._serve(word)
-        return word, Asked(message.request_id, SUBSCRIBE, hub.Subscribe, word.subscription)
+        self._add_subscription(word)
+        return word, IncomingRequest(message.request_id, SUBSCRIBE, hub.Subscribe, word.subscription)
 
-    def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: Names) -> Request:
+    def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: AttachmentNames) -> ParsedRequest:
         try:
             subscription = self._topic_id(message.subscription_id, "")
-        except builtins.BadArguments as exc:
-            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        asked = Asked(message.request_id, UNSUBSCRIBE, hub.Unsubscribe, subscription)
+        except builtin_methods.BadArguments as exc:
+            raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        asked = IncomingRequest(message.request_id, UNSUBSCRIBE, hub.Unsubscribe, subscription)
         return hub.Unsubscribe(hub_id, subscription), asked
 
     def _topic_id(self, given: object, written: str) -> str:
         """Return the number of a new subscription to the topic `written`, or of the one to be ended."""
         if written:
             if given is not None:
-                raise builtins.BadArguments("takes no id: the answer tells the subscription's number")
+                raise builtin_methods.BadArguments("takes no id: the answer tells the subscription's number")
             return self._new_subscription()
         if type(given) is int and 0 <= given <= MAX_U64:
             given = str(given)
         if not isinstance(given, str):
-            raise builtins.BadArguments("needs id as an unsigned integer")
-        if given not in self._served:
-            raise builtins.BadArguments(f"there is no subscription {given[:32]}")
+            raise builtin_methods.BadArguments("needs id as an unsigned integer")
+        if given not in self._peer_subscriptions:
+            raise builtin_methods.BadArguments(f"there is no subscription {given[:32]}")
         return given
 
-    def _serve(self, word: hub.Subscribe) -> None:
+    def _add_subscription(self, word: hub.Subscribe) -> None:
         literal = word.pattern.literal
         topic = topics.spell(literal, topics.LRPM) if literal else ""
-        self._served[word.subscription] = Served(topic, int(word.subscription))
+        self._peer_subscriptions[word.subscription] = PeerSubscription(topic, int(word.subscription))
 
-    def _unserve(self, subscription: str) -> None:
+    def _remove_subscription(self, subscription: str) -> None:
         """Forget a subscription, and its events that still wait: none goes out behind the answer that ends it."""
-        self._holding.drop_line(("event", subscription))
-        self._served.pop(subscription, None)
+        self._deferred.discard_queue(("event", subscription))
+        self._peer_subscriptions.pop(subscription, None)
 
     def _new_subscription(self) -> str:
         """Return a number that no other subscription of this session has or had (LRPM-a18)."""
-        if len(self._served) >= self._limits.max_subscriptions:
-            raise Refused(Reason.BUSY, "too many subscriptions")
+        if len(self._peer_subscriptions) >= self._limits.max_subscriptions:
+            raise RequestRefused(Reason.OVERLOADED, "too many subscriptions")
         return str(next(self._next_subscription))
 
-    def _on_cancel(self, message: lrpm.Cancel) -> Words:
+    def _on_cancel(self, message: lrpm.Cancel) -> HubMessages:
         hub_id = str(message.request_id)
-        asked = self._asked_of(hub_id) if hub_id in self._asked else None
+        asked = self._incoming_request(hub_id) if hub_id in self._incoming_requests else None
         # LRPM-a06: for what is unknown or finished there is no answer, and nothing is cancelled twice.
         if asked is None or asked.answered or asked.cancelled:
-            return NOTHING
+            return NO_MESSAGES
         asked.cancelled = True
         return (hub.Cancel(hub_id),)
 
     # Our answers.
 
-    def _asked_of(self, hub_id: str) -> Asked:
+    def _incoming_request(self, hub_id: str) -> IncomingRequest:
         """Return what is known of an open request of the peer, with room for more."""
-        asked = self._asked[hub_id]
+        asked = self._incoming_requests[hub_id]
         if isinstance(asked, int):
-            asked = self._asked[hub_id] = Asked(asked)
+            asked = self._incoming_requests[hub_id] = IncomingRequest(asked)
         return asked
 
-    def _open_request(self, hub_id: str) -> Asked:
-        asked = self._asked_of(hub_id) if hub_id in self._asked else None
+    def _find_unanswered(self, hub_id: str) -> IncomingRequest:
+        asked = self._incoming_request(hub_id) if hub_id in self._incoming_requests else None
         if asked is None or asked.answered:
             raise LocalProtocolError(f"no request {hub_id} is open")
         return asked
 
     def _send_result(self, word: hub.Result) -> None:
-        known, body = self._asked.get(word.id), word.body
+        known, body = self._incoming_requests.get(word.id), word.body
         if type(known) is int and not word.stream and not word.attachments and body is not None:
             codec = self._codec
             write = codec.write_result
             packet = write(known, body)
-            self.unsent.append(packet if len(packet.payload) <= codec.longest else codec.fitting(packet))
-            del self._asked[word.id]
+            self.unsent.append(packet if len(packet.payload) <= codec.max_frame else codec.check_size(packet))
+            del self._incoming_requests[word.id]
             return
-        if type(known) is Asked and known.kind == PUBLISH and not word.stream:
-            packet = self._codec.encoding.write_published(known.request_id, bridge.publication(body))
+        if type(known) is IncomingRequest and known.kind == PUBLISH and not word.stream:
+            packet = self._codec.encoding.write_published(known.request_id, bridge.publication_id(body))
             self.unsent.append(packet)
-            del self._asked[word.id]
+            del self._incoming_requests[word.id]
             return
-        asked = self._open_request(word.id)
+        asked = self._find_unanswered(word.id)
         last = word.last or not word.stream
         if word.stream:
             self._check_part(word, asked)
-        self._answer(word.id, asked, self._result(word, asked, last=last), word.attachments, last=last)
+        self._send_response(word.id, asked, self._result_message(word, asked, last=last), word.attachments, last=last)
         asked.parts += 1
-        if asked.word is hub.Unsubscribe:
-            self._unserve(asked.subscription)
+        if asked.message_type is hub.Unsubscribe:
+            self._remove_subscription(asked.subscription)
 
-    def _check_part(self, word: hub.Result, asked: Asked) -> None:
+    def _check_part(self, word: hub.Result, asked: IncomingRequest) -> None:
         if not asked.stream:
             raise LocalProtocolError("the caller did not ask for parts")
         if asked.parts >= self._limits.max_stream:
@@ -264,105 +270,115 @@ class Incoming(LrpmLink):
         if word.body is None and not word.last:
             raise LocalProtocolError("only the end of a stream may carry no element")
 
-    def _result(self, word: hub.Result, asked: Asked, *, last: bool) -> lrpm.Message:
+    def _result_message(self, word: hub.Result, asked: IncomingRequest, *, last: bool) -> lrpm.Message:
         number = asked.request_id
         if asked.kind == SUBSCRIBE:
             return lrpm.Subscribed(number, int(asked.subscription))
         if asked.kind == UNSUBSCRIBE:
             return lrpm.Unsubscribed(number)
-        if asked.word is hub.Subscribe:
+        if asked.message_type is hub.Subscribe:
             return lrpm.Result(number, Value({"id": int(asked.subscription)}))
         in_parts = word.stream or asked.parts
         meta = bridge.part_meta(word, asked.parts + 1, last=last) if in_parts else NO_META
         return lrpm.Result(number, word.body or NULL, meta)
 
-    def _answer(
-        self, hub_id: str, asked: Asked, message: lrpm.Message, attachments: Names = (), *, last: bool = True
+    def _send_response(
+        self,
+        hub_id: str,
+        asked: IncomingRequest,
+        message: lrpm.Message,
+        attachments: AttachmentNames = (),
+        *,
+        last: bool = True,
     ) -> None:
-        if self._say_with(("answer", hub_id), message, attachments, hub_id if last else "") is not None:
+        if self._write_or_defer(("answer", hub_id), message, attachments, hub_id if last else "") is not None:
             asked.answered = last
         elif last:
-            del self._asked[hub_id]
+            del self._incoming_requests[hub_id]
 
     def _send_progress(self, word: hub.Progress) -> None:
-        asked = self._open_request(word.id)
+        asked = self._find_unanswered(word.id)
         if asked.progress:
-            self._answer(
+            self._send_response(
                 word.id, asked, lrpm.Result(asked.request_id, word.body, bridge.progress_meta(word)), last=False
             )
 
     def _send_failure(self, word: hub.Failure) -> None:
-        asked = self._open_request(word.id)
-        errors = bridge.errors_of(asked.kind, asked.request_id, word, to_hub=self.role is Role.CLIENT)
-        self._say_any(errors, partial(self._answer, word.id, asked))
-        if asked.word is hub.Subscribe:
-            self._unserve(asked.subscription)
+        asked = self._find_unanswered(word.id)
+        errors = bridge.error_fallbacks(asked.kind, asked.request_id, word, to_hub=self.role is Role.CLIENT)
+        self._send_first_writable(errors, partial(self._send_response, word.id, asked))
+        if asked.message_type is hub.Subscribe:
+            self._remove_subscription(asked.subscription)
 
     def _send_description(self, word: hub.Description) -> None:
-        asked = self._open_request(word.id)
-        if asked.word is not hub.Discover:
+        asked = self._find_unanswered(word.id)
+        if asked.message_type is not hub.Discover:
             raise LocalProtocolError(f"request {word.id} did not ask for a description")
-        self._answer(word.id, asked, lrpm.Result(asked.request_id, builtins.described(word)))
+        self._send_response(word.id, asked, lrpm.Result(asked.request_id, builtin_methods.description_payload(word)))
 
-    def _gone(self, held: Held) -> None:
-        if held.answers:
-            del self._asked[held.answers]
+    def _on_deferred_sent(self, held: DeferredMessage) -> None:
+        if held.incoming_id:
+            del self._incoming_requests[held.incoming_id]
 
-    def _give_up(self, held: Held) -> None:
-        sort, key = held.line[0], str(held.line[1])
+    def _on_deferred_too_large(self, held: DeferredMessage) -> None:
+        sort, key = held.order_key[0], str(held.order_key[1])
         if sort == "event":
-            if key in self._served:
-                self._served[key].missed += 1
+            if key in self._peer_subscriptions:
+                self._peer_subscriptions[key].missed_events += 1
         else:
             # An answer, or a part of one: whatever stands behind it is not said either.
-            asked = self._asked_of(key)
-            del self._asked[key]
-            self._holding.drop_line(held.line)
-            if asked.word is hub.Subscribe:
-                self._unserve(asked.subscription)
+            asked = self._incoming_request(key)
+            del self._incoming_requests[key]
+            self._deferred.discard_queue(held.order_key)
+            if asked.message_type is hub.Subscribe:
+                self._remove_subscription(asked.subscription)
             # Not "too large", which would say that nothing was run.
             self._refuse(asked.kind, asked.request_id, hub.Failure("", Reason.RAISED, "the answer is too large"))
 
     # What the peer has subscribed to.
 
     def _send_event(self, word: hub.Event) -> None:
-        packet = self.alike(word)
+        packet = self.shared_frame(word)
         if packet is not None:
             self.unsent.append(packet)
             return
-        served = self._subscription(word.subscription)
+        served = self._find_subscription(word.subscription)
         if not 0 <= word.publication <= MAX_U64:
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
-        if served.missed:
-            word = msgspec.structs.replace(word, missed=word.missed + served.missed)
-        body = builtins.body_of(word, STYLES)
+        if served.missed_events:
+            word = msgspec.structs.replace(word, missed=word.missed + served.missed_events)
+        body = builtin_methods.event_body(word, STYLES)
         message = lrpm.Event(word.publication, served.number, body, bridge.event_meta(word))
-        self._say_with(("event", word.subscription), message, word.attachments)
-        served.missed = 0
+        self._write_or_defer(("event", word.subscription), message, word.attachments)
+        served.missed_events = 0
 
-    def alike(self, word: hub.Event) -> Packet | None:
+    def shared_frame(self, word: hub.Event) -> Packet | None:
         """Return the EVENT, if nothing was missed and nothing waits that it must not overtake."""
-        served, publication, lines = self._served.get(word.subscription), word.publication, self._holding.lines
-        if served is None or served.missed or word.missed or word.attachments or self.closed:
+        served, publication, lines = (
+            self._peer_subscriptions.get(word.subscription),
+            word.publication,
+            self._deferred.queues,
+        )
+        if served is None or served.missed_events or word.missed or word.attachments or self.closed:
             return None
         if not 0 <= publication <= MAX_U64 or (lines and ("event", word.subscription) in lines):
             return None
-        body = builtins.body_of(word, STYLES)
+        body = builtin_methods.event_body(word, STYLES)
         try:
             topic = topics.spell(word.topic, topics.LRPM)
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
-        return self._codec.fitting(self._codec.encoding.write_event(publication, served.number, body, topic))
+        return self._codec.check_size(self._codec.encoding.write_event(publication, served.number, body, topic))
 
     def _send_topic_closed(self, word: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""
-        topic = self._subscription(word.subscription).topic
+        topic = self._find_subscription(word.subscription).topic
         meta = {"topic": topic, "closed": True} if topic else {"closed": True}
-        self._say_with(("event", word.subscription), lrpm.Event(0, int(word.subscription), NULL, meta), ())
-        del self._served[word.subscription]
+        self._write_or_defer(("event", word.subscription), lrpm.Event(0, int(word.subscription), NULL, meta), ())
+        del self._peer_subscriptions[word.subscription]
 
-    def _subscription(self, name: str) -> Served:
-        served = self._served.get(name)
+    def _find_subscription(self, name: str) -> PeerSubscription:
+        served = self._peer_subscriptions.get(name)
         if served is None:
             raise LocalProtocolError(f"the peer has no subscription {name}")
         return served
@@ -375,7 +391,7 @@ class Incoming(LrpmLink):
     }
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
-        **LrpmLink.RECEIVERS,
+        **LrpmConversationBase.RECEIVERS,
         lrpm.Call: _on_call,
         lrpm.Publish: _on_request,
         lrpm.Subscribe: _on_request,
@@ -383,8 +399,8 @@ class Incoming(LrpmLink):
         lrpm.Cancel: _on_cancel,
     }
 
-    SENDERS: ClassVar[Mapping[type[hub.Word], Sender]] = {
-        **LrpmLink.SENDERS,
+    SENDERS: ClassVar[Mapping[type[hub.HubMessage], Sender]] = {
+        **LrpmConversationBase.SENDERS,
         hub.Result: _send_result,
         hub.Failure: _send_failure,
         hub.Progress: _send_progress,

@@ -12,25 +12,25 @@ from msgspec import Raw
 
 from fiveways.errors import Malformed
 from fiveways.protocols.lrpm.frames import (
-    APPLICATION,
+    APPLICATION_KINDS,
+    FIELDS_BY_KIND,
+    NO_KIND_NAMES,
     NO_META,
-    NO_NAMES,
-    SHAPES,
     Encoding,
     Field,
     Frame,
     Kind,
+    KindNames,
     Meta,
-    Names,
     call_meta,
-    check_fields,
+    check_field_count,
     check_id,
-    kind_number,
-    malformed,
+    check_packet,
+    malformed_error,
     read_kind,
-    unusual,
+    resolve_kind,
 )
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload
@@ -45,53 +45,53 @@ _TYPES: Final[dict[Field, Any]] = {
     Field.BODY: Raw,
 }
 _CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
-EMPTY: Final = Raw(b"{}")
-SHORT_META: Final = 40
+EMPTY_META: Final = Raw(b"{}")
+MAX_CACHED_META: Final = 40
 """Enough for a timeout, and little enough to remember many of."""
 
 
-def _struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
+def _define_struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
     fields = [(f"{field.value}{at}", _TYPES[field]) for at, field in enumerate(shape[:-1])]
-    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, EMPTY)], array_like=True, tag=kind, gc=False)
+    return msgspec.defstruct(f"Kind{kind}", [*fields, ("meta", Raw, EMPTY_META)], array_like=True, tag=kind, gc=False)
 
 
-_KINDS: Final = {_struct(int(kind), shape): int(kind) for kind, shape in SHAPES.items()}
-_BODIED: Final = frozenset(int(kind) for kind, shape in SHAPES.items() if Field.BODY in shape)
+_STRUCT_KINDS: Final = {_define_struct(int(kind), shape): int(kind) for kind, shape in FIELDS_BY_KIND.items()}
+_KINDS_WITH_BODY: Final = frozenset(int(kind) for kind, shape in FIELDS_BY_KIND.items() if Field.BODY in shape)
 
-_numbered: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(reduce(or_, _KINDS)).decode
-_items: Final = msgspec.json.Decoder(list[Raw]).decode
-_value: Final = msgspec.json.Decoder().decode
-_write: Final = msgspec.json.Encoder().encode
-_write_meta: Final = jsontext.write
-_fields: Final = msgspec.structs.astuple
-_count: Final[Callable[[str], int]] = json.JSONDecoder(object_pairs_hook=len, parse_int=str).decode
+_decode_numbered_kind: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(reduce(or_, _STRUCT_KINDS)).decode
+_decode_items: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_value: Final = msgspec.json.Decoder().decode
+_encode_json: Final = msgspec.json.Encoder().encode
+_write_meta: Final = strict_json.write
+_struct_fields: Final = msgspec.structs.astuple
+_count_keys: Final[Callable[[str], int]] = json.JSONDecoder(object_pairs_hook=len, parse_int=str).decode
 """How many keys an object has, and not how many different ones."""
 
 
-def parse_frame(packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Frame:
+def parse_frame(packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Frame:
     """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
     payload = packet.payload
     if not packet.is_text or len(payload) > limits.max_text or packet.blob is not None:
-        payload = unusual(packet, limits, "JSON")
+        payload = check_packet(packet, limits, "JSON")
     try:
         if not payload.isascii():
             payload.decode()
-        found = _numbered(payload)
+        found = _decode_numbered_kind(payload)
     except msgspec.ValidationError:
-        return _parse_slowly(payload, limits, names)
+        return _parse_general(payload, limits, names)
     except UnicodeDecodeError as exc:
-        raise malformed(f"a text frame is not UTF-8: {exc.reason}", "LRPM-a01") from None
+        raise malformed_error(f"a text frame is not UTF-8: {exc.reason}", "LRPM-a01") from None
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise malformed(str(exc), "LRPM-13") from None
-    kind = _KINDS[type(found)]
-    meta = NO_META if found.meta == EMPTY else _meta(found.meta, limits)
+        raise malformed_error(str(exc), "LRPM-13") from None
+    kind = _STRUCT_KINDS[type(found)]
+    meta = NO_META if found.meta == EMPTY_META else _read_meta(found.meta, limits)
     # The kinds that most messages are of need not be taken apart field by field.
     if kind == _CALL:
-        return kind, (found.id0, found.uri1, _body(found.body2, limits), meta)
+        return kind, (found.id0, found.uri1, _read_body(found.body2, limits), meta)
     if kind == _RESULT:
-        return kind, (found.id0, _body(found.body1, limits), meta)
-    *head, last, _ = _fields(found)
-    return kind, (*head, _body(last, limits) if kind in _BODIED else last, meta)
+        return kind, (found.id0, _read_body(found.body1, limits), meta)
+    *head, last, _ = _struct_fields(found)
+    return kind, (*head, _read_body(last, limits) if kind in _KINDS_WITH_BODY else last, meta)
 
 
 class _Call(msgspec.Struct, array_like=True, gc=False):
@@ -99,48 +99,48 @@ class _Call(msgspec.Struct, array_like=True, gc=False):
     number: _Id
     uri: str
     body: Raw
-    meta: Raw = EMPTY
+    meta: Raw = EMPTY_META
 
 
 class _Result(msgspec.Struct, array_like=True, gc=False):
     kind: int
     number: _Id
     body: Raw
-    meta: Raw = EMPTY
+    meta: Raw = EMPTY_META
 
 
 class _Timeout(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     timeout: _Id
 
 
-read_call: Final = msgspec.json.Decoder(_Call).decode
-read_result: Final = msgspec.json.Decoder(_Result).decode
-_read_timeout: Final = msgspec.json.Decoder(_Timeout).decode
+decode_call: Final = msgspec.json.Decoder(_Call).decode
+decode_result: Final = msgspec.json.Decoder(_Result).decode
+_decode_timeout: Final = msgspec.json.Decoder(_Timeout).decode
 
 
 @lru_cache(1024)
-def read_wait(meta: bytes) -> float | None:
+def read_timeout(meta: bytes) -> float | None:
     """Return the seconds of a short meta that holds a timeout and nothing else; else ValueError or what msgspec says.
 
     No time at all means that nothing is said of it.
     """
     if meta.count(b":") > 1:
         raise ValueError("more than a timeout")
-    return _read_timeout(meta).timeout / 1000 or None
+    return _decode_timeout(meta).timeout / 1000 or None
 
 
 def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
     """Write a CALL that wants nothing unusual."""
     if stream or progress:
-        meta = _written_meta(wait, stream, progress)
-        return Packet(b"[40,%d,%b,%b,%b]" % (number, _quoted(uri), body.json(), meta))
+        meta = _cached_meta(wait, stream, progress)
+        return Packet(b"[40,%d,%b,%b,%b]" % (number, _quote(uri), body.json(), meta))
     if wait:
-        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quoted(uri), body.json(), wait))
-    return Packet(b"[40,%d,%b,%b,{}]" % (number, _quoted(uri), body.json()))
+        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quote(uri), body.json(), wait))
+    return Packet(b"[40,%d,%b,%b,{}]" % (number, _quote(uri), body.json()))
 
 
 @lru_cache(1024)
-def _written_meta(wait: int, stream: bool, progress: bool) -> bytes:
+def _cached_meta(wait: int, stream: bool, progress: bool) -> bytes:
     return _write_meta(call_meta(wait, stream, progress))
 
 
@@ -151,7 +151,7 @@ def write_result(number: int, body: Payload) -> Packet:
 
 def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
     """Write an EVENT that tells its topic and nothing else."""
-    return Packet(b'[60,%d,%d,%b,{"topic":%b}]' % (publication, subscription, body.json(), _quoted(topic)))
+    return Packet(b'[60,%d,%d,%b,{"topic":%b}]' % (publication, subscription, body.json(), _quote(topic)))
 
 
 def write_published(number: int, publication: int) -> Packet:
@@ -160,82 +160,84 @@ def write_published(number: int, publication: int) -> Packet:
 
 
 @lru_cache(1024)
-def _quoted(uri: str) -> bytes:
+def _quote(uri: str) -> bytes:
     """Write a uri or topic of ours, which are never too long to remember."""
-    return _write(uri)
+    return _encode_json(uri)
 
 
-def _parse_slowly(payload: bytes, limits: Limits, names: Names) -> Frame:
+def _parse_general(payload: bytes, limits: Limits, names: KindNames) -> Frame:
     """Read a frame field by field, so that whatever is wrong has a name."""
     try:
-        items = _items(payload)
+        items = _decode_items(payload)
     except msgspec.ValidationError:
-        raise malformed("a frame that is no array", "LRPM-13") from None
+        raise malformed_error("a frame that is no array", "LRPM-13") from None
     except (msgspec.DecodeError, RecursionError) as exc:  # the fault that was found first may not be the only one
-        raise malformed(str(exc), "LRPM-13") from None
+        raise malformed_error(str(exc), "LRPM-13") from None
     if not items:
-        raise malformed("an empty array", "LRPM-13")
-    kind = kind_number(_scalar(items[0]), names)
-    if kind in APPLICATION:
-        check_fields(len(items) - 1)
-        return kind, [_body(item, limits) for item in items[1:]]
-    shape = SHAPES[kind]
+        raise malformed_error("an empty array", "LRPM-13")
+    kind = resolve_kind(_read_scalar(items[0]), names)
+    if kind in APPLICATION_KINDS:
+        check_field_count(len(items) - 1)
+        return kind, [_read_body(item, limits) for item in items[1:]]
+    shape = FIELDS_BY_KIND[kind]
     if len(items) < len(shape):  # the kind makes up for the meta, which may be absent (LRPM-a08)
-        raise malformed(f"{len(items) - 1} fields of kind {kind}", "LRPM-11")
-    fields = [_field(field, item, limits) for field, item in zip(shape, items[1:], strict=False)]
+        raise malformed_error(f"{len(items) - 1} fields of kind {kind}", "LRPM-11")
+    fields = [_read_field(field, item, limits) for field, item in zip(shape, items[1:], strict=False)]
     return kind, fields if len(fields) == len(shape) else [*fields, NO_META]
 
 
-def _field(field: Field, item: Raw, limits: Limits) -> object:
+def _read_field(field: Field, item: Raw, limits: Limits) -> object:
     match field:
         case Field.ID:
-            return check_id(_scalar(item))
+            return check_id(_read_scalar(item))
         case Field.KIND:
-            return read_kind(_scalar(item), NO_NAMES)
+            return read_kind(_read_scalar(item), NO_KIND_NAMES)
         case Field.URI:
-            uri = _scalar(item)
+            uri = _read_scalar(item)
             if not isinstance(uri, str):
-                raise malformed("a uri that is no string", "LRPM-03")
+                raise malformed_error("a uri that is no string", "LRPM-03")
             return uri
         case Field.BODY:
-            return _body(item, limits)
+            return _read_body(item, limits)
         case Field.META:
-            return _meta(item, limits)
+            return _read_meta(item, limits)
         case _:
             assert_never(field)
 
 
-def _scalar(item: Raw) -> object:
+def _read_scalar(item: Raw) -> object:
     """Return a value that should be a number or a string; anything larger need not be built to be refused."""
     if bytes(item)[:1] in (b"[", b"{"):
         return None
     try:
-        return _value(item)
+        return _decode_value(item)
     except msgspec.ValidationError:  # an integer of thousands of digits
         return None
 
 
-def _body(item: Raw, limits: Limits) -> Json:
+def _read_body(item: Raw, limits: Limits) -> Json:
     raw = bytes(item)
     try:
-        jsontext.check_trusted(raw, limits.max_depth)
+        strict_json.check_numbers_and_depth(raw, limits.max_depth)
     except Malformed as exc:
-        raise malformed(str(exc), "LRPM-13") from None
+        raise malformed_error(str(exc), "LRPM-13") from None
     return Json(raw)
 
 
-def _meta(item: Raw, limits: Limits) -> Meta:
+def _read_meta(item: Raw, limits: Limits) -> Meta:
     raw = bytes(item)
     if raw[:1] != b"{":
         null = raw == b"null"
-        raise malformed("null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08")
+        raise malformed_error(
+            "null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08"
+        )
     try:
-        meta = cast(Meta, jsontext.parse(raw, limits.max_depth))
+        meta = cast(Meta, strict_json.parse(raw, limits.max_depth))
     except Malformed as exc:
-        raise malformed(str(exc), "LRPM-13") from None
+        raise malformed_error(str(exc), "LRPM-13") from None
     # Each key has a colon of its own. Only where there are more of them a slower reader has to count the keys.
-    if raw.count(b":") != len(meta) and _count(raw.decode()) != len(meta):
-        raise malformed("two equal keys in meta", "LRPM-13")
+    if raw.count(b":") != len(meta) and _count_keys(raw.decode()) != len(meta):
+        raise malformed_error("two equal keys in meta", "LRPM-13")
     return meta
 
 
@@ -244,18 +246,20 @@ def serialize_frame(frame: Frame) -> Packet:
     kind, fields = frame
     if kind == _CALL:
         number, uri, body, meta = fields
-        return Packet(b"[40,%d,%b,%b,%b]" % (number, _write(uri), body.json(), _write_meta(meta) if meta else b"{}"))
+        return Packet(
+            b"[40,%d,%b,%b,%b]" % (number, _encode_json(uri), body.json(), _write_meta(meta) if meta else b"{}")
+        )
     if kind == _RESULT:
         number, body, meta = fields
         return Packet(b"[41,%d,%b,%b]" % (number, body.json(), _write_meta(meta) if meta else b"{}"))
     if kind == _EVENT:
         number, subscription, body, meta = fields
         return Packet(b"[60,%d,%d,%b,%b]" % (number, subscription, body.json(), _write_meta(meta)))
-    if kind in APPLICATION:
+    if kind in APPLICATION_KINDS:
         return Packet(b"[%d%b]" % (kind, b"".join(b",%b" % field.json() for field in fields)))
     *head, last, meta = fields
-    head.append(Raw(last.json()) if kind in _BODIED else last)
-    return Packet(b"%b,%b]" % (_write((kind, *head))[:-1], _write_meta(meta)))
+    head.append(Raw(last.json()) if kind in _KINDS_WITH_BODY else last)
+    return Packet(b"%b,%b]" % (_encode_json((kind, *head))[:-1], _write_meta(meta)))
 
 
 def _read_attachment(item: object) -> bytes:

@@ -8,7 +8,7 @@ import msgspec
 
 from fiveways.errors import LocalProtocolError, TooLarge
 from fiveways.protocols.lrpm.cbor_frames import CBOR
-from fiveways.protocols.lrpm.frames import NO_META, NO_NAMES, Encoding, Kind, Meta, Names
+from fiveways.protocols.lrpm.frames import NO_KIND_NAMES, NO_META, Encoding, Kind, KindNames, Meta
 from fiveways.protocols.lrpm.json_frames import JSON
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -145,7 +145,7 @@ class Application(Message, frozen=True, gc=False):
     fields: tuple[Payload, ...] = ()
 
 
-KINDS: Final[dict[int, type[Message]]] = {
+MESSAGES_BY_KIND: Final[dict[int, type[Message]]] = {
     Kind.GOODBYE: Goodbye,
     Kind.HELLO: Hello,
     Kind.PROVE: Prove,
@@ -162,12 +162,12 @@ KINDS: Final[dict[int, type[Message]]] = {
     Kind.UNSUBSCRIBE: Unsubscribe,
     Kind.UNSUBSCRIBED: Unsubscribed,
 }
-MESSAGES: Final[dict[str, type]] = {message.__name__: message for message in KINDS.values()} | {
+MESSAGES: Final[dict[str, type]] = {message.__name__: message for message in MESSAGES_BY_KIND.values()} | {
     "Application": Application
 }
 
-_NUMBERS: Final[dict[type, int]] = {message: int(kind) for kind, message in KINDS.items()}
-_fields: Final[Callable[[Any], tuple[Any, ...]]] = msgspec.structs.astuple
+_KIND_NUMBERS: Final[dict[type, int]] = {message: int(kind) for kind, message in MESSAGES_BY_KIND.items()}
+_struct_fields: Final[Callable[[Any], tuple[Any, ...]]] = msgspec.structs.astuple
 
 
 class Codec:
@@ -175,35 +175,35 @@ class Codec:
 
     def __init__(self, encoding: Encoding, longest: int = sys.maxsize) -> None:
         self.encoding = encoding
-        self.longest = longest
+        self.max_frame = longest
         self.write_call = encoding.write_call
         self.write_result = encoding.write_result
         self._parse = encoding.parse_frame
         self._serialize = encoding.serialize_frame
 
-    def decode(self, packet: Packet, limits: Limits, names: Names = NO_NAMES) -> Message:
+    def decode(self, packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Message:
         """Return the one message of a packet; RemoteProtocolError whatever is wrong with it.
 
         Every application's kind is read by its number; `names` are those that may also come by name.
         """
         kind, fields = self._parse(packet, limits, names)
-        make = KINDS.get(kind)
+        make = MESSAGES_BY_KIND.get(kind)
         return Application(kind, tuple(fields)) if make is None else make(*fields)
 
     def encode(self, message: object) -> Packet:
         """Write a message; Unrepresentable if its body cannot go in this encoding, TooLarge if it gets too long."""
-        number = _NUMBERS.get(type(message))
+        number = _KIND_NUMBERS.get(type(message))
         if number is not None:
-            packet = self._serialize((number, _fields(message)))
+            packet = self._serialize((number, _struct_fields(message)))
         elif isinstance(message, Application):
             packet = self._serialize((message.kind, message.fields))
         else:
             raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
-        return self.fitting(packet)
+        return self.check_size(packet)
 
-    def fitting(self, packet: Packet) -> Packet:
+    def check_size(self, packet: Packet) -> Packet:
         """Return a frame that is not too long; TooLarge if it is."""
-        if len(packet.payload) > self.longest:
+        if len(packet.payload) > self.max_frame:
             raise TooLarge(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
         return packet
 

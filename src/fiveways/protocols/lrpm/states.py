@@ -32,11 +32,11 @@ from fiveways.protocols.lrpm.messages import (
 class State(Enum):
     """Where a session stands."""
 
-    SILENT = "INIT, before our HELLO"
+    CLIENT_INIT = "INIT, before our HELLO"
     INIT = "INIT, before the client's HELLO"
-    WAITING = "INIT or AUTH, before the server's answer"
+    AWAIT_SERVER = "INIT or AUTH, before the server's answer"
     """HELLO or PROOF has been said; HELLO lets us in, PROVE asks for more."""
-    DECIDING = "INIT or AUTH, before our answer"
+    AWAIT_DECISION = "INIT or AUTH, before our answer"
     """HELLO or PROOF has come; we let the client in, ask for more, or part."""
     AUTH = "AUTH, before the client's PROOF"
     PROVING = "AUTH, before our PROOF"
@@ -44,7 +44,7 @@ class State(Enum):
     CLOSED = "CLOSED"
 
 
-EXCHANGE: Final[tuple[type, ...]] = (
+OPEN_MESSAGES: Final[tuple[type, ...]] = (
     *(Call, Result, Error, Cancel),
     *(Event, Publish, Published, Subscribe, Subscribed, Unsubscribe, Unsubscribed),
     Application,
@@ -52,25 +52,25 @@ EXCHANGE: Final[tuple[type, ...]] = (
 Transitions: TypeAlias = dict[Enum, dict[type, Enum]]
 
 TRANSITIONS: Final[Transitions] = {
-    State.SILENT: {Goodbye: State.CLOSED},
-    State.INIT: {Hello: State.DECIDING, Goodbye: State.CLOSED},
-    State.WAITING: {Hello: State.OKAY, Prove: State.PROVING, Goodbye: State.CLOSED},
-    State.DECIDING: {Goodbye: State.CLOSED},
-    State.AUTH: {Proof: State.DECIDING, Goodbye: State.CLOSED},
+    State.CLIENT_INIT: {Goodbye: State.CLOSED},
+    State.INIT: {Hello: State.AWAIT_DECISION, Goodbye: State.CLOSED},
+    State.AWAIT_SERVER: {Hello: State.OKAY, Prove: State.PROVING, Goodbye: State.CLOSED},
+    State.AWAIT_DECISION: {Goodbye: State.CLOSED},
+    State.AUTH: {Proof: State.AWAIT_DECISION, Goodbye: State.CLOSED},
     State.PROVING: {Goodbye: State.CLOSED},
-    State.OKAY: {**dict.fromkeys(EXCHANGE, State.OKAY), Goodbye: State.CLOSED},
+    State.OKAY: {**dict.fromkeys(OPEN_MESSAGES, State.OKAY), Goodbye: State.CLOSED},
     State.CLOSED: {},
 }
 """What the peer may say. A missing entry is its fault."""
 
 OWN_TRANSITIONS: Final[Transitions] = {
-    State.SILENT: {Hello: State.WAITING, Goodbye: State.CLOSED},
+    State.CLIENT_INIT: {Hello: State.AWAIT_SERVER, Goodbye: State.CLOSED},
     State.INIT: {Goodbye: State.CLOSED},
-    State.WAITING: {Goodbye: State.CLOSED},
-    State.DECIDING: {Hello: State.OKAY, Prove: State.AUTH, Goodbye: State.CLOSED},
+    State.AWAIT_SERVER: {Goodbye: State.CLOSED},
+    State.AWAIT_DECISION: {Hello: State.OKAY, Prove: State.AUTH, Goodbye: State.CLOSED},
     State.AUTH: {Goodbye: State.CLOSED},
-    State.PROVING: {Proof: State.WAITING, Goodbye: State.CLOSED},
-    State.OKAY: {**dict.fromkeys(EXCHANGE, State.OKAY), Goodbye: State.CLOSED},
+    State.PROVING: {Proof: State.AWAIT_SERVER, Goodbye: State.CLOSED},
+    State.OKAY: {**dict.fromkeys(OPEN_MESSAGES, State.OKAY), Goodbye: State.CLOSED},
     State.CLOSED: {},
 }
 """What we may say."""
@@ -80,7 +80,7 @@ def advance(state: Enum, message: Message) -> Enum:
     """Return the state after the peer's `message`; RemoteProtocolError if it may not come now (LRPM-09, -a03)."""
     after = TRANSITIONS[state].get(type(message))
     if after is None:
-        rule = "LRPM-09" if state is State.OKAY or type(message) in EXCHANGE else "LRPM-a03"
+        rule = "LRPM-09" if state is State.OKAY or type(message) in OPEN_MESSAGES else "LRPM-a03"
         text = f"{type(message).__name__.upper()} in state {state.value}"
         raise RemoteProtocolError(Fault.UNEXPECTED, text, rule)
     return after

@@ -14,8 +14,8 @@ SPEC = ProtocolSpec(
     messages=MESSAGES,
     states=State,
     transitions=TRANSITIONS,
-    converse=MqttConversation,
-    names=bridge.STYLES.names,
-    topics=bridge.STYLES.topics,
-    carries=frozenset(MqttConversation.SENDERS),
+    create_conversation=MqttConversation,
+    name_style=bridge.STYLES.names,
+    topic_style=bridge.STYLES.topics,
+    sendable_messages=frozenset(MqttConversation.SENDERS),
 )

@@ -12,17 +12,17 @@ from fiveways.errors import Malformed, Unrepresentable
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
-from fiveways.protocols.builtins import Styles
+from fiveways.protocols.builtin_methods import Styles
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, encode
 from fiveways.protocols.mqtt_rpc.rpc_pb2 import TimeoutUnit
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Binary, Json, Payload
 
 # What the configuration may say.
 
-Serve = Callable[[str, str], str | None]
+ServedTopicLookup = Callable[[str, str], str | None]
 """From a topic and a type to unary, server, client or both (which side streams), None for a topic not served here."""
 
 REQUEST: Final = "request"
@@ -39,7 +39,7 @@ class Codec(Protocol):
         """Return the body that the bytes are; Malformed if they are none."""
 
 
-class PlainBytes:
+class RawBytesCodec:
     """Bodies without a schema: bytes in, bytes out. An empty protobuf message is no bytes at all, and so null."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
@@ -51,7 +51,7 @@ class PlainBytes:
         return Binary(data) if data else NULL
 
 
-class JsonText:
+class JsonCodec:
     """Bodies that no schema knows, of the hub's own methods and callbacks: JSON, and bytes as they are."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
@@ -65,22 +65,22 @@ class JsonText:
         if not data:
             return NULL
         try:
-            jsontext.check(data)
+            strict_json.check(data)
         except Malformed:
             return Binary(data)
         return Json(data)
 
 
-PLAIN_BYTES: Final = PlainBytes()
-JSON_TEXT: Final = JsonText()
+RAW_BYTES_CODEC: Final = RawBytesCodec()
+JSON_CODEC: Final = JsonCodec()
 
 
-def codec_of(method: str, default: Codec) -> Codec:
+def codec_for_method(method: str, default: Codec) -> Codec:
     """Which codec the bodies of a method (folded) have."""
-    return JSON_TEXT if method.startswith(("hub.", "callback.")) else default
+    return JSON_CODEC if method.startswith(("hub.", "callback.")) else default
 
 
-class Shares(Protocol):
+class RequestQuota(Protocol):
     """Parts of the limit of requests that came in: the seam for those who know how it is divided."""
 
     def admit(self, number: int, topic: str) -> Any:  # noqa: ANN401
@@ -101,7 +101,7 @@ class Options(msgspec.Struct, frozen=True):
     """How long the id of a finished request is remembered (MQRPC-a11)."""
     max_remembered: int | None = None
     """How many of them; twice the pending calls if not set."""
-    codec: Any = PLAIN_BYTES
+    codec: Any = RAW_BYTES_CODEC
     attached: Any = None
     """Where attachments go in the bodies of the codec: an `attaching.Attached`, None if nowhere."""
     shares: Any = None
@@ -109,7 +109,7 @@ class Options(msgspec.Struct, frozen=True):
     max_per_topic: int | None = None
     """How many of our own requests may be open on one topic; as many as in all if not set."""
 
-    def server(self, default: bool) -> Serve:
+    def served_topic_lookup(self, default: bool) -> ServedTopicLookup:
         """Return `serve` as a function; `default` stands for true or, if not set, false."""
         serve = self.serve
         if isinstance(serve, Mapping):
@@ -123,76 +123,80 @@ class Options(msgspec.Struct, frozen=True):
 # Names.
 
 
-def _topic_id(_given: object, _written: str) -> NoReturn:
+def _reject_topic_id(_given: object, _written: str) -> NoReturn:
     raise AssertionError("MQTT subscribes at the broker")
 
 
-STYLES: Final = Styles(names.MQTT, topics.MQTT, _topic_id)
-_NOT_HERE: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
+STYLES: Final = Styles(names.MQTT, topics.MQTT, _reject_topic_id)
+_UNSUPPORTED_BUILTINS: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
 """Built-ins that a peer may not call: to subscribe is the broker's own business, and a broker has no variables."""
-_CALLBACKS: Final = "/callback"
-_LONGEST_TYPE: Final = 512
-_NOT_IN_TOPICS: Final = re.compile(r"[+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_CACHED: Final = 1024
+_CALLBACK_TOPIC: Final = "/callback"
+_MAX_TYPE_LENGTH: Final = 512
+_INVALID_TOPIC_CHARACTERS: Final = re.compile(r"[+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CACHE_SIZE: Final = 1024
 
 
-class Method(msgspec.Struct, frozen=True, gc=False):
+class CalledMethod(msgspec.Struct, frozen=True, gc=False):
     """What a Request calls."""
 
     folded: str
     spelling: str
     kind: str
     """The type as the registry has it: without a path before it."""
-    is_usual: bool
+    is_application_method: bool
     """Whether it is neither a built-in of the hub nor a callback."""
 
 
-def kind_of(type_url: str) -> str:
+def type_name(type_url: str) -> str:
     """The bare name behind `type.googleapis.com/` and the like (MQRPC-a07)."""
     return type_url.rpartition("/")[2]
 
 
-@lru_cache(maxsize=_CACHED)
-def method_of(topic: str, type_url: str) -> Method:
+@lru_cache(maxsize=_CACHE_SIZE)
+def parse_method(topic: str, type_url: str) -> CalledMethod:
     """Name what is called; BadName if it has no name. What is refused is never kept, so no entry is large."""
-    kind = kind_of(type_url)
+    kind = type_name(type_url)
     if not kind:
         raise names.BadName("a request without a type [MQRPC-03]")
-    if len(type_url) > _LONGEST_TYPE:
+    if len(type_url) > _MAX_TYPE_LENGTH:
         raise names.BadName("a type that is too long")
     folded = names.fold_mqtt(topic, kind)
-    if folded in _NOT_HERE:
+    if folded in _UNSUPPORTED_BUILTINS:
         raise names.BadName(f"{folded} is not for MQTT")
-    return Method(folded, f"{topic}/{kind}", kind, folded.partition(".")[0] not in names.RESERVED)
+    return CalledMethod(folded, f"{topic}/{kind}", kind, folded.partition(".")[0] not in names.RESERVED)
 
 
-@lru_cache(maxsize=_CACHED)
-def target_of(method: str, spelling: str) -> tuple[str, str]:
+@lru_cache(maxsize=_CACHE_SIZE)
+def call_target(method: str, spelling: str) -> tuple[str, str]:
     """The topic and the type of an outbound call; Unrepresentable if a broker would not take them."""
     topic, slash, kind = spelling.rpartition("/")
     # A topic with a wildcard can be subscribed to, but nothing can be published there, and NUL ends the link.
-    if len(spelling) > _LONGEST_TYPE or _NOT_IN_TOPICS.search(spelling) or (slash and not (topic and kind)):
-        raise Unrepresentable(f"{spelling[:_LONGEST_TYPE]!r} is not a topic, '/' and a type [MQRPC-a08]")
-    if not spelling or not _means(spelling, method):
+    if (
+        len(spelling) > _MAX_TYPE_LENGTH
+        or _INVALID_TOPIC_CHARACTERS.search(spelling)
+        or (slash and not (topic and kind))
+    ):
+        raise Unrepresentable(f"{spelling[:_MAX_TYPE_LENGTH]!r} is not a topic, '/' and a type [MQRPC-a08]")
+    if not spelling or not _is_spelling_of(spelling, method):
         # It was registered in another protocol, such as `Account:getBalance`, and a broker would not see its parts.
         topic, kind = names.spell_mqtt(method)
-        return topic, _checked(topic, kind)
-    return topic or f"/{names.HOME}", kind
+        return topic, _check_type_name(topic, kind)
+    return topic or f"/{names.DEFAULT_NAMESPACE}", kind
 
 
-def callback_of(word: Call) -> tuple[str, str]:
+def callback_target(word: Call) -> tuple[str, str]:
     """The topic and the type by which a callback is called; Unrepresentable if the token cannot be a type."""
-    return _CALLBACKS, _checked(_CALLBACKS, word.spelling or word.method)
+    return _CALLBACK_TOPIC, _check_type_name(_CALLBACK_TOPIC, word.spelling or word.method)
 
 
-def _means(spelling: str, method: str) -> bool:
+def _is_spelling_of(spelling: str, method: str) -> bool:
     try:
         return names.fold(spelling, names.MQTT) == method
     except names.BadName:
         return False
 
 
-def _checked(topic: str, kind: str) -> str:
+def _check_type_name(topic: str, kind: str) -> str:
     """The type itself, if with its topic it is a name."""
     try:
         names.fold_mqtt(topic, kind)
@@ -204,7 +208,7 @@ def _checked(topic: str, kind: str) -> str:
 # Times.
 
 MILLISECOND: Final = int(TimeoutUnit.MILLISECOND)
-SECONDS: Final[dict[int, float]] = {
+UNIT_SECONDS: Final[dict[int, float]] = {
     TimeoutUnit.UNSPECIFIED: 0.001,
     TimeoutUnit.HOUR: 3600.0,
     TimeoutUnit.MINUTE: 60.0,
@@ -214,7 +218,7 @@ SECONDS: Final[dict[int, float]] = {
 _UINT32: Final = 0xFFFFFFFF
 
 
-def milliseconds(seconds: float | None) -> int:
+def to_milliseconds(seconds: float | None) -> int:
     """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10), as is NaN."""
     if seconds is None or math.isnan(seconds):
         return 0
@@ -226,14 +230,14 @@ def milliseconds(seconds: float | None) -> int:
 
 # Failures.
 
-_OWN: Final = "hub."
+_HUB_TAG_PREFIX: Final = "hub."
 ERRORS: Final = {
-    Reason.NO_METHOD: (404, "hub.no_such_method"),
-    Reason.NO_CALLBACK: (404, "hub.no_such_callback"),
+    Reason.NO_SUCH_METHOD: (404, "hub.no_such_method"),
+    Reason.NO_SUCH_CALLBACK: (404, "hub.no_such_callback"),
     Reason.UNAVAILABLE: (503, "hub.unavailable"),
     Reason.DENIED: (403, "hub.denied"),
     Reason.BAD_ARGUMENTS: (400, "hub.bad_arguments"),
-    Reason.BUSY: (429, "hub.busy"),
+    Reason.OVERLOADED: (429, "hub.busy"),
     Reason.TOO_LARGE: (413, "hub.too_large"),
     Reason.TIMEOUT: (504, "timeout"),  # MQRPC-a10 names this tag; read back, it claims nothing about having run
     Reason.LOST: (502, "hub.lost"),
@@ -241,57 +245,59 @@ ERRORS: Final = {
     Reason.RAISED: (500, ""),
 }
 _REASONS: Final = {tag: reason for reason, (_, tag) in ERRORS.items() if tag}
-_LEAST_ERROR: Final = 400
-_SHORT: Final = 200
-_BUSY_FOR: Final = 1000
+_MIN_ERROR_CODE: Final = 400
+_MAX_SHORTENED_TEXT: Final = 200
+_DEFAULT_RETRY_MILLISECONDS: Final = 1000
 """How many milliseconds to wait where the hub did not say: 0 would forbid to try again at all (MQRPC-10)."""
 
 
-def failure_from_hub(word: Failure, topic: str, number: int) -> ErrorResponse:
+def error_response(word: Failure, topic: str, number: int) -> ErrorResponse:
     """Write a failure as the last Response."""
     code, tag = ERRORS[word.reason]
-    retry_after = milliseconds(word.retry_after)
+    retry_after = to_milliseconds(word.retry_after)
     if word.reason is Reason.RAISED:
-        if word.code >= _LEAST_ERROR:
+        if word.code >= _MIN_ERROR_CODE:
             code = min(word.code, _UINT32)
         # What a method calls its own errors must not make the caller think that it never ran.
-        tag = f"app.{word.name}" if word.name.startswith(_OWN) or word.name in _REASONS else word.name
-    elif word.reason is Reason.BUSY and not retry_after:
-        retry_after = _BUSY_FOR
+        tag = f"app.{word.name}" if word.name.startswith(_HUB_TAG_PREFIX) or word.name in _REASONS else word.name
+    elif word.reason is Reason.OVERLOADED and not retry_after:
+        retry_after = _DEFAULT_RETRY_MILLISECONDS
     value = None if word.data is None else _error_body(word.data)
     text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
-    return ErrorResponse(topic, number, "", value, code, _clean(tag), _clean(text), retry_after, True)
+    return ErrorResponse(
+        topic, number, "", value, code, _replace_surrogates(tag), _replace_surrogates(text), retry_after, True
+    )
 
 
-def failed(word: Failure, key: tuple[int, str], limits: Limits) -> Packet:
+def encode_failure(word: Failure, key: tuple[int, str], limits: Limits) -> Packet:
     """Write a failure, which has to be heard of: one that is too large goes out shorter, and then whatever its size."""
     number, topic = key
-    message = failure_from_hub(word, topic, number)
+    message = error_response(word, topic, number)
     packet = encode(message)
-    return packet if len(packet.payload) <= limits.max_text else encode(shortened(message))
+    return packet if len(packet.payload) <= limits.max_text else encode(shorten_error(message))
 
 
-def shortened(message: ErrorResponse) -> ErrorResponse:
+def shorten_error(message: ErrorResponse) -> ErrorResponse:
     """The failure without its data and with short texts, where it is too large: what failed has to be heard of."""
-    tag, text = message.tag[:_SHORT], message.user_message[:_SHORT]
+    tag, text = message.tag[:_MAX_SHORTENED_TEXT], message.user_message[:_MAX_SHORTENED_TEXT]
     return ErrorResponse(
         message.topic, message.correlation_id, "", None, message.code, tag, text, message.retry_after, message.eos
     )
 
 
-def failure_to_hub(message: ErrorResponse, hub_id: str) -> Failure:
+def parse_error_response(message: ErrorResponse, hub_id: str) -> Failure:
     """Read a Response with an error; only what a hub said of itself is believed not to have run."""
     value = message.value
     retry_after = message.retry_after / 1000 or None
     reason = _REASONS.get(message.tag)
-    if reason is None and message.tag.startswith(_OWN):
+    if reason is None and message.tag.startswith(_HUB_TAG_PREFIX):
         # A newer hub has more reasons than we know: it may have run, for all we can tell.
         reason = Reason.LOST
     if reason is not None:
-        data = JSON_TEXT.from_wire("", "", value, RESPONSE) if value else None
+        data = JSON_CODEC.from_wire("", "", value, RESPONSE) if value else None
         return Failure(hub_id, reason, message.user_message, data, retry_after)
     # No message of proto3 begins with `{` or `[`, which would begin a group: that is JSON as `_error_body` writes it.
-    codec: Codec = JSON_TEXT if value and value[0] in b"{[" else PLAIN_BYTES
+    codec: Codec = JSON_CODEC if value and value[0] in b"{[" else RAW_BYTES_CODEC
     data = codec.from_wire("", "", value, RESPONSE) if value else None
     # MQRPC-a09: that there is an error decides, not its code.
     code = message.code or 500
@@ -301,11 +307,11 @@ def failure_to_hub(message: ErrorResponse, hub_id: str) -> Failure:
 def _error_body(data: Payload) -> bytes | None:
     """Error data has no schema of its own; what JSON cannot hold is left out, as the failure itself must arrive."""
     try:
-        return JSON_TEXT.to_wire("", "", data, RESPONSE)
+        return JSON_CODEC.to_wire("", "", data, RESPONSE)
     except Unrepresentable:
         return None
 
 
-def _clean(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Text that UTF-8 can hold: half a surrogate pair becomes a question mark."""
     return text if text.isascii() else text.encode(errors="replace").decode()

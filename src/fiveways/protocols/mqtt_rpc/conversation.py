@@ -13,47 +13,69 @@ from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocol
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
-from fiveways.protocols import builtins
-from fiveways.protocols.base import Setup
+from fiveways.protocols import builtin_methods
+from fiveways.protocols.base import ConversationSetup
 from fiveways.protocols.mqtt_rpc import bridge
-from fiveways.protocols.mqtt_rpc.attaching import AttachingMqtt
-from fiveways.protocols.mqtt_rpc.bridge import JSON_TEXT, REQUEST, RESPONSE, Codec, Method, codec_of, failed
-from fiveways.protocols.mqtt_rpc.frames import BARE, outline, parse_frame
-from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Message, Request, Response, packed, read
-from fiveways.protocols.mqtt_rpc.plain import NOTHING, Words
+from fiveways.protocols.mqtt_rpc.attachments import MqttAttachments
+from fiveways.protocols.mqtt_rpc.bridge import (
+    JSON_CODEC,
+    REQUEST,
+    RESPONSE,
+    CalledMethod,
+    Codec,
+    codec_for_method,
+    encode_failure,
+)
+from fiveways.protocols.mqtt_rpc.fastpath import NO_MESSAGES, HubMessages
+from fiveways.protocols.mqtt_rpc.frames import BARE, parse_frame, scan_undecodable
+from fiveways.protocols.mqtt_rpc.messages import (
+    ErrorResponse,
+    Message,
+    Request,
+    Response,
+    encode_within_limit,
+    message_from_frame,
+)
+from fiveways.protocols.mqtt_rpc.requests import (
+    EXPIRED,
+    LATE_RESPONSE,
+    UNWANTED_RESPONSE,
+    IncomingRequest,
+    OutgoingRequest,
+    RequestKey,
+)
 from fiveways.protocols.mqtt_rpc.states import State
-from fiveways.protocols.mqtt_rpc.streams import EXPIRED, LATE, UNWANTED, Asking, Key, Served
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Value
 
 
-class MqttConversation(AttachingMqtt):
+class MqttConversation(MqttAttachments):
     """All that passes between us and one broker. Fulfils `base.Conversation`."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: ConversationSetup) -> None:
         super().__init__(setup)
         self.peer = setup.peer
         self.error: RemoteProtocolError | None = None
         """Never set: see above."""
-        self.refused = 0
+        self.refused_messages = 0
         """Messages that broke the protocol."""
-        self.strays = 0
+        self.stray_responses = 0
         """Responses that nobody waited for (MQRPC-06)."""
-        self.odd_units = 0
+        self.unknown_time_units = 0
         """Requests with a unit of time that we do not know (MQRPC-a03)."""
         self._state: Enum = State.OPEN
 
-    def hear(self, packet: Packet, now: float) -> Words:
+    def receive_general(self, packet: Packet, now: float) -> HubMessages:
         """Take one MQTT message that is none of ours."""
         try:
             frame = parse_frame(packet, self._limits)
-            message = read(frame, pending=frame.shape is BARE and self._requests.is_pending(frame))
+            message = message_from_frame(frame, pending=frame.shape is BARE and self._requests.is_pending(frame))
         except RemoteProtocolError as error:
-            return self._refuse(packet, error, now)
+            return self._on_unreadable(packet, error, now)
         # As long as a conversation is open every message may come, so the table of states need not be asked.
         return self.RECEIVERS[type(message)](self, message, now)
 
-    def say(self, word: hub.Word, now: float) -> None:
+    def send_general(self, word: hub.HubMessage, now: float) -> None:
         """Say a word to whom it may concern on the broker."""
         sender = self.SENDERS.get(type(word))
         if sender is None:
@@ -62,7 +84,7 @@ class MqttConversation(AttachingMqtt):
             raise LocalProtocolError("the conversation is over")
         sender(self, word, now)
 
-    def outgoing(self) -> list[Packet]:
+    def take_packets(self) -> list[Packet]:
         """Hand over the messages to be published."""
         packets, self.unsent = self.unsent, []
         return packets
@@ -71,165 +93,169 @@ class MqttConversation(AttachingMqtt):
         """When the next request may run out of time."""
         return None if self.closed or self._wake_at == inf else self._wake_at
 
-    def wake(self, now: float) -> Words:
+    def wake(self, now: float) -> HubMessages:
         """End what took too long, in both directions (MQRPC-a10)."""
         if self.closed or now < self._wake_at:
-            return NOTHING
-        words, self._unheard = self._unheard, []
+            return NO_MESSAGES
+        words, self._pending_failures = self._pending_failures, []
         for request in list(self._requests.open.values()):
             if request.expires_at > now:
                 continue
-            if isinstance(request, Served):
-                words += self._break(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
+            if isinstance(request, IncomingRequest):
+                words += self._abort_request(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
             else:
-                self._requests.end_asking(request, EXPIRED, now)
+                self._requests.close_outgoing(request, EXPIRED, now)
                 words.append(hub.Failure(request.hub_id, Reason.TIMEOUT, "no answer in time"))
         self._wake_at = self._requests.next_expiry()
         return words
 
     # Requests that come in.
 
-    def _on_request(self, message: Request, now: float) -> Words:
+    def _on_request(self, message: Request, now: float) -> HubMessages:
         topic, requests = message.topic, self._requests
         key = message.correlation_id, topic
         request = requests.open.get(key)
         if request is not None:
             # MQRPC-a01: a broker sends back to us what we say on a topic that we listen to.
-            return self._on_part(request, message, now) if type(request) is Served else NOTHING
+            return self._on_part(request, message, now) if type(request) is IncomingRequest else NO_MESSAGES
         note = requests.recent.get(key, now)
         if note is not None:
             # An echo, a repeat (MQRPC-a11), or more of a stream that was cut short; remembered as long as it comes.
-            requests.recent.note(key, note, now)
-            return NOTHING
+            requests.recent.add(key, note, now)
+            return NO_MESSAGES
         try:
-            method = bridge.method_of(topic, message.type_url)
+            method = bridge.parse_method(topic, message.type_url)
         except BadName as exc:
-            is_served = self._serve(topic, bridge.kind_of(message.type_url)) is not None
-            return self._decline(key, Reason.NO_METHOD, str(exc), now) if is_served else NOTHING
-        streaming = self._serve(topic, method.kind)
+            is_served = self._served_topic_kind(topic, bridge.type_name(message.type_url)) is not None
+            return self._refuse_request(key, Reason.NO_SUCH_METHOD, str(exc), now) if is_served else NO_MESSAGES
+        streaming = self._served_topic_kind(topic, method.kind)
         if streaming is None:
-            requests.recent.note(key, UNWANTED, now)  # it is somebody else's, and so is its answer
-            return NOTHING
+            requests.recent.add(key, UNWANTED_RESPONSE, now)  # it is somebody else's, and so is its answer
+            return NO_MESSAGES
         if len(method.folded) > self._limits.max_name:
-            return self._decline(key, Reason.NO_METHOD, "a name that is too long", now)
-        if len(requests.served) >= self._limits.max_pending:
-            return self._decline(key, Reason.BUSY, "too many calls are open", now)
+            return self._refuse_request(key, Reason.NO_SUCH_METHOD, "a name that is too long", now)
+        if len(requests.incoming) >= self._limits.max_pending:
+            return self._refuse_request(key, Reason.OVERLOADED, "too many calls are open", now)
         return self._on_call(message, key, method, streaming, now)
 
-    def _on_call(self, message: Request, key: Key, method: Method, streaming: str, now: float) -> Words:
+    def _on_call(
+        self, message: Request, key: RequestKey, method: CalledMethod, streaming: str, now: float
+    ) -> HubMessages:
         number, topic = key
         timeout = self._timeout(message) if message.timeout else self._default_timeout
         expires_at = inf if timeout is None else now + timeout
-        codec = self._codec if method.is_usual else codec_of(method.folded, self._codec)
+        codec = self._codec if method.is_application_method else codec_for_method(method.folded, self._codec)
         streams, more = False, False
         if streaming != "unary":
             streams = streaming in {"server", "both"}
             # MQRPC-a05: for a method that takes no stream every Request is complete.
             more = not message.eos and streaming in {"client", "both"}
-        served = Served(f"{number}@{topic}", topic, number, method, codec, streams, more, expires_at)
+        served = IncomingRequest(f"{number}@{topic}", topic, number, method, codec, streams, more, expires_at)
         try:
-            word = served.read(message.value or b"", timeout)
-            words = (word,) if streaming != "unary" else self._taken(word, topic, method.kind, REQUEST)
-        except (Malformed, builtins.BadArguments) as exc:
-            return self._decline(key, Reason.BAD_ARGUMENTS, str(exc), now)
-        if self._shares is not None:
-            served.share = self._shares.admit(number, topic)
-            if type(served.share) is str:
-                return self._decline(key, Reason.BUSY, served.share, now)
+            word = served.parse_request(message.value or b"", timeout)
+            words = (
+                (word,) if streaming != "unary" else self._with_extracted_attachments(word, topic, method.kind, REQUEST)
+            )
+        except (Malformed, builtin_methods.BadArguments) as exc:
+            return self._refuse_request(key, Reason.BAD_ARGUMENTS, str(exc), now)
+        if self._quota is not None:
+            served.quota_share = self._quota.admit(number, topic)
+            if type(served.quota_share) is str:
+                return self._refuse_request(key, Reason.OVERLOADED, served.quota_share, now)
         if timeout is not None:
             self._wake_at = min(self._wake_at, expires_at)
-        self._requests.serve(key, served)
+        self._requests.add_incoming(key, served)
         return words
 
     def _timeout(self, message: Request) -> float:
-        unit = bridge.SECONDS.get(message.timeout_unit)
+        unit = bridge.UNIT_SECONDS.get(message.timeout_unit)
         if unit is None:
-            self.odd_units += 1
-            unit = bridge.SECONDS[bridge.MILLISECOND]
+            self.unknown_time_units += 1
+            unit = bridge.UNIT_SECONDS[bridge.MILLISECOND]
         return message.timeout * unit
 
-    def _on_part(self, served: Served, message: Request, now: float) -> Words:
-        if not served.more:
-            return NOTHING
+    def _on_part(self, served: IncomingRequest, message: Request, now: float) -> HubMessages:
+        if not served.expects_parts:
+            return NO_MESSAGES
         served.parts += 1
         if served.parts > self._limits.max_stream:
             # Not "too large", which would say that nothing was run.
-            return self._break(served, Reason.CANCELLED, "too many parts", now)
-        if message.type_url and bridge.kind_of(message.type_url) != served.method.kind:
-            return self._break(served, Reason.BAD_ARGUMENTS, "a part of another type [MQRPC-04]", now)
-        served.more = not message.eos
+            return self._abort_request(served, Reason.CANCELLED, "too many parts", now)
+        if message.type_url and bridge.type_name(message.type_url) != served.method.kind:
+            return self._abort_request(served, Reason.BAD_ARGUMENTS, "a part of another type [MQRPC-04]", now)
+        served.expects_parts = not message.eos
         if message.value is None:
             # MQRPC-a06: a bare end marker; without `eos` it is nothing at all.
-            return (hub.Part(served.hub_id, None, True),) if message.eos else NOTHING
+            return (hub.Part(served.hub_id, None, True),) if message.eos else NO_MESSAGES
         try:
-            return (served.read_part(message.value, message.eos),)
+            return (served.parse_part(message.value, message.eos),)
         except Malformed as exc:
-            return self._break(served, Reason.BAD_ARGUMENTS, str(exc), now)
+            return self._abort_request(served, Reason.BAD_ARGUMENTS, str(exc), now)
 
-    def _refuse(self, packet: Packet, error: RemoteProtocolError, now: float) -> Words:
+    def _on_unreadable(self, packet: Packet, error: RemoteProtocolError, now: float) -> HubMessages:
         """Report what could not be read, and tell who certainly waits for it: its sender, or whom it answers."""
-        number, is_request = (None, False) if packet.is_text else outline(packet.payload)
+        number, is_request = (None, False) if packet.is_text else scan_undecodable(packet.payload)
         topic, requests = packet.channel, self._requests
         longest = self._limits.max_name
         if number is None or len(topic) > longest:
-            self.refused += 1
+            self.refused_messages += 1
             return (hub.Stray(f"@{topic[:longest]}", str(error)),)
         key = number, topic
         request = requests.open.get(key)
-        if not is_request and type(request) is not Asking and requests.expects(key, now):
+        if not is_request and type(request) is not OutgoingRequest and requests.is_expected_response(key, now):
             # A failure of ours may be longer than what we take, see `_failed`.
-            return NOTHING
-        self.refused += 1
-        words: list[hub.Word] = [hub.Stray(f"{number}@{topic}", str(error))]
+            return NO_MESSAGES
+        self.refused_messages += 1
+        words: list[hub.HubMessage] = [hub.Stray(f"{number}@{topic}", str(error))]
         reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
         if not is_request:
-            if type(request) is Asking:
-                requests.end_asking(request, UNWANTED, now)
+            if type(request) is OutgoingRequest:
+                requests.close_outgoing(request, UNWANTED_RESPONSE, now)
                 words.append(hub.Failure(request.hub_id, Reason.LOST, f"the answer cannot be read: {error}"))
         elif request is not None:
             # A stream with a hole in it is none; but a request that is complete is not harmed by what comes after it.
-            if type(request) is Served and request.more:
-                words += self._break(request, reason, str(error), now)
-        elif requests.recent.get(key, now) is None and self._serve(topic, "") is not None:
-            self._decline(key, reason, str(error), now)
+            if type(request) is IncomingRequest and request.expects_parts:
+                words += self._abort_request(request, reason, str(error), now)
+        elif requests.recent.get(key, now) is None and self._served_topic_kind(topic, "") is not None:
+            self._refuse_request(key, reason, str(error), now)
         return words
 
     # Our answers to them.
 
-    def _break(self, served: Served, reason: Reason, text: str, now: float) -> Words:
+    def _abort_request(self, served: IncomingRequest, reason: Reason, text: str, now: float) -> HubMessages:
         """End a request that the hub is busy with."""
         self._send_failure(hub.Failure(served.hub_id, reason, text), now)
         return (hub.Cancel(served.hub_id),)
 
-    def _answer(self, served: Served, packet: Packet, last: bool, now: float) -> None:
-        self._say(packet, (served.correlation_id, served.topic))
-        served.echoes += 1
+    def _write_response(self, served: IncomingRequest, packet: Packet, last: bool, now: float) -> None:
+        self._write_packet(packet, (served.correlation_id, served.topic))
+        served.expected_echoes += 1
         if last:
-            self._requests.end_served(served, now)
+            self._requests.close_incoming(served, now)
 
-    def _open_request(self, hub_id: str) -> Served:
-        served = self._requests.served.get(hub_id)
+    def _find_incoming(self, hub_id: str) -> IncomingRequest:
+        served = self._requests.incoming.get(hub_id)
         if served is None:
             raise LocalProtocolError(f"no request {hub_id} is open")
         return served
 
     def _send_result(self, word: hub.Result, now: float) -> None:
-        served = self._open_request(word.id)
+        served = self._find_incoming(word.id)
         if word.attachments:
-            self._hold_result(word, served)
+            self._defer_result(word, served)
             return
-        if word.stream and not served.streams:
+        if word.stream and not served.is_streamed_response:
             raise LocalProtocolError(f"{served.method.spelling} gives no stream")
-        if served.streams and not word.stream and self._send_elements(served, word.body, now):
+        if served.is_streamed_response and not word.stream and self._send_elements(served, word.body, now):
             return
         last = word.last or not word.stream
         if word.body is None and not (word.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = served.write(word.body)
-        packet = packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
-        self._answer(served, packet, last, now)
+        value = served.serialize_result(word.body)
+        packet = encode_within_limit(Response(served.topic, served.correlation_id, "", value, last), self._limits)
+        self._write_response(served, packet, last, now)
 
-    def _send_elements(self, served: Served, body: Payload | None, now: float) -> bool:
+    def _send_elements(self, served: IncomingRequest, body: Payload | None, now: float) -> bool:
         """Say an array as the stream that its caller waits for, as who cannot stream gives all elements at once.
 
         All of them can be said, before the first is. False, and nothing has happened, if it is no array.
@@ -237,131 +263,145 @@ class MqttConversation(AttachingMqtt):
         elements = None if body is None else body.value()
         if not isinstance(elements, list):
             return False
-        values = [served.write(Value(each)) for each in elements] or [None]
+        values = [served.serialize_result(Value(each)) for each in elements] or [None]
         ends = [*[False] * (len(values) - 1), True]
         said = [
-            packed(Response(served.topic, served.correlation_id, "", value, last), self._limits)
+            encode_within_limit(Response(served.topic, served.correlation_id, "", value, last), self._limits)
             for value, last in zip(values, ends, strict=True)
         ]
         for packet, last in zip(said, ends, strict=True):
-            self._answer(served, packet, last, now)
+            self._write_response(served, packet, last, now)
         return True
 
     def _send_failure(self, word: hub.Failure, now: float) -> None:
-        served = self._open_request(word.id)
-        self._waiting.drop(word.id)
-        self._answer(served, failed(word, (served.correlation_id, served.topic), self._limits), True, now)
+        served = self._find_incoming(word.id)
+        self._deferred.drop(word.id)
+        self._write_response(
+            served, encode_failure(word, (served.correlation_id, served.topic), self._limits), True, now
+        )
 
     def _send_description(self, word: hub.Description, now: float) -> None:
-        served = self._open_request(word.id)
+        served = self._find_incoming(word.id)
         if served.method.folded != "hub.discover":
             raise LocalProtocolError(f"{served.method.spelling} does not ask for a description")
-        self._send_result(hub.Result(word.id, builtins.described(word)), now)
+        self._send_result(hub.Result(word.id, builtin_methods.description_payload(word)), now)
 
     # Requests of ours.
 
     def _send_call(self, word: hub.Call, now: float) -> None:
-        topic, kind = self._target(word)
-        codec: Codec = JSON_TEXT if word.callback else codec_of(word.method, self._codec)
+        topic, kind = self._call_target(word)
+        codec: Codec = JSON_CODEC if word.callback else codec_for_method(word.method, self._codec)
         if word.attachments:
-            self._hold_call(word, topic, kind, codec)
+            self._defer_call(word, topic, kind, codec)
             return
         number = self._new_number(word.id, topic)
-        asking = Asking(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
-        self._ask(asking, word.body, word.timeout, now)
+        asking = OutgoingRequest(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
+        self._write_request(asking, word.body, word.timeout, now)
 
-    def _target(self, word: hub.Call) -> tuple[str, str]:
-        return bridge.callback_of(word) if word.callback else bridge.target_of(word.method, word.spelling)
+    def _call_target(self, word: hub.Call) -> tuple[str, str]:
+        return bridge.callback_target(word) if word.callback else bridge.call_target(word.method, word.spelling)
 
     def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
-        method, body = builtins.write(word, bridge.STYLES)
-        topic, kind = bridge.target_of(method, "")
+        method, body = builtin_methods.call_from_message(word, bridge.STYLES)
+        topic, kind = bridge.call_target(method, "")
         number = self._new_number(word.id, topic)
-        self._ask(Asking(word.id, topic, number, kind, JSON_TEXT, type(word)), body, self._default_timeout, now)
+        self._write_request(
+            OutgoingRequest(word.id, topic, number, kind, JSON_CODEC, type(word)), body, self._default_timeout, now
+        )
 
     def _new_number(self, hub_id: str, topic: str) -> int:
         requests = self._requests
         if len(topic) > self._limits.max_name:
             raise Unrepresentable(f"a topic of {len(topic)} characters [MQRPC-a08]")
-        if hub_id in requests.asking:
+        if hub_id in requests.outgoing:
             raise LocalProtocolError(f"request {hub_id} is open already")
-        if len(requests.asking) >= self._limits.max_pending:
+        if len(requests.outgoing) >= self._limits.max_pending:
             raise LocalProtocolError("too many requests on this broker are open")
-        if self._asked_on.get(topic, 0) >= self._most_on_topic:
+        if self._outgoing_per_topic.get(topic, 0) >= self._max_pending_per_topic:
             raise LocalProtocolError(f"too many requests on {topic} are open")
         return requests.new_number(topic)
 
-    def _ask(self, asking: Asking, body: Payload, timeout: float | None, now: float) -> None:
+    def _write_request(self, asking: OutgoingRequest, body: Payload, timeout: float | None, now: float) -> None:
         milliseconds = unit = 0
-        if timeout is not None and (milliseconds := bridge.milliseconds(timeout)):
+        if timeout is not None and (milliseconds := bridge.to_milliseconds(timeout)):
             unit = bridge.MILLISECOND
             # We wait as long as we tell the other side to.
             asking.expires_at = now + milliseconds / 1000
-        number, kind, value = asking.correlation_id, asking.kind, asking.write(body)
-        message = Request(asking.topic, number, kind, value, not asking.more, milliseconds, unit)
-        self._say(packed(message, self._limits))
-        self._requests.ask(asking)
+        number, kind, value = asking.correlation_id, asking.kind, asking.serialize_arguments(body)
+        message = Request(asking.topic, number, kind, value, not asking.expects_parts, milliseconds, unit)
+        self._write_packet(encode_within_limit(message, self._limits))
+        self._requests.add_outgoing(asking)
         if unit:
             self._wake_at = min(self._wake_at, asking.expires_at)
 
     def _send_part(self, word: hub.Part, _now: float) -> None:
-        asking = self._requests.asking.get(word.id)
-        if asking is None or not asking.more:
+        asking = self._requests.outgoing.get(word.id)
+        if asking is None or not asking.expects_parts:
             raise LocalProtocolError(f"no stream {word.id} is open")
         if word.body is None and not word.last:
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = asking.write(word.body)
+        value = asking.serialize_arguments(word.body)
         kind = "" if value is None else asking.kind
-        self._say(packed(Request(asking.topic, asking.correlation_id, kind, value, word.last), self._limits))
-        asking.more = not word.last
+        self._write_packet(
+            encode_within_limit(Request(asking.topic, asking.correlation_id, kind, value, word.last), self._limits)
+        )
+        asking.expects_parts = not word.last
 
     def _send_cancel(self, word: hub.Cancel, now: float) -> None:
         """MQTT cannot say it: the late answer will find nobody."""
-        asking = self._requests.asking.get(word.id)
+        asking = self._requests.outgoing.get(word.id)
         if asking is not None:
-            self._requests.end_asking(asking, UNWANTED, now)
+            self._requests.close_outgoing(asking, UNWANTED_RESPONSE, now)
         else:
-            self._waiting.drop(word.id)
+            self._deferred.drop(word.id)
 
     # The answers to them.
 
-    def _on_response(self, message: Response, now: float) -> Words:
+    def _on_response(self, message: Response, now: float) -> HubMessages:
         key, requests = (message.correlation_id, message.topic), self._requests
         asking = requests.open.get(key)
-        if type(asking) is not Asking:
-            return self._on_stray(key, now)
+        if type(asking) is not OutgoingRequest:
+            return self._on_stray_response(key, now)
         asking.parts += 1
         if asking.parts > self._limits.max_stream:
-            requests.end_asking(asking, UNWANTED, now)
+            requests.close_outgoing(asking, UNWANTED_RESPONSE, now)
             return (hub.Failure(asking.hub_id, Reason.RAISED, "too many parts"),)
-        last = message.eos or not asking.streams
+        last = message.eos or not asking.is_streamed_response
         if message.value is None and not last:
-            return NOTHING
+            return NO_MESSAGES
         try:
-            word = asking.read(message.value, last)
-            words = (word,) if asking.streams else self._taken(word, asking.topic, asking.kind, RESPONSE)
+            word = asking.parse_response(message.value, last)
+            words = (
+                (word,)
+                if asking.is_streamed_response
+                else self._with_extracted_attachments(word, asking.topic, asking.kind, RESPONSE)
+            )
         except Malformed as exc:
-            requests.end_asking(asking, UNWANTED, now)
+            requests.close_outgoing(asking, UNWANTED_RESPONSE, now)
             return (hub.Failure(asking.hub_id, Reason.RAISED, f"the result cannot be read: {exc}"),)
         if last:
-            requests.end_asking(asking, LATE, now)
+            requests.close_outgoing(asking, LATE_RESPONSE, now)
         return words
 
-    def _on_error(self, message: ErrorResponse, now: float) -> Words:
+    def _on_error(self, message: ErrorResponse, now: float) -> HubMessages:
         key = message.correlation_id, message.topic
         asking = self._requests.open.get(key)
-        if type(asking) is not Asking:
+        if type(asking) is not OutgoingRequest:
             is_timeout = message.code == bridge.ERRORS[Reason.TIMEOUT][0]
-            return NOTHING if is_timeout and self._requests.expects_timeout(key, now) else self._on_stray(key, now)
-        self._requests.end_asking(asking, LATE, now)
-        return (bridge.failure_to_hub(message, asking.hub_id),)
+            return (
+                NO_MESSAGES
+                if is_timeout and self._requests.is_expected_timeout(key, now)
+                else self._on_stray_response(key, now)
+            )
+        self._requests.close_outgoing(asking, LATE_RESPONSE, now)
+        return (bridge.parse_error_response(message, asking.hub_id),)
 
-    def _on_stray(self, key: Key, now: float) -> Words:
+    def _on_stray_response(self, key: RequestKey, now: float) -> HubMessages:
         """MQRPC-06: an answer that is not ours to hear."""
-        if self._requests.expects(key, now):
-            return NOTHING
-        self.strays += 1
+        if self._requests.is_expected_response(key, now):
+            return NO_MESSAGES
+        self.stray_responses += 1
         return (hub.Stray(f"{key[0]}@{key[1]}", "nobody waits for this answer [MQRPC-06]"),)
 
     def _send_goodbye(self, _word: hub.Goodbye, _now: float) -> None:
@@ -369,28 +409,28 @@ class MqttConversation(AttachingMqtt):
         self._state = State.CLOSED
         self.closed = True
 
-    def _drop(self, _word: hub.Word, _now: float) -> None:
+    def _ignore(self, _word: hub.HubMessage, _now: float) -> None:
         """RPC over MQTT has no message for it, and nobody misses it."""
 
-    RECEIVERS: ClassVar[Mapping[type[Message], Callable[[Any, Any, float], Words]]] = {
+    RECEIVERS: ClassVar[Mapping[type[Message], Callable[[Any, Any, float], HubMessages]]] = {
         Request: _on_request,
         Response: _on_response,
         ErrorResponse: _on_error,
     }
 
-    SENDERS: ClassVar[Mapping[type[hub.Word], Callable[[Any, Any, float], None]]] = {
+    SENDERS: ClassVar[Mapping[type[hub.HubMessage], Callable[[Any, Any, float], None]]] = {
         hub.Call: _send_call,
         hub.Result: _send_result,
         hub.Failure: _send_failure,
         hub.Part: _send_part,
-        hub.Attachment: AttachingMqtt.send_attachment,
+        hub.Attachment: MqttAttachments.send_attachment,
         hub.Cancel: _send_cancel,
         hub.Discover: _send_builtin,
         hub.Description: _send_description,
         hub.Register: _send_builtin,
         hub.Unregister: _send_builtin,
         hub.Goodbye: _send_goodbye,
-        hub.Accepted: _drop,
-        hub.Progress: _drop,
-        hub.Acknowledged: _drop,
+        hub.Accepted: _ignore,
+        hub.Progress: _ignore,
+        hub.Acknowledged: _ignore,
     }

@@ -7,7 +7,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from fiveways.errors import Fault, RemoteProtocolError
-from fiveways.protocols.base import content_of
+from fiveways.protocols.base import packet_content
 from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -36,9 +36,9 @@ REQUEST, RESPONSE, BARE = Shape.REQUEST, Shape.RESPONSE, Shape.BARE
 _parse_request = rpc_pb2.Request.FromString
 _parse_response = rpc_pb2.Response.FromString
 
-_TOLD: Final = 64
+_MAX_SCANNED_FIELDS: Final = 64
 """How many fields `outline` looks at."""
-_LONGEST: Final = 10
+_MAX_VARINT_BYTES: Final = 10
 """The bytes of the longest number."""
 
 
@@ -46,7 +46,7 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
     """Parse a message and tell its shape; RemoteProtocolError whatever is wrong with it."""
     data = packet.payload
     if len(data) > limits.max_text or packet.blob is not None:
-        data = content_of(packet, limits, "message", "MQRPC-03")
+        data = packet_content(packet, limits, "message", "MQRPC-03")
     if len(packet.channel) > limits.max_name:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"a topic of {len(packet.channel)} characters", "MQRPC-a08")
     if packet.is_text:
@@ -72,7 +72,7 @@ def serialize_frame(topic: str, content: rpc_pb2.Request | rpc_pb2.Response) -> 
     return Packet(content.SerializeToString(), False, topic)
 
 
-def outline(data: bytes) -> tuple[int | None, bool]:
+def scan_undecodable(data: bytes) -> tuple[int | None, bool]:
     """Tell the id of a message that cannot be parsed, if it shows, and whether it is surely a Request.
 
     Without this its sender, or whom it answers, would wait in vain; but an answer to what may be a Response would be
@@ -81,10 +81,10 @@ def outline(data: bytes) -> tuple[int | None, bool]:
     number: int | None = None
     is_request = is_response = False
     at = fields = 0
-    while at < len(data) and fields < _TOLD:
+    while at < len(data) and fields < _MAX_SCANNED_FIELDS:
         fields += 1
-        tag, at = _number(data, at)
-        content, at = _number(data, at)
+        tag, at = _read_varint(data, at)
+        content, at = _read_varint(data, at)
         match tag & 7, tag >> 3:
             case 0, 4:
                 is_response = True
@@ -102,10 +102,10 @@ def outline(data: bytes) -> tuple[int | None, bool]:
     return number, is_request and not is_response
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a number at `at`; where there is none, the place behind it is beyond the data."""
     number = 0
-    for shift, byte in enumerate(data[at : at + _LONGEST]):
+    for shift, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * shift
         if byte <= 0x7F:
             return number, at + shift + 1

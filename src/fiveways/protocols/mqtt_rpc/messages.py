@@ -55,7 +55,7 @@ MESSAGES: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in (Re
 
 def decode(packet: Packet, limits: Limits) -> list[Message]:
     """Return the one message of a packet; a bare one is a Request if it names a type (MQRPC-a01)."""
-    return [read(parse_frame(packet, limits), pending=False)]
+    return [message_from_frame(parse_frame(packet, limits), pending=False)]
 
 
 def encode(message: object) -> Packet:
@@ -63,20 +63,20 @@ def encode(message: object) -> Packet:
     return _WRITERS[type(message)](message)
 
 
-def packed(message: Request | Response, limits: Limits) -> Packet:
+def encode_within_limit(message: Request | Response, limits: Limits) -> Packet:
     """Write a message; TooLarge if we would not read it ourselves (MQRPC-03)."""
     packet = encode(message)
     if len(packet.payload) > limits.max_text:
-        raise too_large(packet.payload)
+        raise too_large_error(packet.payload)
     return packet
 
 
-def too_large(payload: bytes) -> TooLarge:
+def too_large_error(payload: bytes) -> TooLarge:
     """What is wrong with a message that we would not read ourselves."""
     return TooLarge(f"a message of {len(payload)} bytes [MQRPC-03]")
 
 
-def read(frame: Frame, *, pending: bool) -> Message:
+def message_from_frame(frame: Frame, *, pending: bool) -> Message:
     """Give a frame its meaning; `pending` says that its id is that of an open request of the reader's."""
     content = frame.content
     body = content.body

@@ -4,8 +4,8 @@ from fiveways.protocols.base import ProtocolSpec
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.nq.messages import MESSAGES, decode
+from fiveways.protocols.nq.serializer import encode
 from fiveways.protocols.nq.states import TRANSITIONS, State
-from fiveways.protocols.nq.writing import encode
 
 SPEC = ProtocolSpec(
     name="nq",
@@ -15,9 +15,9 @@ SPEC = ProtocolSpec(
     messages=MESSAGES,
     states=State,
     transitions=TRANSITIONS,
-    converse=NqConversation,
-    names=bridge.STYLES.names,
-    topics=bridge.STYLES.topics,
-    carries=frozenset(NqConversation.SENDERS),
-    cancels=True,
+    create_conversation=NqConversation,
+    name_style=bridge.STYLES.names,
+    topic_style=bridge.STYLES.topics,
+    sendable_messages=frozenset(NqConversation.SENDERS),
+    forwards_cancel=True,
 )

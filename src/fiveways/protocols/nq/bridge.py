@@ -6,41 +6,41 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import FivewaysError, LocalProtocolError, Malformed, Unrepresentable, Wording
+from fiveways.errors import ErrorText, FivewaysError, LocalProtocolError, Malformed, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.names import BadName, fold, spell
 from fiveways.model.topics import BadTopic, Topic
-from fiveways.protocols import builtins
-from fiveways.protocols.builtins import BadArguments, Styles
-from fiveways.protocols.nq.errors import Err, plain
-from fiveways.protocols.nq.frames import Free, is_name
+from fiveways.protocols import builtin_methods
+from fiveways.protocols.builtin_methods import BadArguments, Styles
+from fiveways.protocols.nq.errors import ErrorObject, escape_braces
+from fiveways.protocols.nq.frames import FreeKeys, is_name
 from fiveways.protocols.nq.messages import Answer, AnswerPart, Bad
-from fiveways.wire import jsontext
+from fiveways.wire import strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
 
-CLOSED: Final = "hub-closed"
+CLOSED_TARGET: Final = "hub-closed"
 """The target under which a subscriber hears that its topic has ended."""
-CALLBACK: Final = "callback"
-VERBOSE: Final = "v"
+CALLBACK_PREFIX: Final = "callback"
+VERBOSE_KEY: Final = "v"
 """The one key of NQ's own among the `extras` of a call: how much the caller wants to hear (NQ-10)."""
 JSON_NULL: Final = Json(b"null")
 Extras = Mapping[str, Payload]
-_MEANT: Final = frozenset({"attachments", "traceparent", "redelivered", "missed", "topic"})
+_HUB_KEYS: Final = frozenset({"attachments", "traceparent", "redelivered", "missed", "topic"})
 """Free keys to which the hub gives a meaning."""
-_ASSIGNED: Final = frozenset("acdefiknoprstv")
-_LONGEST_WAIT: Final = 604800.0
+_NQ_KEYS: Final = frozenset("acdefiknoprstv")
+_MAX_RETRY_AFTER: Final = 604800.0
 
 # The table of failures, NQ's column. `app` errors carry the callee's own code; what NQ cannot say is None.
 CODES: Final[dict[Reason, str | None]] = {
-    Reason.NO_METHOD: "notarget",
-    Reason.NO_CALLBACK: "nocallback",
+    Reason.NO_SUCH_METHOD: "notarget",
+    Reason.NO_SUCH_CALLBACK: "nocallback",
     Reason.UNAVAILABLE: "unavailable",
     Reason.DENIED: "denied",
     Reason.BAD_ARGUMENTS: "badargs",
-    Reason.BUSY: "busy",
+    Reason.OVERLOADED: "busy",
     Reason.TOO_LARGE: "toolarge",
     Reason.TIMEOUT: "expired",
     Reason.LOST: None,
@@ -52,22 +52,22 @@ REASONS: Final[dict[str, Reason]] = {code: reason for reason, code in CODES.item
     ("malformed", "version", "nokey"),
     Reason.BAD_ARGUMENTS,
 )
-KINDS: Final = ("note", "warn", "tmp", "debug")
+PROGRESS_KINDS: Final = ("note", "warn", "tmp", "debug")
 VERBOSE_KINDS: Final = frozenset({"tmp", "debug"})
 
 
-Said = hub.Call | hub.Event | hub.TopicClosed | builtins.Builtin
+RequestMessage = hub.Call | hub.Event | hub.TopicClosed | builtin_methods.Builtin
 """The words that are said by requests of ours."""
 
 
-class Following(msgspec.Struct, frozen=True, gc=False):
+class OwnSubscription(msgspec.Struct, frozen=True, gc=False):
     """A subscription of ours at the peer."""
 
     subscription: str
     envelope: bool
 
 
-class Refused(FivewaysError):
+class RequestRefused(FivewaysError):
     """A request that is answered at once, without bothering the hub."""
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -79,7 +79,7 @@ class Refused(FivewaysError):
 # Failures.
 
 
-def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
+def error_from_failure(failure: hub.Failure, *, accepted: bool = False) -> ErrorObject:
     """Return the error object of a failure; LocalProtocolError for what NQ never says."""
     code = CODES[failure.reason]
     if code is None or (accepted and failure.reason is Reason.UNAVAILABLE):
@@ -88,39 +88,39 @@ def error_of(failure: hub.Failure, *, accepted: bool = False) -> Err:
     if said is not None:
         kind = "app" if failure.reason is Reason.RAISED else "local"
         err = said.err if kind == "app" or REASONS.get(said.err) is failure.reason else code
-        return Err(kind, True, err, said.warn, said.note, said.text, said.args)
+        return ErrorObject(kind, True, err, said.warn, said.note, said.text, said.args)
     if failure.reason is Reason.RAISED:
-        text, args = plain(failure.text)
-        return Err("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
+        text, args = escape_braces(failure.text)
+        return ErrorObject("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
     args = ()
-    if failure.reason is Reason.BUSY and failure.retry_after is not None and not math.isnan(failure.retry_after):
-        args = (str(round(min(max(0.0, failure.retry_after), _LONGEST_WAIT) * 1000)),)
-    elif failure.reason is Reason.BUSY and "{" in failure.text:
+    if failure.reason is Reason.OVERLOADED and failure.retry_after is not None and not math.isnan(failure.retry_after):
+        args = (str(round(min(max(0.0, failure.retry_after), _MAX_RETRY_AFTER) * 1000)),)
+    elif failure.reason is Reason.OVERLOADED and "{" in failure.text:
         args = ("",)  # the first place is for the milliseconds, known or not
-    text, args = plain(failure.text, args)
-    return Err("local", True, code, "", "", text, args)
+    text, args = escape_braces(failure.text, args)
+    return ErrorObject("local", True, code, "", "", text, args)
 
 
-def failure_of(hub_id: str, received: Err, data: Payload | None = None) -> hub.Failure:
+def failure_from_error(hub_id: str, received: ErrorObject, data: Payload | None = None) -> hub.Failure:
     """Return the failure that a fatal error object means; it claims no more than is known."""
-    failure = _failure_of(hub_id, received.delivered(), data)
-    again = None if CODES[failure.reason] is None else error_of(failure)
+    failure = _build_failure(hub_id, received.as_received(), data)
+    again = None if CODES[failure.reason] is None else error_from_failure(failure)
     if again and (again.code, again.args, again.format()) == (received.code, received.args, failure.text):
         return failure
     return msgspec.structs.replace(failure, wording=received.wording)
 
 
-def wording_of(failure: hub.Failure) -> Wording:
+def failure_wording(failure: hub.Failure) -> ErrorText:
     """Return how NQ says a failure, or said it."""
     if failure.wording is not None or CODES[failure.reason] is None:
-        return failure.wording or Wording(*plain(failure.text))
-    return error_of(failure).wording
+        return failure.wording or ErrorText(*escape_braces(failure.text))
+    return error_from_failure(failure).wording
 
 
-def _failure_of(hub_id: str, error: Err, data: Payload | None) -> hub.Failure:
+def _build_failure(hub_id: str, error: ErrorObject, data: Payload | None) -> hub.Failure:
     if error.type == "remote":
         reason = REASONS.get(error.err, Reason.LOST)
-        wait = error.args[0] if reason is Reason.BUSY and error.args else ""
+        wait = error.args[0] if reason is Reason.OVERLOADED and error.args else ""
         retry_after = int(wait) / 1000 if wait.isascii() and wait.isdigit() and len(wait) <= len("604800000") else None
         return hub.Failure(hub_id, reason, error.format() or error.err, data, retry_after)
     code = error.code
@@ -129,151 +129,157 @@ def _failure_of(hub_id: str, error: Err, data: Payload | None) -> hub.Failure:
     return hub.Failure(hub_id, Reason.RAISED, error.format(), data, name=code)
 
 
-def is_unknown_target(error: Err) -> bool:
+def is_unknown_target(error: ErrorObject) -> bool:
     """Whether NQ itself, not the application there, says that there is no such target."""
-    return error.type in ("local", "remote") and error.err == CODES[Reason.NO_METHOD]
+    return error.type in ("local", "remote") and error.err == CODES[Reason.NO_SUCH_METHOD]
 
 
-def error_of_bad(bad: Bad) -> Err:
+def error_for_bad_element(bad: Bad) -> ErrorObject:
     """Return what the sender of a bad element is told."""
-    text, args = plain(f"{bad.text} [{bad.rule}]")
-    return Err("local", True, bad.code, "", "", text, args)
+    text, args = escape_braces(f"{bad.text} [{bad.rule}]")
+    return ErrorObject("local", True, bad.code, "", "", text, args)
 
 
-def error_of_progress(word: hub.Progress) -> Err:
+def error_from_progress(word: hub.Progress) -> ErrorObject:
     """Return the side message; a code goes under the key of its own kind where it has one."""
-    if word.kind not in KINDS:
+    if word.kind not in PROGRESS_KINDS:
         raise LocalProtocolError(f"NQ has no side message of kind {word.kind!r}")
     warn = word.code if word.kind == "warn" else ""
-    return Err(word.kind, False, "", warn, "" if warn else word.code, word.text, word.args)
+    return ErrorObject(word.kind, False, "", warn, "" if warn else word.code, word.text, word.args)
 
 
-def progress_of(hub_id: str, received: Err, data: Payload | None) -> hub.Progress:
+def progress_from_error(hub_id: str, received: ErrorObject, data: Payload | None) -> hub.Progress:
     """Return the side message; errors that are not fatal are warnings."""
-    kind = received.type if received.type in KINDS else "warn"
+    kind = received.type if received.type in PROGRESS_KINDS else "warn"
     return hub.Progress(hub_id, NULL if data is None else data, kind, received.code, received.text, received.args)
 
 
 # Requests.
 
 
-def to_hub(
+def message_from_request(
     key: str,
     target: str,
     body: Payload,
-    free: Free | None,
+    free: FreeKeys | None,
     attachments: tuple[str, ...] = (),
     *,
     more: bool = False,
     verbose: bool | str = False,
-) -> hub.Word:
+) -> hub.HubMessage:
     """Return the word that a request means; Refused if it means none."""
     try:
         method = fold(target, names.NQ)
     except BadName as exc:
-        raise Refused(Reason.NO_METHOD, str(exc)) from exc
+        raise RequestRefused(Reason.NO_SUCH_METHOD, str(exc)) from exc
     traceparent, again, extras = "", False, None
     if free is not None:
-        traceparent, again, extras = _text_of(free, "traceparent"), free.get("redelivered") == "true", extras_of(free)
+        traceparent, again, extras = (
+            _read_text(free, "traceparent"),
+            free.get("redelivered") == "true",
+            extras_from_free(free),
+        )
     if verbose:
-        extras = {**(extras or {}), VERBOSE: Json(jsontext.write(verbose))}
+        extras = {**(extras or {}), VERBOSE_KEY: Json(strict_json.write(verbose))}
     if method.startswith("hub."):
         try:
-            word = None if more else builtins.read(key, method, body, STYLES, attachments)
+            word = None if more else builtin_methods.message_from_call(key, method, body, STYLES, attachments)
         except BadArguments as exc:
-            raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+            raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if word is not None:
             return word
     elif method.startswith("callback."):
-        token = target[len(CALLBACK) + 1 :]
+        token = target[len(CALLBACK_PREFIX) + 1 :]
         return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent, again, extras)
     return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent, again, extras)
 
 
-def from_hub(word: Said, topic: str = "") -> tuple[str, Payload, Free | None]:
+def request_from_message(word: RequestMessage, topic: str = "") -> tuple[str, Payload, FreeKeys | None]:
     """Return target, body and free keys of the request that says a word; Unrepresentable if none can.
 
     `topic` is the target of the events of a subscription of ours.
     """
-    free: Free | None = None
+    free: FreeKeys | None = None
     body: Payload
     if isinstance(word, hub.Call):
-        target = f"{CALLBACK}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
+        target = f"{CALLBACK_PREFIX}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
         body = word.body
         if word.traceparent or word.redelivered or word.extras:
-            free = free_of(word.extras) or {}
+            free = free_from_extras(word.extras) or {}
             if word.traceparent:
-                free["traceparent"] = jsontext.write(word.traceparent).decode()
+                free["traceparent"] = strict_json.write(word.traceparent).decode()
             if word.redelivered:
                 free["redelivered"] = "true"
     elif isinstance(word, hub.Event):
-        target, free = word.subscription, _free_of_event(word)
-        body = builtins.body_of(word, STYLES)
+        target, free = word.subscription, _event_free_keys(word)
+        body = builtin_methods.event_body(word, STYLES)
     elif isinstance(word, hub.TopicClosed):
-        target, body = CLOSED, Value({"id": word.subscription})
+        target, body = CLOSED_TARGET, Value({"id": word.subscription})
     else:
         if topic and isinstance(word, hub.Unsubscribe):
             word = hub.Unsubscribe(word.id, topic)
-        method, body = builtins.write(word, STYLES, topic or None)
+        method, body = builtin_methods.call_from_message(word, STYLES, topic or None)
         target = spell(method, names.NQ)
     if not is_name(target):
         raise Unrepresentable(f"NQ cannot write the target {target!r}")
     return target, body, free
 
 
-def body_of(payload: Payload) -> Payload:
+def json_body(payload: Payload) -> Payload:
     """Return the payload as the JSON of the wire, so that what cannot be written is refused before it is said."""
     return payload if type(payload) is Json else Json(payload.nq())
 
 
-def extras_of(free: Free | None) -> Extras | None:
+def extras_from_free(free: FreeKeys | None) -> Extras | None:
     """Return the keys that are the users' own, or not assigned yet: they come through untouched (NQ-a09)."""
     if free is None:
         return None
-    return {key: Json(value.encode()) for key, value in free.items() if key not in _MEANT} or None
+    return {key: Json(value.encode()) for key, value in free.items() if key not in _HUB_KEYS} or None
 
 
-def free_of(extras: Extras | None) -> Free | None:
+def free_from_extras(extras: Extras | None) -> FreeKeys | None:
     """Return the keys of the other end as free keys; one that NQ or the hub has a use for cannot be among them."""
     if not extras:
         return None
-    return {key: body.nq().decode() for key, body in extras.items() if key not in _MEANT | _ASSIGNED}
+    return {key: body.nq().decode() for key, body in extras.items() if key not in _HUB_KEYS | _NQ_KEYS}
 
 
-def key_of(target: str, r: str) -> str:
+def request_key(target: str, r: str) -> str:
     """Return what names a request among all: `t#r`, and where t holds a `#`, what no other t and r can look like."""
     return f"{target}#{r}" if "#" not in target else f" {target} {r}"
 
 
-def request_id_of(key: str) -> str:
+def request_id_from_key(key: str) -> str:
     """Return the r of a request's key."""
     return key[1:].partition(" ")[2] if key.startswith(" ") else key.partition("#")[2]
 
 
-def value_of(body: Payload) -> object:
+def body_value(body: Payload) -> object:
     """Return the value of a body; Refused if it holds a marker that makes no sense."""
     try:
         return body.value()
     except Unrepresentable as exc:
-        raise Refused(Reason.BAD_ARGUMENTS, str(exc)) from exc
+        raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
 # Events: requests to the subscriber, addressed to its subscription.
 
 
-def event_of(following: Following, body: Payload, free: Free | None, attachments: tuple[str, ...]) -> hub.Event:
+def event_from_request(
+    following: OwnSubscription, body: Payload, free: FreeKeys | None, attachments: tuple[str, ...]
+) -> hub.Event:
     """Return the event that a request to a subscription is."""
-    topic, missed = ((), 0) if free is None else (_topic_of(free), _missed_of(free))
+    topic, missed = ((), 0) if free is None else (_read_topic(free), _read_missed(free))
     event = hub.Event(following.subscription, topic, body, attachments, 0, missed, following.envelope)
-    return builtins.unwrapped(event, STYLES) if following.envelope else event
+    return builtin_methods.unwrap_event(event, STYLES) if following.envelope else event
 
 
-def _free_of_event(word: hub.Event) -> Free | None:
+def _event_free_keys(word: hub.Event) -> FreeKeys | None:
     """Return the free keys that tell the topic, and how many events a full queue has skipped."""
-    free: Free = {}
+    free: FreeKeys = {}
     if word.topic:
         try:
-            free["topic"] = jsontext.write(topics.spell(word.topic, topics.NQ)).decode()
+            free["topic"] = strict_json.write(topics.spell(word.topic, topics.NQ)).decode()
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
     if word.missed:
@@ -281,23 +287,23 @@ def _free_of_event(word: hub.Event) -> Free | None:
     return free or None
 
 
-def _topic_of(free: Free) -> Topic:
+def _read_topic(free: FreeKeys) -> Topic:
     try:
-        return topics.parse(_text_of(free, "topic"), topics.NQ)
+        return topics.parse(_read_text(free, "topic"), topics.NQ)
     except BadTopic:
         return ()
 
 
-def _missed_of(free: Free) -> int:
+def _read_missed(free: FreeKeys) -> int:
     written = free.get("missed", "0")
     return int(written) if written.isdigit() and len(written) <= len("4294967296") else 0
 
 
-def _text_of(free: Free, key: str) -> str:
+def _read_text(free: FreeKeys, key: str) -> str:
     """Return a free key that should hold a text; whatever else it holds is left alone."""
     written = free.get(key)
     try:
-        value = jsontext.parse_text(written) if written is not None else ""
+        value = strict_json.parse_text(written) if written is not None else ""
     except Malformed:
         return ""
     return value if isinstance(value, str) else ""
@@ -306,50 +312,50 @@ def _text_of(free: Free, key: str) -> str:
 # Answers to requests of ours.
 
 
-Attached = tuple[hub.Attachment, ...] | Refused | None
+AnswerAttachments = tuple[hub.Attachment, ...] | RequestRefused | None
 
 
-def attached_to(answer: Answer, limits: Limits) -> Attached:
+def answer_attachments(answer: Answer, limits: Limits) -> AnswerAttachments:
     """Return the attachments of an answer, or why it has none; they are read once, however many it answers."""
     try:
         attached = read_attachments(answer.a, answer.extra, limits)
-    except Refused as refused:
+    except RequestRefused as refused:
         return refused
     if attached and len(answer.i) > 1:
-        return Refused(Reason.BAD_ARGUMENTS, "they belong to several requests at once")
+        return RequestRefused(Reason.BAD_ARGUMENTS, "they belong to several requests at once")
     return attached
 
 
-def result_of(
-    hub_id: str, word: type[hub.Word], answer: Answer, attached: Attached, extras: Extras | None
-) -> list[hub.Word]:
+def messages_from_answer(
+    hub_id: str, word: type[hub.HubMessage], answer: Answer, attached: AnswerAttachments, extras: Extras | None
+) -> list[hub.HubMessage]:
     """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
     if word is hub.Discover:
-        found = builtins.read_description(hub_id, answer.d)
+        found = builtin_methods.read_description(hub_id, answer.d)
         return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
-    if isinstance(attached, Refused):
+    if isinstance(attached, RequestRefused):
         return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {attached.text}")]
     if not attached:
         return [hub.Result(hub_id, answer.d, (), False, True, extras)]
     return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached), False, True, extras), *attached]
 
 
-def element_of(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> list[hub.Word]:
+def messages_from_part(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> list[hub.HubMessage]:
     """Return what the hub hears of one part of an answer."""
     if part.e is not None:
-        return [failure_of(hub_id, part.e, part.d)]
+        return [failure_from_error(hub_id, part.e, part.d)]
     try:
         attached = read_attachments(f"{part.a}.{part.n}", part.extra, limits)
-    except Refused as refused:
+    except RequestRefused as refused:
         attached = (hub.Attachment(f"{part.a}.{part.n}/1", error=refused.text),)
     names_of = tuple(each.name for each in attached)
-    return [hub.Result(hub_id, part.d, names_of, True, last, extras_of(part.extra)), *attached]
+    return [hub.Result(hub_id, part.d, names_of, True, last, extras_from_free(part.extra)), *attached]
 
 
 # Attachments: the free key `attachments`, a list of markers.
 
 
-def read_attachments(owner: str, free: Free | None, limits: Limits) -> tuple[hub.Attachment, ...]:
+def read_attachments(owner: str, free: FreeKeys | None, limits: Limits) -> tuple[hub.Attachment, ...]:
     """Return the attachments of the message `owner`; Refused if they are none that NQ has."""
     written = None if free is None else free.get("attachments")
     if written is None:
@@ -357,11 +363,11 @@ def read_attachments(owner: str, free: Free | None, limits: Limits) -> tuple[hub
     try:
         value = Json(written.encode()).value()
     except (Malformed, Unrepresentable) as exc:
-        raise Refused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
+        raise RequestRefused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
     if not isinstance(value, list):
-        raise Refused(Reason.BAD_ARGUMENTS, "attachments is no array")
+        raise RequestRefused(Reason.BAD_ARGUMENTS, "attachments is no array")
     if len(value) > limits.max_attachments:
-        raise Refused(Reason.TOO_LARGE, f"{len(value)} attachments")
+        raise RequestRefused(Reason.TOO_LARGE, f"{len(value)} attachments")
     return tuple(_read_attachment(f"{owner}/{number}", each) for number, each in enumerate(value, 1))
 
 
@@ -372,7 +378,7 @@ def _read_attachment(name: str, marker: object) -> hub.Attachment:
         case {"$error": str(text)}:
             return hub.Attachment(name, error=text)
         case _:
-            raise Refused(Reason.BAD_ARGUMENTS, "an attachment is $base91, $base64 or $error")
+            raise RequestRefused(Reason.BAD_ARGUMENTS, "an attachment is $base91, $base64 or $error")
 
 
 def write_attachments(attachments: Iterable[hub.Attachment]) -> str:

@@ -8,17 +8,17 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fiveways.errors import Fault, Malformed, RemoteProtocolError
-from fiveways.protocols.base import content_of
+from fiveways.protocols.base import packet_content
 from fiveways.protocols.nq import errors
-from fiveways.protocols.nq.errors import Err
-from fiveways.wire import jsontext
+from fiveways.protocols.nq.errors import ErrorObject
+from fiveways.wire import strict_json
 from fiveways.wire.limits import Limits
-from fiveways.wire.packet import Packet, join_ops
+from fiveways.wire.packet import Packet, join_operations
 
 MAX_NUMBER: Final = 1 << 53
 """Above it, numbers are prone to rounding in other languages (NQ-a03)."""
 VERSION: Final = b"1"
-LONGEST_REMEMBERED: Final = 255
+MAX_CACHED_LENGTH: Final = 255
 """Longer names are looked at anew each time, so that nobody can fill the memory with them."""
 
 T = TypeVar("T")
@@ -51,19 +51,19 @@ class FreeFrame(Frame):
     redelivered: Raw | UnsetType = UNSET
 
 
-Free = dict[str, str]
+FreeKeys = dict[str, str]
 """Keys that NQ does not assign, each with its JSON as it was written."""
 
-_FREE: Final = ("topic", "missed", "attachments", "traceparent", "redelivered")
+_HUB_FREE_KEYS: Final = ("topic", "missed", "attachments", "traceparent", "redelivered")
 
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_one: Final = msgspec.json.Decoder(Frame).decode
-_many: Final = msgspec.json.Decoder(list[Frame]).decode
-_one_free: Final = msgspec.json.Decoder(FreeFrame).decode
-_many_free: Final = msgspec.json.Decoder(list[FreeFrame]).decode
-_keys: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_raw: Final = msgspec.json.Decoder(Raw).decode
-_raws: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_frame: Final = msgspec.json.Decoder(Frame).decode
+_decode_batch: Final = msgspec.json.Decoder(list[Frame]).decode
+_decode_free_frame: Final = msgspec.json.Decoder(FreeFrame).decode
+_decode_free_batch: Final = msgspec.json.Decoder(list[FreeFrame]).decode
+_decode_keys: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_raw: Final = msgspec.json.Decoder(Raw).decode
+_decode_raw_list: Final = msgspec.json.Decoder(list[Raw]).decode
 
 
 class BadElement(Exception):
@@ -83,43 +83,43 @@ def parse_frame(payload: bytes) -> Frame | None:
     RemoteProtocolError if it is not JSON.
     """
     try:
-        return _one(payload)
+        return _decode_frame(payload)
     except msgspec.ValidationError:
         pass
     except _NOT_JSON as exc:
-        raise _not_json(exc) from exc
-    return _unless_odd(_one_free, payload)
+        raise _not_json_error(exc) from exc
+    return _decode_or_none(_decode_free_frame, payload)
 
 
 def parse_batch(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
     """Return the objects of a checked packet that is an array, as `parse_frame` does."""
     frames: Sequence[Frame] | None
     try:
-        frames = _many(payload)
+        frames = _decode_batch(payload)
     except msgspec.ValidationError:
-        frames = _unless_odd(_many_free, payload)
+        frames = _decode_or_none(_decode_free_batch, payload)
     except _NOT_JSON as exc:
-        raise _not_json(exc) from exc
+        raise _not_json_error(exc) from exc
     if frames is not None and len(frames) > limits.max_batch:
         _check_batch(frames, limits)
     return frames
 
 
-def _unless_odd(decode: Callable[[bytes], T], payload: bytes) -> T | None:
+def _decode_or_none(decode: Callable[[bytes], T], payload: bytes) -> T | None:
     try:
         return decode(payload)
     except msgspec.ValidationError:
         return None
     except _NOT_JSON as exc:
-        raise _not_json(exc) from exc
+        raise _not_json_error(exc) from exc
 
 
-def split_frame(payload: bytes, limits: Limits) -> list[bytes]:
+def split_elements(payload: bytes, limits: Limits) -> list[bytes]:
     """Return the elements of a checked packet, each only known to be JSON."""
     try:
-        elements = _raws(payload) if payload[:1] == b"[" else [_raw(payload)]
+        elements = _decode_raw_list(payload) if payload[:1] == b"[" else [_decode_raw(payload)]
     except _NOT_JSON as exc:
-        raise _not_json(exc) from exc
+        raise _not_json_error(exc) from exc
     _check_batch(elements, limits)
     return [bytes(element) for element in elements]
 
@@ -133,7 +133,7 @@ def check_packet(packet: Packet, limits: Limits) -> bytes:
     """Return the JSON of a packet without the blanks around it; the size is looked at before anything else."""
     payload = packet.payload
     if len(payload) > limits.max_text or packet.blob is not None:
-        payload = content_of(packet, limits, "packet", "NQ-02")
+        payload = packet_content(packet, limits, "packet", "NQ-02")
     if not packet.is_text:
         raise RemoteProtocolError(Fault.MALFORMED, "a binary packet", "NQ-02")
     if not payload.isascii():
@@ -148,92 +148,92 @@ def check_packet(packet: Packet, limits: Limits) -> bytes:
     return payload
 
 
-def _not_json(exc: Exception) -> RemoteProtocolError:
+def _not_json_error(exc: Exception) -> RemoteProtocolError:
     return RemoteProtocolError(Fault.MALFORMED, f"not JSON: {exc}", "NQ-02")
 
 
 def serialize_frame(elements: list[bytes], ops: Sequence[str] = ()) -> Packet:
     """Write one object as it is, any other number of them as an array (NQ-a10); `ops` begins with theirs."""
     raw = elements[0] if len(elements) == 1 else b"[%b]" % b",".join(elements)
-    return Packet(raw, op=join_ops(ops[: len(elements)]))
+    return Packet(raw, op=join_operations(ops[: len(elements)]))
 
 
-def free_of(frame: Frame, limits: Limits) -> Free | None:
+def read_free_keys(frame: Frame, limits: Limits) -> FreeKeys | None:
     """Return the free keys of a frame."""
-    found = ((key, getattr(frame, key, UNSET)) for key in _FREE)
-    return {key: checked(raw, limits).decode() for key, raw in found if raw is not UNSET} or None
+    found = ((key, getattr(frame, key, UNSET)) for key in _HUB_FREE_KEYS)
+    return {key: check_raw(raw, limits).decode() for key, raw in found if raw is not UNSET} or None
 
 
-def checked(raw: Raw, limits: Limits) -> bytes:
+def check_raw(raw: Raw, limits: Limits) -> bytes:
     """Return the bytes of a value that msgspec has skipped, judged for what it does not judge."""
     value = bytes(raw)
     try:
-        jsontext.check_trusted(value, limits.max_depth)
+        strict_json.check_numbers_and_depth(value, limits.max_depth)
     except Malformed as exc:
         raise BadElement(str(exc), "NQ-05") from exc
     return value
 
 
-def parse_element(raw: bytes, limits: Limits) -> tuple[Frame, Free | None]:
+def parse_element(raw: bytes, limits: Limits) -> tuple[Frame, FreeKeys | None]:
     """Look closely at one element; BadElement if it breaks a rule."""
-    keys = keys_of(raw)
+    keys = read_keys(raw)
     if "c" in keys and bytes(keys["c"]) != VERSION:
         raise BadElement("only version 1 is spoken here", "NQ-a09", Fault.VERSION, "version")
     if "k" in keys:
         raise BadElement("no key is known here", "NQ-a09", Fault.VERSION, "nokey")
     given: dict[str, object] = {}
-    free: Free = {}
+    free: FreeKeys = {}
     for key, value in keys.items():
         if key in _READERS:
             given[key] = _READERS[key](value, key)
         elif key != "c":
-            free[key] = checked(value, limits).decode()
+            free[key] = check_raw(value, limits).decode()
     return Frame(**given), free or None  # type: ignore[arg-type]
 
 
-def keys_of(raw: bytes) -> dict[str, Raw]:
+def read_keys(raw: bytes) -> dict[str, Raw]:
     """Return the keys of an element and their values, unread; BadElement if it is no object."""
     try:
-        return _keys(raw)
+        return _decode_keys(raw)
     except msgspec.ValidationError:
         raise BadElement("a message is an object", "NQ-02") from None
     except _NOT_JSON as exc:
         raise BadElement(f"not JSON: {exc}", "NQ-05") from None
 
 
-def is_answer(raw: bytes) -> bool:
+def is_final_answer(raw: bytes) -> bool:
     """Whether an element that breaks a rule was to be the end of its request: a fatal error, or data without one."""
     try:
-        keys = keys_of(raw)
-        error = _value(keys["e"]) if "e" in keys else None
+        keys = read_keys(raw)
+        error = _parse_value(keys["e"]) if "e" in keys else None
     except BadElement:
         return False
     return error.get("fatal") is True if isinstance(error, dict) else "d" in keys
 
 
-def _value(raw: Raw) -> object:
+def _parse_value(raw: Raw) -> object:
     try:
-        return jsontext.parse(bytes(raw))
+        return strict_json.parse(bytes(raw))
     except Malformed as exc:
         raise BadElement(str(exc), "NQ-05") from exc
 
 
 def _read_name(raw: Raw, key: str) -> object:
-    value = _value(raw)
+    value = _parse_value(raw)
     if not isinstance(value, str):
         raise BadElement(f"{key} is no text", "NQ-06")
     return value
 
 
 def _read_id(raw: Raw, key: str) -> object:
-    value = _value(raw)
+    value = _parse_value(raw)
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
     return value
 
 
 def _read_ids(raw: Raw, key: str) -> object:
-    value = _value(raw)
+    value = _parse_value(raw)
     for each in value if isinstance(value, list) else [value]:
         if not isinstance(each, str | int) or isinstance(each, bool):
             raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
@@ -241,14 +241,14 @@ def _read_ids(raw: Raw, key: str) -> object:
 
 
 def _read_number(raw: Raw, key: str) -> object:
-    value = _value(raw)
+    value = _parse_value(raw)
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadElement(f"{key} is no integer", "NQ-a04")
     return value
 
 
 def _read_numbers(raw: Raw, key: str) -> object:
-    value = _value(raw)
+    value = _parse_value(raw)
     for each in value if isinstance(value, list) else [value]:
         if not isinstance(each, int) or isinstance(each, bool):
             raise BadElement(f"{key} is neither an integer nor an array of them", "NQ-a05")
@@ -257,17 +257,17 @@ def _read_numbers(raw: Raw, key: str) -> object:
 
 def _read_verbose(raw: Raw, _key: str) -> object:
     """Return texts and truth values as they are, of anything else whether it is truthy (NQ-10)."""
-    value = _value(raw)
+    value = _parse_value(raw)
     return value if isinstance(value, str) else value not in (None, False, 0)
 
 
 def _read_source(raw: Raw, _key: str) -> object:
     """Return the text, nothing for what is none: whatever stands here is overwritten anyway (NQ-04)."""
-    value = _value(raw)
+    value = _parse_value(raw)
     return value if isinstance(value, str) else UNSET
 
 
-def _unread(raw: Raw, _key: str) -> object:
+def _keep_raw(raw: Raw, _key: str) -> object:
     return raw
 
 
@@ -277,8 +277,8 @@ _READERS: Final[dict[str, Callable[[Raw, str], object]]] = {
     "p": _read_id,
     "a": _read_id,
     "i": _read_ids,
-    "d": _unread,
-    "e": _unread,
+    "d": _keep_raw,
+    "e": _keep_raw,
     "n": _read_number,
     "f": _read_number,
     "o": _read_numbers,
@@ -287,7 +287,7 @@ _READERS: Final[dict[str, Callable[[Raw, str], object]]] = {
 }
 
 
-def identifier(given: str | int, limits: Limits, key: str) -> str:
+def parse_id(given: str | int, limits: Limits, key: str) -> str:
     """Return an id as the text that it is compared by (NQ-a03)."""
     if type(given) is not str:
         if not given:
@@ -302,7 +302,7 @@ def identifier(given: str | int, limits: Limits, key: str) -> str:
     return given
 
 
-def name(given: str, limits: Limits) -> str:
+def check_target(given: str, limits: Limits) -> str:
     """Return a target's name if it is one (NQ-06, NQ-a11)."""
     if len(given) > limits.max_name:
         raise BadElement(f"t has {len(given)} characters", "NQ-06", Fault.TOO_LARGE)
@@ -313,17 +313,17 @@ def name(given: str, limits: Limits) -> str:
 
 def is_name(text: str) -> bool:
     """Whether the text may name a target: more than the letters that we use ourselves are tolerated (NQ-a11)."""
-    return _is_short_name(text) if len(text) <= LONGEST_REMEMBERED else _is_name(text)
+    return _is_cached_name(text) if len(text) <= MAX_CACHED_LENGTH else _is_name(text)
 
 
 def _is_name(text: str) -> bool:
     return bool(text) and text.isprintable() and " " not in text
 
 
-_is_short_name: Final = lru_cache(maxsize=1024)(_is_name)
+_is_cached_name: Final = lru_cache(maxsize=1024)(_is_name)
 
 
-def place(frame: Frame) -> tuple[int | None, int | None]:
+def part_position(frame: Frame) -> tuple[int | None, int | None]:
     """Return n and f of a part; n is None for what is no stream at all (NQ-a04)."""
     n = 0 if frame.n is UNSET else frame.n
     f = None if frame.f is UNSET else frame.f
@@ -339,28 +339,28 @@ def place(frame: Frame) -> tuple[int | None, int | None]:
     return n, f
 
 
-def ids_of(given: str | int | list[str | int], limits: Limits) -> tuple[str, ...]:
+def parse_ids(given: str | int | list[str | int], limits: Limits) -> tuple[str, ...]:
     """Return one or several ids as the texts that they are compared by."""
     if type(given) is str and 0 < len(given) <= limits.max_id:
         return (given,)
     if not isinstance(given, list):
-        return (identifier(given, limits, "i"),)
+        return (parse_id(given, limits, "i"),)
     if not given:
         raise BadElement("i is an empty array", "NQ-a03")
     if len(given) > limits.max_batch:
         raise BadElement(f"i names {len(given)} messages", "NQ-a10", Fault.TOO_LARGE)
-    return tuple(identifier(each, limits, "i") for each in given)
+    return tuple(parse_id(each, limits, "i") for each in given)
 
 
-def target_of(frame: Frame, limits: Limits) -> str:
+def parse_target(frame: Frame, limits: Limits) -> str:
     """Return t if there is one: without it, the hub itself is meant (NQ-a07)."""
     text = frame.t
     if isinstance(text, UnsetType):
         return ""
-    return text if len(text) <= limits.max_name and is_name(text) else name(text, limits)
+    return text if len(text) <= limits.max_name and is_name(text) else check_target(text, limits)
 
 
-def error_of(frame: Frame) -> Err:
+def parse_error(frame: Frame) -> ErrorObject:
     """Return the error object."""
     try:
         return errors.read(b"" if isinstance(frame.e, UnsetType) else bytes(frame.e))

@@ -13,14 +13,14 @@ from msgspec import UNSET
 
 from fiveways.errors import Fault
 from fiveways.protocols.nq import frames
-from fiveways.protocols.nq.errors import Err
-from fiveways.protocols.nq.frames import BadElement, Frame, Free, identifier, ids_of
+from fiveways.protocols.nq.errors import ErrorObject
+from fiveways.protocols.nq.frames import BadElement, Frame, FreeKeys, parse_id, parse_ids
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload
 
 Ids = tuple[str, ...]
-MOST_NUMBERS: Final = 1024
+MAX_MISSING_NUMBERS: Final = 1024
 """Missing parts that a peer may ask for at once."""
 
 
@@ -36,7 +36,7 @@ class Request(Message, frozen=True):
     d: Payload | None = None
     v: bool | str = False
     s: str = ""
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class RequestPart(Message, frozen=True):
@@ -49,7 +49,7 @@ class RequestPart(Message, frozen=True):
     f: int | None = None
     v: bool | str = False
     s: str = ""
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class Poll(Message, frozen=True):
@@ -57,7 +57,7 @@ class Poll(Message, frozen=True):
 
     t: str
     p: str
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class Acceptance(Message, frozen=True):
@@ -65,7 +65,7 @@ class Acceptance(Message, frozen=True):
 
     a: str
     i: Ids
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class Answer(Message, frozen=True):
@@ -74,7 +74,7 @@ class Answer(Message, frozen=True):
     a: str
     i: Ids
     d: Payload
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class AnswerPart(Message, frozen=True):
@@ -83,10 +83,10 @@ class AnswerPart(Message, frozen=True):
     a: str
     i: Ids
     d: Payload | None
-    e: Err | None
+    e: ErrorObject | None
     n: int
     f: int | None = None
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class ErrorAnswer(Message, frozen=True):
@@ -95,8 +95,8 @@ class ErrorAnswer(Message, frozen=True):
     a: str
     i: Ids
     d: Payload | None
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class Note(Message, frozen=True):
@@ -105,8 +105,8 @@ class Note(Message, frozen=True):
     a: str
     i: Ids
     d: Payload | None
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class PollReply(Message, frozen=True):
@@ -114,15 +114,15 @@ class PollReply(Message, frozen=True):
 
     a: str
     i: Ids
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class Ack(Message, frozen=True):
     """`{i}`: the single answer on backchannel i has come (NQ-a02)."""
 
     i: Ids
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class Next(Message, frozen=True):
@@ -131,7 +131,7 @@ class Next(Message, frozen=True):
     a: str
     i: Ids
     o: int
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class Missing(Message, frozen=True):
@@ -140,7 +140,7 @@ class Missing(Message, frozen=True):
     a: str
     i: Ids
     o: tuple[int, ...]
-    extra: Free | None = None
+    extra: FreeKeys | None = None
 
 
 class BackMessage(Message, frozen=True):
@@ -148,8 +148,8 @@ class BackMessage(Message, frozen=True):
 
     i: Ids
     d: Payload | None
-    e: Err | None = None
-    extra: Free | None = None
+    e: ErrorObject | None = None
+    extra: FreeKeys | None = None
 
 
 class CancelRequest(Message, frozen=True):
@@ -157,22 +157,22 @@ class CancelRequest(Message, frozen=True):
 
     t: str
     i: Ids
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class SystemNote(Message, frozen=True):
     """`{e}` alone: about the link, not about a request."""
 
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class Farewell(Message, frozen=True):
     """`{e}` alone, of type sys and fatal: the sender closes the link."""
 
-    e: Err
-    extra: Free | None = None
+    e: ErrorObject
+    extra: FreeKeys | None = None
 
 
 class Idle(Message, frozen=True):
@@ -209,15 +209,15 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
             parsed = frames.parse_batch(payload, limits)
         if parsed is not None:
             return [
-                _read(frame, None if type(frame) is Frame else frames.free_of(frame, limits), limits)
+                _read(frame, None if type(frame) is Frame else frames.read_free_keys(frame, limits), limits)
                 for frame in parsed
             ] or [Idle()]
     except BadElement:
         pass  # the closer look below tells which one
-    return [_read_closely(raw, limits) for raw in frames.split_frame(payload, limits)]
+    return [_read_general(raw, limits) for raw in frames.split_elements(payload, limits)]
 
 
-def _read_closely(raw: bytes, limits: Limits) -> Message:
+def _read_general(raw: bytes, limits: Limits) -> Message:
     try:
         frame, free = frames.parse_element(raw, limits)
         return _read(frame, free, limits)
@@ -229,90 +229,90 @@ def _readable_ids(raw: bytes, limits: Limits) -> dict[str, Any]:
     """Return r, a and i as far as they can be read, so that the right one hears of the error."""
     found: dict[str, Any] = {}
     with suppress(BadElement):
-        keys = frames.keys_of(raw)
+        keys = frames.read_keys(raw)
         for key in {"r", "a", "i"} & keys.keys():
             with suppress(BadElement):
                 frame, _ = frames.parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])), limits)
                 given = getattr(frame, key)
-                found[key] = ids_of(given, limits) if key == "i" else identifier(given, limits, key)
+                found[key] = parse_ids(given, limits) if key == "i" else parse_id(given, limits, key)
     return found
 
 
-def _read(frame: Frame, free: Free | None, limits: Limits) -> Message:
+def _read(frame: Frame, free: FreeKeys | None, limits: Limits) -> Message:
     if frame.r is not UNSET:
         return _read_request(frame, frame.r, free, limits)
     if frame.p is not UNSET:
         if frame.a is not UNSET or frame.i is not UNSET:
             raise BadElement("a poll that is an answer too", "NQ-a06")
-        return Poll(frames.target_of(frame, limits), identifier(frame.p, limits, "p"), free)
+        return Poll(frames.parse_target(frame, limits), parse_id(frame.p, limits, "p"), free)
     if frame.a is not UNSET:
         if frame.i is UNSET:
             raise BadElement("an answer without i", "NQ-a01")
-        return _read_answer(frame, identifier(frame.a, limits, "a"), ids_of(frame.i, limits), free, limits)
+        return _read_answer(frame, parse_id(frame.a, limits, "a"), parse_ids(frame.i, limits), free, limits)
     if frame.i is not UNSET:
-        return _read_back(frame, ids_of(frame.i, limits), free, limits)
+        return _read_backchannel(frame, parse_ids(frame.i, limits), free, limits)
     if frame.e is not UNSET:
-        error = frames.error_of(frame)
+        error = frames.parse_error(frame)
         return (Farewell if error.fatal and error.type == "sys" else SystemNote)(error, free)
     raise BadElement("neither r nor p, a, i or e: no message", "NQ-13")
 
 
-def _read_request(frame: Frame, r: str | int, free: Free | None, limits: Limits) -> Message:
+def _read_request(frame: Frame, r: str | int, free: FreeKeys | None, limits: Limits) -> Message:
     if not (frame.a is UNSET and frame.i is UNSET and frame.p is UNSET and frame.e is UNSET and frame.o is UNSET):
         raise BadElement("a request that is something else too", "NQ-13")
     if type(r) is not str or not 0 < len(r) <= limits.max_id:
-        r = identifier(r, limits, "r")
-    target = frames.target_of(frame, limits)
+        r = parse_id(r, limits, "r")
+    target = frames.parse_target(frame, limits)
     verbose = False if frame.v is UNSET else frame.v or False
     source = "" if frame.s is UNSET else frame.s
-    body = None if frame.d is UNSET else Json(frames.checked(frame.d, limits))
+    body = None if frame.d is UNSET else Json(frames.check_raw(frame.d, limits))
     if frame.n is UNSET and frame.f is UNSET:
         return Request(target, r, body, verbose, source, free)
-    n, f = frames.place(frame)
+    n, f = frames.part_position(frame)
     part = None if n is None else RequestPart(target, r, body, n, f, verbose, source, free)
     return part or Request(target, r, body, verbose, source, free)
 
 
-def _read_answer(frame: Frame, a: str, ids: Ids, free: Free | None, limits: Limits) -> Message:
+def _read_answer(frame: Frame, a: str, ids: Ids, free: FreeKeys | None, limits: Limits) -> Message:
     if frame.o is not UNSET:
         return _read_order(frame.o, a, ids, free)
-    body = None if frame.d is UNSET else Json(frames.checked(frame.d, limits))
+    body = None if frame.d is UNSET else Json(frames.check_raw(frame.d, limits))
     if frame.e is not UNSET:
-        error = frames.error_of(frame)
+        error = frames.parse_error(frame)
         if error.type == "sys":
             return PollReply(a, ids, error, free)
         if not error.fatal:
             return Note(a, ids, body, error, free)
         if frame.n is UNSET:
             return ErrorAnswer(a, ids, body, error, free)
-        n, f = frames.place(frame)
+        n, f = frames.part_position(frame)
         if f != 0 or not n:
             raise BadElement("a fatal error that is not the end of its stream", "NQ-a04")
         return AnswerPart(a, ids, body, error, n, f, free)
     if frame.n is UNSET and frame.f is UNSET:
         return Acceptance(a, ids, free) if body is None else Answer(a, ids, body, free)
-    n, f = frames.place(frame)
+    n, f = frames.part_position(frame)
     if n is None and body is not None:
         return Answer(a, ids, body, free)
     return AnswerPart(a, ids, body, None, n or 0, f, free)
 
 
-def _read_back(frame: Frame, ids: Ids, free: Free | None, limits: Limits) -> Message:
+def _read_backchannel(frame: Frame, ids: Ids, free: FreeKeys | None, limits: Limits) -> Message:
     if frame.o is not UNSET:
         return _read_order(frame.o, "", ids, free)
     if frame.e is not UNSET:
-        error = frames.error_of(frame)
+        error = frames.parse_error(frame)
         if error.fatal:
-            return CancelRequest(frames.target_of(frame, limits), ids, error, free)
-        return BackMessage(ids, None if frame.d is UNSET else Json(frames.checked(frame.d, limits)), error, free)
+            return CancelRequest(frames.parse_target(frame, limits), ids, error, free)
+        return BackMessage(ids, None if frame.d is UNSET else Json(frames.check_raw(frame.d, limits)), error, free)
     if frame.d is not UNSET:
-        return BackMessage(ids, Json(frames.checked(frame.d, limits)), None, free)
+        return BackMessage(ids, Json(frames.check_raw(frame.d, limits)), None, free)
     return Ack(ids, free)
 
 
-def _read_order(order: int | list[int], a: str, ids: Ids, free: Free | None) -> Message:
+def _read_order(order: int | list[int], a: str, ids: Ids, free: FreeKeys | None) -> Message:
     numbers = order if isinstance(order, list) else [order]
-    if not 0 < len(numbers) <= MOST_NUMBERS or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
+    if not 0 < len(numbers) <= MAX_MISSING_NUMBERS or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
         raise BadElement("o is neither a positive number nor an array of some", "NQ-a05")
     return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
 

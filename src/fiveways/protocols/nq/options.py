@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-DAY: Final = 24 * 3600.0
+SECONDS_PER_DAY: Final = 24 * 3600.0
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,17 +21,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_ask: Seconds = 0.5
     """Before a missing part is asked for; then twice as long each time."""
     longest_wait: Seconds = 60.0
-    request_ttl: Seconds = 7 * DAY
-    answer_ttl: Seconds = DAY
+    request_ttl: Seconds = 7 * SECONDS_PER_DAY
+    answer_ttl: Seconds = SECONDS_PER_DAY
     duplicate_window: Seconds = 3600.0
     """How long the key of a finished request is remembered."""
-    max_tombs: Count = 1 << 16
+    max_tombs: PositiveInt = 1 << 16
     """How many such keys; beyond that, the oldest are forgotten early, and a late repeat of one is run again."""
     refusal_window: Seconds = 60.0
     """How long a request that was refused at once is remembered, so that a repeat is not run after all."""
-    window: Count = 64
+    window: PositiveInt = 64
     """Parts of a stream that are on their way, or held for the sake of their order, at once."""
-    max_kept_bytes: Count = 1 << 26
+    max_kept_bytes: PositiveInt = 1 << 26
     """Answers and parts that wait for their acknowledgement; as much again for parts that came out of order, and for
     requests of ours that are not answered."""
     simplex: bool = False

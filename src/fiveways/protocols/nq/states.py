@@ -10,13 +10,13 @@ from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.nq.messages import MESSAGES, Farewell, Message
 
 
-class _Plain(Enum):
+class IdentityHashedEnum(Enum):
     """Members are compared by identity, so they may be hashed by it, which is much faster in the tables below."""
 
     __hash__ = object.__hash__
 
 
-class State(_Plain):
+class State(IdentityHashedEnum):
     """Where a link stands. There is no handshake: it is open from the start."""
 
     OPEN = "open"
@@ -37,7 +37,7 @@ def advance(state: Enum, message: Message) -> Enum:
     return after
 
 
-class Step(_Plain):
+class RequestStep(IdentityHashedEnum):
     """What can happen to a request, at either end of it."""
 
     ACCEPT = "accept"
@@ -56,7 +56,7 @@ class Step(_Plain):
     """its time to live is over"""
 
 
-class Asked(_Plain):
+class OutgoingState(IdentityHashedEnum):
     """Where a request of ours stands."""
 
     SENT = "sent"
@@ -71,7 +71,7 @@ class Asked(_Plain):
     """forgotten"""
 
 
-class Taken(_Plain):
+class IncomingState(IdentityHashedEnum):
     """Where a request of the peer stands."""
 
     RECEIVED = "received"
@@ -86,35 +86,46 @@ class Taken(_Plain):
     """only the key is kept, so that a late repeat is not run again"""
 
 
-ASKED: Final[dict[Asked, dict[Step, Asked]]] = {
-    Asked.SENT: {
-        Step.ACCEPT: Asked.ACCEPTED,
-        Step.PART: Asked.STREAMING,
-        Step.END: Asked.DONE,
-        Step.UNKNOWN: Asked.SENT,
-        Step.CANCEL: Asked.CANCELLED,
-        Step.EXPIRE: Asked.DONE,
+OUTGOING_TRANSITIONS: Final[dict[OutgoingState, dict[RequestStep, OutgoingState]]] = {
+    OutgoingState.SENT: {
+        RequestStep.ACCEPT: OutgoingState.ACCEPTED,
+        RequestStep.PART: OutgoingState.STREAMING,
+        RequestStep.END: OutgoingState.DONE,
+        RequestStep.UNKNOWN: OutgoingState.SENT,
+        RequestStep.CANCEL: OutgoingState.CANCELLED,
+        RequestStep.EXPIRE: OutgoingState.DONE,
     },
-    Asked.ACCEPTED: {
-        Step.PART: Asked.STREAMING,
-        Step.END: Asked.DONE,
-        Step.UNKNOWN: Asked.SENT,
-        Step.CANCEL: Asked.CANCELLED,
-        Step.EXPIRE: Asked.DONE,
+    OutgoingState.ACCEPTED: {
+        RequestStep.PART: OutgoingState.STREAMING,
+        RequestStep.END: OutgoingState.DONE,
+        RequestStep.UNKNOWN: OutgoingState.SENT,
+        RequestStep.CANCEL: OutgoingState.CANCELLED,
+        RequestStep.EXPIRE: OutgoingState.DONE,
     },
-    Asked.STREAMING: {
-        Step.PART: Asked.STREAMING,
-        Step.END: Asked.DONE,
-        Step.CANCEL: Asked.CANCELLED,
-        Step.EXPIRE: Asked.DONE,
+    OutgoingState.STREAMING: {
+        RequestStep.PART: OutgoingState.STREAMING,
+        RequestStep.END: OutgoingState.DONE,
+        RequestStep.CANCEL: OutgoingState.CANCELLED,
+        RequestStep.EXPIRE: OutgoingState.DONE,
     },
-    Asked.CANCELLED: {Step.PART: Asked.CANCELLED, Step.END: Asked.DONE, Step.EXPIRE: Asked.DONE},
-    Asked.DONE: {},
+    OutgoingState.CANCELLED: {
+        RequestStep.PART: OutgoingState.CANCELLED,
+        RequestStep.END: OutgoingState.DONE,
+        RequestStep.EXPIRE: OutgoingState.DONE,
+    },
+    OutgoingState.DONE: {},
 }
-TAKEN: Final[dict[Taken, dict[Step, Taken]]] = {
-    Taken.RECEIVED: {Step.ACCEPT: Taken.ACCEPTED, Step.PART: Taken.STREAMING, Step.END: Taken.ANSWERED},
-    Taken.ACCEPTED: {Step.PART: Taken.STREAMING, Step.END: Taken.ANSWERED},
-    Taken.STREAMING: {Step.PART: Taken.STREAMING, Step.END: Taken.ANSWERED},
-    Taken.ANSWERED: {Step.ACK: Taken.ACKNOWLEDGED, Step.EXPIRE: Taken.ACKNOWLEDGED},
-    Taken.ACKNOWLEDGED: {},
+INCOMING_TRANSITIONS: Final[dict[IncomingState, dict[RequestStep, IncomingState]]] = {
+    IncomingState.RECEIVED: {
+        RequestStep.ACCEPT: IncomingState.ACCEPTED,
+        RequestStep.PART: IncomingState.STREAMING,
+        RequestStep.END: IncomingState.ANSWERED,
+    },
+    IncomingState.ACCEPTED: {RequestStep.PART: IncomingState.STREAMING, RequestStep.END: IncomingState.ANSWERED},
+    IncomingState.STREAMING: {RequestStep.PART: IncomingState.STREAMING, RequestStep.END: IncomingState.ANSWERED},
+    IncomingState.ANSWERED: {
+        RequestStep.ACK: IncomingState.ACKNOWLEDGED,
+        RequestStep.EXPIRE: IncomingState.ACKNOWLEDGED,
+    },
+    IncomingState.ACKNOWLEDGED: {},
 }

@@ -24,8 +24,8 @@ SPEC = ProtocolSpec(
     messages=MESSAGES,
     states=State,
     transitions=TRANSITIONS,
-    converse=Umq1Conversation,
-    names=bridge.STYLES.names,
-    topics=bridge.STYLES.topics,
-    carries=frozenset(Umq1Conversation.SENDERS),
+    create_conversation=Umq1Conversation,
+    name_style=bridge.STYLES.names,
+    topic_style=bridge.STYLES.topics,
+    sendable_messages=frozenset(Umq1Conversation.SENDERS),
 )

@@ -4,32 +4,32 @@ from typing import Final
 
 from fiveways.errors import Fault
 from fiveways.model import names, topics
-from fiveways.model.failures import Ran, Reason
+from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import Description, Failure
-from fiveways.protocols.builtins import BadArguments, Styles
-from fiveways.protocols.umq.messages import one_line
-from fiveways.protocols.umq_family.failures import is_bare, own_text, reason_of, text_of
+from fiveways.protocols.builtin_methods import BadArguments, Styles
+from fiveways.protocols.umq.messages import check_one_line
+from fiveways.protocols.umq_family.failures import failure_text, is_uncoded, method_text, parse_reason
+from fiveways.protocols.umq_family.fastpath import fastpath_name_folder
 from fiveways.protocols.umq_family.frames import write_text
-from fiveways.protocols.umq_family.plain import ordinary_names
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload
 
 CODES: Final = {
     Reason.RAISED: 6,
-    Reason.NO_METHOD: 7,
-    Reason.NO_CALLBACK: 8,
+    Reason.NO_SUCH_METHOD: 7,
+    Reason.NO_SUCH_CALLBACK: 8,
     Reason.TIMEOUT: 9,
     Reason.LOST: 10,
     Reason.UNAVAILABLE: 11,
     Reason.DENIED: 12,
     Reason.BAD_ARGUMENTS: 13,
-    Reason.BUSY: 14,
+    Reason.OVERLOADED: 14,
     Reason.TOO_LARGE: 15,
     Reason.CANCELLED: 16,
 }
-NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is Ran.NO}
+NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is Execution.NO}
 """Said with `!`; the others with `E`."""
-MAYBE_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is not Ran.NO}
+MAYBE_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is not Execution.NO}
 
 FAULTS: Final = {
     Fault.STRAY_ATTACHMENT: "1 Unexpected binary frame",
@@ -52,22 +52,22 @@ def topic_id(given: object, written: str) -> str:
     return given
 
 
-def write_plain_call(identifier: str, method: str, body: Payload) -> Packet:
+def write_call_frame(identifier: str, method: str, body: Payload) -> Packet:
     """The frame of a call without attachments."""
-    name = method if "\n" not in method else one_line(method)
+    name = method if "\n" not in method else check_one_line(method)
     return write_text(f"M{identifier}\n{name}\n{body.text()}")
 
 
-def failure_text(failure: Failure) -> str:
+def write_failure_text(failure: Failure) -> str:
     """The payload of `E` or `!`: a method's own text as it is, unless a reader of `E` would take it for the hub's."""
-    text = own_text(failure)
-    if is_bare(failure, text, CODES) and reason_of(f"{text} ", MAYBE_RUN)[0] is None:
+    text = method_text(failure)
+    if is_uncoded(failure, text, CODES) and parse_reason(f"{text} ", MAYBE_RUN)[0] is None:
         return text
-    return text_of(failure, CODES)
+    return failure_text(failure, CODES)
 
 
 STYLES: Final = Styles(names.UMQ, topics.UMQ, topic_id)
-ordinary: Final = ordinary_names(names.UMQ)
+fold_fastpath_name: Final = fastpath_name_folder(names.UMQ)
 
 
 def write_listing(word: Description) -> str:
@@ -75,10 +75,10 @@ def write_listing(word: Description) -> str:
     if word.doc is not None:
         return f"D{word.doc}"
     routes = (*word.routes, *word.namespaces)
-    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route(name)}\n" for name in routes)])
+    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route_line(name)}\n" for name in routes)])
 
 
-def _route(name: str) -> str:
+def _route_line(name: str) -> str:
     """UMQ1-a09: a route shows its separator, which is the peer's own choice (UMQ1-19)."""
     return f"{name}:" if name[-1:].isalnum() or name[-1:] == "_" else name
 

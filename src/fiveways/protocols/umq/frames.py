@@ -5,9 +5,9 @@ from fiveways.protocols.umq_family.frames import read_text, write_text
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
-_LONGEST_COUNT = 9
+_MAX_COUNT_DIGITS = 9
 """Digits of a count; more is never meant, and int() takes quadratic time."""
-_NEVER_A_PAYLOAD = frozenset("UZX")
+_KINDS_WITHOUT_PAYLOAD = frozenset("UZX")
 
 Frame = tuple[str, str, str, int]
 """Type, identifier, payload, number of attachments."""
@@ -18,7 +18,7 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
     head, _, payload = read_text(packet, limits, "UMQ1-02").partition("\n")
     count = 0
     if head[:1] == "A":
-        count = _count(head[1:])
+        count = _parse_count(head[1:])
         head, _, payload = payload.partition("\n")
         if head[:1] == "A":
             raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ1-a17")
@@ -31,11 +31,11 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
 
 def serialize_frame(kind: str, identifier: str, payload: str, count: int) -> Packet:
     """Write a frame. The line feed stands even before an empty payload: existing peers need it (UMQ1-a05)."""
-    text = f"{kind}{identifier}" if kind in _NEVER_A_PAYLOAD else f"{kind}{identifier}\n{payload}"
+    text = f"{kind}{identifier}" if kind in _KINDS_WITHOUT_PAYLOAD else f"{kind}{identifier}\n{payload}"
     return write_text(f"A{count}\n{text}" if count else text)
 
 
-def _count(digits: str) -> int:
-    if not digits.isdecimal() or not digits.isascii() or len(digits) > _LONGEST_COUNT:
+def _parse_count(digits: str) -> int:
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > _MAX_COUNT_DIGITS:
         raise RemoteProtocolError(Fault.MALFORMED, "an attachment count that is no number", "UMQ1-a11")
     return int(digits)

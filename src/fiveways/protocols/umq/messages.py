@@ -80,20 +80,20 @@ def _read_not_run(identifier: str, payload: str, count: int) -> NotRun | Fatal:
 
 
 def _read_set(identifier: str, payload: str, count: int) -> SetVariable:
-    return SetVariable(_variable(identifier), payload, count)
+    return SetVariable(_read_variable_name(identifier), payload, count)
 
 
 def _read_unset(identifier: str, _payload: str, count: int) -> UnsetVariable:
-    return UnsetVariable(_variable(identifier), count)
+    return UnsetVariable(_read_variable_name(identifier), count)
 
 
-def is_variable(name: str) -> bool:
+def is_variable_name(name: str) -> bool:
     """Whether a variable may have that name."""
     return bool(name) and _CONTROLS.isdisjoint(name)
 
 
-def _variable(name: str) -> str:
-    if not is_variable(name):
+def _read_variable_name(name: str) -> str:
+    if not is_variable_name(name):
         raise RemoteProtocolError(Fault.MALFORMED, "a control character in a variable's name", "UMQ1-a16")
     return name
 
@@ -124,30 +124,30 @@ def encode(message: UmqMessage) -> Packet:
 
 
 def _write_call(message: Call) -> Packet:
-    return serialize_frame("M", message.id, f"{one_line(message.method)}\n{message.payload}", message.count)
+    return serialize_frame("M", message.id, f"{check_one_line(message.method)}\n{message.payload}", message.count)
 
 
 def _write_callback(message: Callback) -> Packet:
-    return serialize_frame("C", message.id, f"{one_line(message.callback)}\n{message.payload}", message.count)
+    return serialize_frame("C", message.id, f"{check_one_line(message.callback)}\n{message.payload}", message.count)
 
 
 def _write_set(message: SetVariable) -> Packet:
-    return serialize_frame("S", _writable(message.name), message.payload, message.count)
+    return serialize_frame("S", _write_variable_name(message.name), message.payload, message.count)
 
 
 def _write_unset(message: UnsetVariable) -> Packet:
-    return serialize_frame("X", _writable(message.name), "", message.count)
+    return serialize_frame("X", _write_variable_name(message.name), "", message.count)
 
 
-def one_line(name: str) -> str:
+def check_one_line(name: str) -> str:
     """The name, if a frame can hold it; else LocalProtocolError."""
     if "\n" in name:
         raise LocalProtocolError(f"UMQ cannot write the name {name!r}")
     return name
 
 
-def _writable(name: str) -> str:
-    if not is_variable(name):
+def _write_variable_name(name: str) -> str:
+    if not is_variable_name(name):
         raise LocalProtocolError(f"UMQ cannot write the variable name {name!r}")
     return name
 

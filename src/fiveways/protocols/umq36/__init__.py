@@ -24,8 +24,8 @@ SPEC = ProtocolSpec(
     messages=MESSAGES,
     states=State,
     transitions=TRANSITIONS,
-    converse=Umq36Conversation,
-    names=bridge.STYLES.names,
-    topics=bridge.STYLES.topics,
-    carries=frozenset(Umq36Conversation.SENDERS),
+    create_conversation=Umq36Conversation,
+    name_style=bridge.STYLES.names,
+    topic_style=bridge.STYLES.topics,
+    sendable_messages=frozenset(Umq36Conversation.SENDERS),
 )

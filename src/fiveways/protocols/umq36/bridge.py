@@ -7,27 +7,27 @@ import msgspec
 
 from fiveways.errors import Fault, LocalProtocolError, Malformed
 from fiveways.model import names, topics
-from fiveways.model.failures import Ran, Reason
-from fiveways.protocols.builtins import BadArguments, Styles
-from fiveways.protocols.umq_family.plain import ordinary_names
-from fiveways.wire import base36, jsontext
+from fiveways.model.failures import Execution, Reason
+from fiveways.protocols.builtin_methods import BadArguments, Styles
+from fiveways.protocols.umq_family.fastpath import fastpath_name_folder
+from fiveways.wire import base36, strict_json
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Json, Payload
 
 CODES: Final = {
-    Reason.NO_CALLBACK: 2,
+    Reason.NO_SUCH_CALLBACK: 2,
     Reason.RAISED: 6,
-    Reason.NO_METHOD: 7,
+    Reason.NO_SUCH_METHOD: 7,
     Reason.UNAVAILABLE: 8,
     Reason.TIMEOUT: 9,
     Reason.LOST: 10,
     Reason.DENIED: 12,
     Reason.BAD_ARGUMENTS: 13,
-    Reason.BUSY: 14,
+    Reason.OVERLOADED: 14,
     Reason.TOO_LARGE: 15,
     Reason.CANCELLED: 16,
 }
-NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.ran is Ran.NO}
+NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is Execution.NO}
 """What `!` may say; other codes behind it are those of existing peers."""
 
 FAULTS: Final = {
@@ -40,20 +40,20 @@ FAULTS: Final = {
 }
 
 
-class _Simple(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+class _TwoElementCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """`["m", x]`, the common form."""
 
     method: str
     body: msgspec.Raw
 
 
-read_simple: Final = msgspec.json.Decoder(_Simple).decode
-_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_NAME: Final = msgspec.json.Decoder(str)
-_OPENING: Final = ord("[")
+decode_two_element_call: Final = msgspec.json.Decoder(_TwoElementCall).decode
+_ITEMS_DECODER: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_NAME_DECODER: Final = msgspec.json.Decoder(str)
+_OPENING_BRACKET: Final = ord("[")
 
 
-def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, Payload] | None:
+def read_call(payload: str, max_depth: int = strict_json.MAX_DEPTH) -> tuple[str, Payload] | None:
     """`["m", x, ...]` as method and body; None for any other payload.
 
     Raises:
@@ -73,42 +73,42 @@ def read_call(payload: str, max_depth: int = jsontext.MAX_DEPTH) -> tuple[str, P
 
 def _read_call(payload: str, max_depth: int) -> tuple[str, Payload]:
     try:
-        call = read_simple(payload)
+        call = decode_two_element_call(payload)
     except msgspec.ValidationError:
         return _read_arguments(payload, max_depth)
     raw = bytes(call.body)
-    jsontext.check_trusted(raw, max_depth)
+    strict_json.check_numbers_and_depth(raw, max_depth)
     return call.method, Json(raw)
 
 
 def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload]:
     """No argument, or several: these are one level deeper as a body than each of them, and are judged so."""
-    name, *arguments = _ITEMS.decode(payload)
-    method = _NAME.decode(name)
+    name, *arguments = _ITEMS_DECODER.decode(payload)
+    method = _NAME_DECODER.decode(name)
     raw = b"[%s]" % b",".join(map(bytes, arguments))
-    jsontext.check_trusted(raw, max_depth)
+    strict_json.check_numbers_and_depth(raw, max_depth)
     return method, Json(raw) if arguments else NULL
 
 
 def write_call(method: str, body: Payload) -> str:
     """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
-    return write_plain_call("", method, body).payload[2:].decode()
+    return write_call_frame("", method, body).payload[2:].decode()
 
 
-def write_plain_call(number: str, method: str, body: Payload) -> Packet:
+def write_call_frame(number: str, method: str, body: Payload) -> Packet:
     """The frame of a call without attachments."""
-    raw, name = body.json(), _quoted(method)
+    raw, name = body.json(), _quote(method)
     if raw[0] in b"[n":
         if raw == b"null":
             return Packet(b"C%b:[%b]" % (number.encode(), name))
-        if raw[0] == _OPENING and len(_ITEMS.decode(raw)) > 1:
+        if raw[0] == _OPENING_BRACKET and len(_ITEMS_DECODER.decode(raw)) > 1:
             return Packet(b"C%b:[%b,%b" % (number.encode(), name, raw[1:]))
     return Packet(b"C%b:[%b,%b]" % (number.encode(), name, raw))
 
 
 @lru_cache(maxsize=1024)
-def _quoted(name: str) -> bytes:
-    return jsontext.write(name)
+def _quote(name: str) -> bytes:
+    return strict_json.write(name)
 
 
 def token_to_hub(written: str) -> str:
@@ -116,7 +116,7 @@ def token_to_hub(written: str) -> str:
     return written.lower()
 
 
-def token_as_told(text: str) -> str:
+def token_for_peer(text: str) -> str:
     """The answer to `hub.callback`: with another spelling than ours nobody here could use the token."""
     return text.upper()
 
@@ -130,10 +130,10 @@ def token_from_hub(token: str) -> str:
         raise LocalProtocolError(f"callback {token!r}: {exc}") from exc
 
 
-def names_session(welcome: str) -> bool:
+def is_fiveways_welcome(welcome: str) -> bool:
     """Whether a welcome names the session, as a hub of ours does; the document leaves its payload free (UMQ36-08)."""
     try:
-        value = jsontext.parse_text(welcome)
+        value = strict_json.parse_text(welcome)
     except Malformed:
         return False
     return isinstance(value, dict) and "session" in value
@@ -150,4 +150,4 @@ def topic_id(given: object, _written: str) -> str:
 
 
 STYLES: Final = Styles(names.UMQ36, topics.UMQ, topic_id)
-ordinary: Final = ordinary_names(names.UMQ36)
+fold_fastpath_name: Final = fastpath_name_folder(names.UMQ36)

@@ -15,13 +15,13 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
     head, colon, rest = read_text(packet, limits, "UMQ36-01").partition(":")
     count = 0
     if head[:1] == "A":
-        count = _number(head[1:])
+        count = _parse_number(head[1:])
         head, colon, rest = rest.partition(":")
         if head[:1] == "A":
             raise RemoteProtocolError(Fault.MALFORMED, "an attachment count inside another", "UMQ36-a17")
     if not colon or not head:
         raise RemoteProtocolError(Fault.MALFORMED, "no command before a ':'", "UMQ36-a07")
-    return head[0], canonical(head[1:]), rest, count
+    return head[0], canonical_id(head[1:]), rest, count
 
 
 def serialize_frame(command: str, identifier: str, payload: str, count: int) -> Packet:
@@ -30,7 +30,7 @@ def serialize_frame(command: str, identifier: str, payload: str, count: int) -> 
     return write_text(f"{prefix}{command}{identifier}:{payload}")
 
 
-def _number(digits: str) -> int:
+def _parse_number(digits: str) -> int:
     try:
         return base36.parse(digits)
     except Malformed as exc:
@@ -43,7 +43,7 @@ def _broken_rule(digits: str) -> str:
     return "UMQ36-a05" if digits != digits.upper() else "UMQ36-a04"
 
 
-def canonical(digits: str) -> str:
+def canonical_id(digits: str) -> str:
     """A number that a peer wrote, without leading zeros; the empty text is zero (UMQ36-a02, -a03)."""
-    number = _number(digits)
+    number = _parse_number(digits)
     return digits if digits[:1] > "0" else base36.write(number)

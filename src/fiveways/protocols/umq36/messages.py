@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
-from fiveways.protocols.umq36.frames import canonical, parse_frame, serialize_frame
+from fiveways.protocols.umq36.frames import canonical_id, parse_frame, serialize_frame
 from fiveways.protocols.umq_family.frames import read_binary, write_binary
 from fiveways.protocols.umq_family.messages import (
     AttachmentError,
@@ -55,7 +55,7 @@ def _read_callback(identifier: str, payload: str, count: int) -> Callback:
     token, colon, argument = payload.partition(":")
     if not colon:
         raise RemoteProtocolError(Fault.MALFORMED, "a callback without a second ':'", "UMQ36-a07")
-    return Callback(identifier, canonical(token), argument, count)
+    return Callback(identifier, canonical_id(token), argument, count)
 
 
 def _read_set(_identifier: str, payload: str, count: int) -> SetVariable:

@@ -8,12 +8,12 @@ from fiveways.errors import Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure
 
-_CODED: Final = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
+_CODE_AND_MESSAGE: Final = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
 """What a hub writes; a number alone it never does."""
-_LONGEST_SHOWN: Final = 200
+_MAX_SHOWN_LENGTH: Final = 200
 
 
-def own_text(failure: Failure) -> str:
+def method_text(failure: Failure) -> str:
     """What a method says about its failure: its text, else its name, else its data; empty if it says nothing."""
     if failure.text or failure.reason is not Reason.RAISED:
         return failure.text
@@ -23,47 +23,47 @@ def own_text(failure: Failure) -> str:
         shown = failure.data.text()
     except Unrepresentable:
         return ""
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+    return shown if len(shown) <= _MAX_SHOWN_LENGTH else f"{shown[:_MAX_SHOWN_LENGTH]}..."
 
 
-def text_of(failure: Failure, codes: Mapping[Reason, int]) -> str:
+def failure_text(failure: Failure, codes: Mapping[Reason, int]) -> str:
     """What a caller reads.
 
     A method's own text goes as it is, unless it looks like one of the hub's: the code of an unhandled exception then
     stands before it, so that nobody takes a method that ran for one that did not.
     """
-    text = own_text(failure)
+    text = method_text(failure)
     # With the blank, a number alone looks like a code as well: not every reader waits for a message behind it.
-    if is_bare(failure, text, codes) and not _CODED.fullmatch(f"{text} "):
+    if is_uncoded(failure, text, codes) and not _CODE_AND_MESSAGE.fullmatch(f"{text} "):
         return text
     return f"{codes[failure.reason]} {text or failure.reason.value}"
 
 
-def is_bare(failure: Failure, text: str, codes: Mapping[Reason, int]) -> bool:
+def is_uncoded(failure: Failure, text: str, codes: Mapping[Reason, int]) -> bool:
     """Whether a method said this text without the code of an unhandled exception."""
     return failure.reason is Reason.RAISED and bool(text) and failure.code != codes[Reason.RAISED]
 
 
-def failure_of(call_id: str, text: str, codes: Mapping[Reason, int], otherwise: Reason) -> Failure:
+def parse_failure(call_id: str, text: str, codes: Mapping[Reason, int], otherwise: Reason) -> Failure:
     """What `<code> <message>` means; a text with none of these codes is left as it is, and means `otherwise`."""
-    reason, rest = reason_of(text, codes)
+    reason, rest = parse_reason(text, codes)
     return Failure(call_id, otherwise, text) if reason is None else Failure(call_id, reason, rest)
 
 
-def raised(call_id: str, text: str, codes: Mapping[Reason, int]) -> Failure:
+def parse_callee_failure(call_id: str, text: str, codes: Mapping[Reason, int]) -> Failure:
     """What a callee's own `E` means, which may say any text.
 
     The code of an unhandled exception (UMQ1-a07) is kept apart from the text, and so stands before it once, not twice,
     when the failure goes to another peer of UMQ.
     """
     unhandled = codes[Reason.RAISED]
-    reason, rest = reason_of(text, {Reason.RAISED: unhandled})
+    reason, rest = parse_reason(text, {Reason.RAISED: unhandled})
     return Failure(call_id, Reason.RAISED, text) if reason is None else Failure(call_id, reason, rest, code=unhandled)
 
 
-def reason_of(text: str, codes: Mapping[Reason, int]) -> tuple[Reason | None, str]:
+def parse_reason(text: str, codes: Mapping[Reason, int]) -> tuple[Reason | None, str]:
     """The reason that a hub stated, None if the code is not one of these, and the text behind it."""
-    coded = _CODED.fullmatch(text)
+    coded = _CODE_AND_MESSAGE.fullmatch(text)
     if coded is None:
         return None, text
     number = int(coded[1])

@@ -1,7 +1,7 @@
 """What both dialects of UMQ do alike: text frames before and after their grammar, and binary frames."""
 
 from fiveways.errors import Fault, RemoteProtocolError, Unrepresentable
-from fiveways.protocols.base import content_of
+from fiveways.protocols.base import packet_content
 from fiveways.protocols.umq_family.messages import Data
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -11,7 +11,7 @@ def read_text(packet: Packet, limits: Limits, rule: str) -> str:
     """The text of a packet; RemoteProtocolError if it is too long or not UTF-8."""
     raw = packet.payload
     if len(raw) > limits.max_text or packet.blob is not None:
-        raw = content_of(packet, limits, "text frame", rule)
+        raw = packet_content(packet, limits, "text frame", rule)
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -41,7 +41,7 @@ Transitions = Mapping[Enum, Mapping[type, Enum]]
 Kinds = tuple[type[UmqMessage], ...]
 
 ATTACHMENTS: Final[Kinds] = (Data, AttachmentError)
-EXCHANGE: Final[Kinds] = (
+OPEN_MESSAGES: Final[Kinds] = (
     *ATTACHMENTS,
     *(Callback, Result, Error, NotRun),
     *(TopicUpdate, TopicClose, Unsubscribe),
@@ -59,7 +59,7 @@ def transitions(*requests: type[UmqMessage]) -> Transitions:
         State.AWAIT_HELLO: {Hello: State.GREETED, **_FATAL},
         State.GREETED: {**dict.fromkeys(ATTACHMENTS, State.GREETED), **_FATAL},
         State.AWAIT_WELCOME: {Welcome: State.OPEN, **_FATAL},
-        State.OPEN: {**dict.fromkeys(EXCHANGE + requests, State.OPEN), **_FATAL},
+        State.OPEN: {**dict.fromkeys(OPEN_MESSAGES + requests, State.OPEN), **_FATAL},
         State.CLOSED: {},
     }
 
@@ -71,7 +71,7 @@ def own_transitions(*requests: type[UmqMessage]) -> Transitions:
         State.AWAIT_HELLO: _FATAL,
         State.GREETED: {Welcome: State.OPEN, **_FATAL},
         State.AWAIT_WELCOME: {**dict.fromkeys(ATTACHMENTS, State.AWAIT_WELCOME), **_FATAL},
-        State.OPEN: {**dict.fromkeys(EXCHANGE + requests, State.OPEN), **_FATAL},
+        State.OPEN: {**dict.fromkeys(OPEN_MESSAGES + requests, State.OPEN), **_FATAL},
         State.CLOSED: {},
     }
 

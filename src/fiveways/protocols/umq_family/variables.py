@@ -13,21 +13,21 @@ class Variables:
         self._limits = limits
         self.local: dict[str, str] = {}
         self.remote: dict[str, str] = {}
-        self._asked: Counter[str] = Counter()
+        self._requested: Counter[str] = Counter()
         """Names that the peer asked to set by a call which is not granted yet."""
 
     def refusal(self, name: str) -> tuple[Reason, str] | None:
         """Why the peer cannot have a variable of that name."""
         if len(name.encode(errors="replace")) > self._limits.max_name:
             return Reason.BAD_ARGUMENTS, "a variable's name is too long"
-        names = self.remote.keys() | self._asked.keys()
+        names = self.remote.keys() | self._requested.keys()
         if name not in names and len(names) >= self._limits.max_variables:
-            return Reason.BUSY, "too many variables"
+            return Reason.OVERLOADED, "too many variables"
         return None
 
-    def ask(self, name: str) -> None:
+    def request(self, name: str) -> None:
         """It may be set soon, and counts from now on."""
-        self._asked[name] += 1
+        self._requested[name] += 1
 
     def grant(self, name: str, text: str) -> None:
         """It is set."""
@@ -36,4 +36,4 @@ class Variables:
 
     def deny(self, name: str) -> None:
         """It will not be set."""
-        self._asked -= Counter([name])
+        self._requested -= Counter([name])

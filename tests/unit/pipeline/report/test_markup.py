@@ -2,7 +2,17 @@
 
 import pytest
 
-from fiveways.pipeline.report.markup import LONGEST_NAME, LONGEST_TITLE, Markup, cut, join, name, tag, text, visible
+from fiveways.pipeline.report.markup import (
+    MAX_NAME_LENGTH,
+    MAX_TITLE_LENGTH,
+    Markup,
+    escape_invisible,
+    join,
+    name_markup,
+    shorten,
+    tag,
+    to_markup,
+)
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
@@ -30,18 +40,18 @@ def test_parts_are_joined_each_by_its_own_rule() -> None:
     ],
 )
 def test_every_character_can_be_seen(raw: str, seen: str) -> None:
-    assert visible(raw) == seen
-    assert seen in text(raw)
+    assert escape_invisible(raw) == seen
+    assert seen in to_markup(raw)
 
 
 def test_a_long_name_loses_its_middle_and_has_a_bounded_title() -> None:
-    drawn = name("x" * 5000 + "end")
-    assert drawn.count("x") <= LONGEST_NAME + LONGEST_TITLE
+    drawn = name_markup("x" * 5000 + "end")
+    assert drawn.count("x") <= MAX_NAME_LENGTH + MAX_TITLE_LENGTH
     assert "end</span>" in drawn
     assert 'title="' in drawn
-    assert len(cut("abc" * 100, 30)) == 30
+    assert len(shorten("abc" * 100, 30)) == 30
 
 
 def test_names_that_are_missing_or_empty_are_told_apart() -> None:
-    assert "nobody" in name(None, none="nobody")
-    assert "(empty)" in name("")
+    assert "nobody" in name_markup(None, none="nobody")
+    assert "(empty)" in name_markup("")

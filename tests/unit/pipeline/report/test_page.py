@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fiveways.pipeline.report import page as module
-from fiveways.pipeline.report.page import page
-from fiveways.pipeline.report.reading import COLUMNS, ReportError, Tables
-from tests.unit.pipeline.report import kit
+from fiveways.pipeline.report.page import render_directory
+from fiveways.pipeline.report.table_reader import TABLE_COLUMNS, ReportError, ReportTables
+from tests.unit.pipeline.report import report_tables
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -30,8 +30,8 @@ HANDLERS = re.compile(r"^on", re.IGNORECASE)
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hostile_name_stays_text_wherever_it_stands(tmp_path: Path, hostile: str) -> None:
-    found = kit.read(kit.write_all(tmp_path, kit.named(hostile)))
-    tame = kit.read(kit.write_all(tmp_path / "tame", kit.named("x" * len(hostile))))
+    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named(hostile)))
+    tame = report_tables.read(report_tables.write_all(tmp_path / "tame", report_tables.named("x" * len(hostile))))
     assert [each.tag for each in found.root.iter()] == [each.tag for each in tame.root.iter()]
     for each in found.root.iter():
         assert not [key for key in each.keys() if HANDLERS.match(key)]  # noqa: SIM118  an element is no mapping
@@ -42,7 +42,7 @@ def test_a_hostile_name_stays_text_wherever_it_stands(tmp_path: Path, hostile: s
 
 
 def test_nothing_but_its_own_script_may_run_and_nothing_is_fetched(tmp_path: Path) -> None:
-    html = page(kit.write_all(tmp_path, kit.named("a")))
+    html = render_directory(report_tables.write_all(tmp_path, report_tables.named("a")))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     script = re.search(r"<script>(.*)</script>", html, re.DOTALL)
     assert policy
@@ -56,24 +56,27 @@ def test_nothing_but_its_own_script_may_run_and_nothing_is_fetched(tmp_path: Pat
 
 
 def test_the_same_tables_give_the_same_page(tmp_path: Path) -> None:
-    rows = kit.named("a")
-    many = [kit.slo(method=f"m{number}", calls=50, ms=5) for number in range(40)]
-    one = kit.write_all(tmp_path / "one", {**rows, "slo": many})
-    other = kit.write_all(tmp_path / "other", {**rows, "slo": many[::-1]})
-    assert page(one) == page(one)
-    assert page(one) == page(other)
+    rows = report_tables.named("a")
+    many = [report_tables.slo(method=f"m{number}", calls=50, ms=5) for number in range(40)]
+    one = report_tables.write_all(tmp_path / "one", {**rows, "slo": many})
+    other = report_tables.write_all(tmp_path / "other", {**rows, "slo": many[::-1]})
+    assert render_directory(one) == render_directory(one)
+    assert render_directory(one) == render_directory(other)
 
 
 def test_the_headline_has_the_numbers_of_all(tmp_path: Path) -> None:
-    rows: dict[str, list[kit.Row]] = {
-        "traffic": [kit.frames(0), kit.frames(9, "nq", 5400)],
-        "slo": [kit.slo(0, calls=90), kit.slo(9, "other", 10, 3)],
+    rows: dict[str, list[report_tables.Row]] = {
+        "traffic": [report_tables.frames(0), report_tables.frames(9, "nq", 5400)],
+        "slo": [report_tables.slo(0, calls=90), report_tables.slo(9, "other", 10, 3)],
         "sessions_summary": [{"protocol": "umq", "sessions": 7, "still_open": 2}, {"protocol": "nq", "sessions": 5}],
-        "calls": [{"method": "math.add", "requested_at": kit.AT, "latency_ns": each * kit.MS} for each in (1, 2, 30)],
+        "calls": [
+            {"method": "math.add", "requested_at": report_tables.AT, "latency_ns": each * report_tables.MS}
+            for each in (1, 2, 30)
+        ],
     }
-    kit.write_all(tmp_path, rows)
-    kit.write_run(tmp_path, late=17, quarantined=1, segments=[{}], finished_at="2026-03-03T09:00:00Z")
-    found = kit.read(tmp_path)
+    report_tables.write_all(tmp_path, rows)
+    report_tables.write_run(tmp_path, late=17, quarantined=1, segments=[{}], finished_at="2026-03-03T09:00:00Z")
+    found = report_tables.read(tmp_path)
     assert found.tiles == {
         "Time": "10 min 3 Mar 2026",
         "Frames": "6.00 k 10/s, 540 kB",
@@ -90,16 +93,16 @@ def test_the_headline_has_the_numbers_of_all(tmp_path: Path) -> None:
 
 def test_late_and_unreadable_frames_are_taken_from_rows_if_they_stand_there(tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text('{"rows": {"late": 4, "quarantine": 5}}')
-    assert {each: kit.read(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
+    assert {each: report_tables.read(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
         "Late": "4 frames",
         "Unreadable": "5 frames",
     }
 
 
 def test_without_any_table_the_page_says_which_are_missing(tmp_path: Path) -> None:
-    kit.write_run(tmp_path)
-    found = kit.read(tmp_path)
-    for name in COLUMNS:
+    report_tables.write_run(tmp_path)
+    found = report_tables.read(tmp_path)
+    for name in TABLE_COLUMNS:
         assert f"There is no table {name} in this output." in found.text
     assert found.tiles["Frames"] == "– no table traffic"
     assert found.tiles["Failed"] == "–"
@@ -107,7 +110,7 @@ def test_without_any_table_the_page_says_which_are_missing(tmp_path: Path) -> No
 
 
 def test_empty_tables_give_a_page_that_says_so(tmp_path: Path) -> None:
-    found = kit.read(kit.write_all(tmp_path, {name: [] for name in kit.GOLD}))
+    found = report_tables.read(report_tables.write_all(tmp_path, {name: [] for name in report_tables.GOLD}))
     assert found.tiles["Frames"] == "0 0 B"
     assert "No frame was seen." in found.said("traffic")
     assert "No call was seen." in found.said("latency")
@@ -117,15 +120,15 @@ def test_empty_tables_give_a_page_that_says_so(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_as_expected_does_not_spoil_the_others(tmp_path: Path) -> None:
-    kit.write_all(tmp_path, kit.named("good"))
+    report_tables.write_all(tmp_path, report_tables.named("good"))
     pq.write_table(pa.table({"date": ["x"]}), tmp_path / "capacity" / "part-0.parquet")
-    found = kit.read(tmp_path)
+    found = report_tables.read(tmp_path)
     assert "The table capacity has no column minute" in found.said("capacity")
     assert "good" in found.said("methods")
 
 
 def test_one_row_in_each_table_is_enough(tmp_path: Path) -> None:
-    found = kit.read(kit.write_all(tmp_path, kit.named("only")))
+    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("only")))
     for identity in ("traffic", "methods", "bridges", "services", "anomalies", "sessions", "capacity"):
         assert "only" in found.said(identity), identity
     assert found.rows("traffic-time-table") == [["08:00", "600", "600"]]
@@ -135,36 +138,38 @@ def test_one_row_in_each_table_is_enough(tmp_path: Path) -> None:
 
 
 def test_rows_whose_values_are_all_missing_are_borne(tmp_path: Path) -> None:
-    rows: dict[str, list[kit.Row]] = {name: [{}, {}] for name in kit.GOLD}
-    kit.read(kit.write_all(tmp_path, rows))
-    timed = {"minute": kit.START}
-    kit.read(kit.write_all(tmp_path / "timed", {**rows, "slo": [timed], "traffic": [timed], "capacity": [timed]}))
+    rows: dict[str, list[report_tables.Row]] = {name: [{}, {}] for name in report_tables.GOLD}
+    report_tables.read(report_tables.write_all(tmp_path, rows))
+    timed = {"minute": report_tables.START}
+    report_tables.read(
+        report_tables.write_all(tmp_path / "timed", {**rows, "slo": [timed], "traffic": [timed], "capacity": [timed]})
+    )
 
 
 def test_huge_numbers_are_borne(tmp_path: Path) -> None:
-    found = kit.read(kit.write_all(tmp_path, kit.named("busy", scale=10**14)))
+    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("busy", scale=10**14)))
     assert found.tiles["Frames"].startswith("60.0 P")
     assert found.tiles["Calls"].startswith("4.00 P")
 
 
 def test_times_at_both_ends_of_the_calendar_are_borne(tmp_path: Path) -> None:
-    rows = {name: kit.named("far")[name] for name in ("slo", "traffic", "capacity", "starved")}
-    kit.write_all(tmp_path, rows)
+    rows = {name: report_tables.named("far")[name] for name in ("slo", "traffic", "capacity", "starved")}
+    report_tables.write_all(tmp_path, rows)
     ends = pa.array([0, 250_000 * 365 * 86_400 * 10**6], pa.timestamp("us", "UTC"))
-    far = pa.Table.from_pylist([dict(kit.frames()), dict(kit.frames())]).drop_columns("minute")
+    far = pa.Table.from_pylist([dict(report_tables.frames()), dict(report_tables.frames())]).drop_columns("minute")
     pq.write_table(far.append_column("minute", ends), tmp_path / "traffic" / "part-0.parquet")
-    found = kit.read(tmp_path)
+    found = report_tables.read(tmp_path)
     assert "1 Jan 1970" in found.text
     assert len(found.rows("traffic-time-table")) <= 180
 
 
 def test_several_days_are_put_together(tmp_path: Path) -> None:
-    rows = kit.named("a")
-    later = {name: [{**own[0], "date": "2026-03-04"}] for name, own in kit.named("a").items()}
+    rows = report_tables.named("a")
+    later = {name: [{**own[0], "date": "2026-03-04"}] for name, own in report_tables.named("a").items()}
     for name in ("slo", "traffic", "capacity"):
-        later[name] = [{**later[name][0], "minute": kit.minute(1440)}]
+        later[name] = [{**later[name][0], "minute": report_tables.minute(1440)}]
     both = {name: [*rows[name], *later[name]] for name in rows}
-    found = kit.read(kit.write_all(tmp_path, both, is_partitioned=True))
+    found = report_tables.read(report_tables.write_all(tmp_path, both, is_partitioned=True))
     assert found.tiles["Frames"].startswith("1.20 k")
     assert found.tiles["Time"] == "24 h on 2 days"
     assert "3 Mar 2026 08:00 – 4 Mar 2026 08:01 UTC" in found.text
@@ -179,9 +184,10 @@ def big(tables: Path) -> Path:
     long = "a.very.long.route.to.some.method.that.nobody.would.type." * 4
     numbers = range(10_000)
     slo = [
-        kit.slo(number % 7200, f"{long}{number:05d}", number + 1, number % 7, number % 900 + 1) for number in numbers
+        report_tables.slo(number % 7200, f"{long}{number:05d}", number + 1, number % 7, number % 900 + 1)
+        for number in numbers
     ]
-    edges: list[kit.Row] = [
+    edges: list[report_tables.Row] = [
         {
             "caller": f"{long}{number % 3000}",
             "caller_protocol": "nq",
@@ -193,19 +199,20 @@ def big(tables: Path) -> Path:
         }
         for number in numbers
     ]
-    rows: dict[str, list[kit.Row]] = {
-        **{name: own * 2000 for name, own in kit.named(long * 20).items()},
+    rows: dict[str, list[report_tables.Row]] = {
+        **{name: own * 2000 for name, own in report_tables.named(long * 20).items()},
         "slo": slo,
         "service_graph": edges,
         "traffic": [
-            kit.frames(number, ["umq", "nq", "lrpm-json", "x", "y", "z"][number % 6]) for number in range(7200)
+            report_tables.frames(number, ["umq", "nq", "lrpm-json", "x", "y", "z"][number % 6])
+            for number in range(7200)
         ],
     }
-    return kit.write_all(tables, rows)
+    return report_tables.write_all(tables, rows)
 
 
 def test_a_page_about_ten_thousand_methods_is_bounded(tmp_path: Path) -> None:
-    found = kit.read(big(tmp_path))
+    found = report_tables.read(big(tmp_path))
     assert len(found.html.encode()) < 2_000_000
     assert "and 9,988 more" in found.said("methods")
     assert "and 9,986 more methods" in found.said("services")
@@ -219,28 +226,28 @@ def test_a_page_about_ten_thousand_methods_is_bounded(tmp_path: Path) -> None:
 
 
 def test_tables_that_change_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kit.write_all(tmp_path, kit.named("a"))
+    report_tables.write_all(tmp_path, report_tables.named("a"))
     made: list[int] = []
     render = module.render
 
-    def renders(tables: Tables) -> str:
+    def renders(tables: ReportTables) -> str:
         made.append(1)
         if len(made) == 1:
-            kit.write_run(tmp_path, late=9)
+            report_tables.write_run(tmp_path, late=9)
         return render(tables)
 
     monkeypatch.setattr(module, "render", renders)
-    assert kit.Read(page(tmp_path)).tiles["Late"] == "9 frames"
+    assert report_tables.Read(render_directory(tmp_path)).tiles["Late"] == "9 frames"
     assert len(made) == 2
 
 
 def test_tables_that_never_stand_still_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kit.write_run(tmp_path)
+    report_tables.write_run(tmp_path)
 
-    def renders(tables: Tables) -> str:
-        kit.write_run(tmp_path, late=(tables.number("late") or 0) + 1)
+    def renders(tables: ReportTables) -> str:
+        report_tables.write_run(tmp_path, late=(tables.run_number("late") or 0) + 1)
         return ""
 
     monkeypatch.setattr(module, "render", renders)
     with pytest.raises(ReportError, match="changes faster than it can be read; try again"):
-        page(tmp_path)
+        render_directory(tmp_path)

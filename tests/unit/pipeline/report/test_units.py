@@ -4,7 +4,7 @@ import pytest
 
 from fiveways.pipeline.report import units
 
-BLANK = units.THIN
+BLANK = units.NO_BREAK_SPACE
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_not_nothing_is_not_shown_as_nothing(value: float | None, said: 
 
 
 def test_a_share_of_nothing_is_no_number() -> None:
-    assert units.share(0, 0) == units.NOTHING
+    assert units.share(0, 0) == units.NO_VALUE
     assert units.share(1, 4) == f"25.0{BLANK}%"
 
 

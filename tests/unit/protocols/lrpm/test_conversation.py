@@ -7,11 +7,11 @@ import pytest
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.conversation import LAST_ID, LrpmConversation
-from fiveways.protocols.lrpm.link import FIELD_COST
+from fiveways.protocols.lrpm.conversation import MAX_ID, LrpmConversation
+from fiveways.protocols.lrpm.conversation_base import FIELD_COST
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
@@ -19,16 +19,16 @@ from fiveways.wire.payload import Json, Value
 
 def server(limits: Limits | None = None, kinds: object = None) -> LrpmConversation:
     """A conversation after its handshake."""
-    setup = Setup("peer", Role.SERVER, Random(7), limits or Limits(), {"application_kinds": kinds})
+    setup = ConversationSetup("peer", Role.SERVER, Random(7), limits or Limits(), {"application_kinds": kinds})
     talk = LrpmConversation(setup, lrpm.JSON_CODEC)
     talk.receive(Packet(b"[2,null,{}]"), 0.0)
     talk.send(hub.Welcome(), 0.0)
-    talk.outgoing()
+    talk.take_packets()
     return talk
 
 
 def payloads(talk: LrpmConversation) -> list[bytes]:
-    return [packet.payload for packet in talk.outgoing()]
+    return [packet.payload for packet in talk.take_packets()]
 
 
 def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
@@ -43,7 +43,7 @@ def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
 
 
 def test_an_application_says_nothing_before_the_session_is_open() -> None:
-    setup = Setup("peer", Role.SERVER, Random(7), Limits(), {"application_kinds": [200]})
+    setup = ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"application_kinds": [200]})
     with pytest.raises(LocalProtocolError):
         LrpmConversation(setup, lrpm.JSON_CODEC).send_application(200, [])
 
@@ -96,7 +96,7 @@ def test_a_cancelled_message_leaves_the_attachment_to_the_others_that_wait_for_i
 
 def test_ids_end_where_javascript_counts_no_further() -> None:
     talk = server()
-    talk._next_id = LAST_ID
+    talk._next_id = MAX_ID
     talk.send(hub.Call("h1", "a"), 0.0)
     assert payloads(talk) == [b'[40,9007199254740991,"a",null,{}]']
     with pytest.raises(LocalProtocolError):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from fiveways.errors import LocalProtocolError, RemoteProtocolError
 from fiveways.protocols.lrpm import messages as lrpm
-from fiveways.protocols.lrpm.frames import NO_NAMES, Kind, application_kinds
+from fiveways.protocols.lrpm.frames import NO_KIND_NAMES, Kind, parse_application_kinds
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Value
@@ -22,7 +22,7 @@ def plain(message: lrpm.Message) -> list[Any]:
     """What the document says a message is: the kind, then the fields."""
     if isinstance(message, lrpm.Application):
         return [message.kind, *(field.value() for field in message.fields)]
-    kind = next(kind for kind, each in lrpm.KINDS.items() if type(message) is each)
+    kind = next(kind for kind, each in lrpm.MESSAGES_BY_KIND.items() if type(message) is each)
     fields = (getattr(message, name) for name in message.__struct_fields__)
     return [int(kind), *(field.value() if isinstance(field, Payload) else field for field in fields)]
 
@@ -44,7 +44,7 @@ def test_other_readers_of_cbor_see_the_kind_and_the_fields(message: lrpm.Message
 def test_a_named_kind_is_read_field_by_field_and_gives_the_same(message: lrpm.Message) -> None:
     packet = lrpm.JSON_CODEC.encode(message)
     kind, comma, rest = packet.payload.partition(b",")
-    if (number := int(kind[1:].rstrip(b"]"))) in lrpm.KINDS:
+    if (number := int(kind[1:].rstrip(b"]"))) in lrpm.MESSAGES_BY_KIND:
         named = Packet(b'["%s"%s%s' % (Kind(number).name.encode(), comma, rest))
         assert lrpm.JSON_CODEC.decode(named, LIMITS) == lrpm.JSON_CODEC.decode(packet, LIMITS) == message
 
@@ -65,10 +65,10 @@ def test_only_messages_are_written(codec: lrpm.Codec) -> None:
 
 
 def test_application_kinds_have_numbers_and_maybe_names() -> None:
-    assert application_kinds(None) == (frozenset(), NO_NAMES)
-    assert application_kinds([127, 255]) == (frozenset({127, 255}), NO_NAMES)
+    assert parse_application_kinds(None) == (frozenset(), NO_KIND_NAMES)
+    assert parse_application_kinds([127, 255]) == (frozenset({127, 255}), NO_KIND_NAMES)
     named = {"PING": 200, "PONG": 201}
-    assert application_kinds(named) == (frozenset({200, 201}), named)
+    assert parse_application_kinds(named) == (frozenset({200, 201}), named)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_application_kinds_have_numbers_and_maybe_names() -> None:
 )
 def test_application_kinds_that_cannot_be(configured: object) -> None:
     with pytest.raises(LocalProtocolError):
-        application_kinds(configured)
+        parse_application_kinds(configured)
 
 
 def test_every_body_of_ours_can_be_written_in_both_encodings() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fiveways.errors import Unrepresentable
-from fiveways.model.failures import Ran, Reason
+from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import Failure
 from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, decode, encode
@@ -16,12 +16,12 @@ from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value
 
 
 def over_the_wire(failure: Failure) -> Failure:
-    message = bridge.failure_from_hub(failure, "/t", 7)
+    message = bridge.error_response(failure, "/t", 7)
     (read,) = decode(encode(message), Limits())
     assert read == message
     assert isinstance(read, ErrorResponse)
     assert read.eos
-    return bridge.failure_to_hub(read, failure.id)
+    return bridge.parse_error_response(read, failure.id)
 
 
 def test_the_table_is_total_and_can_be_read_back() -> None:
@@ -38,7 +38,7 @@ def test_every_error_that_a_hub_makes_says_so() -> None:
 
 @given(name=st.text() | st.sampled_from([tag for _, tag in bridge.ERRORS.values()]), code=st.integers(0, 2**40))
 def test_a_method_that_ran_is_never_taken_for_one_that_did_not(name: str, code: int) -> None:
-    assert over_the_wire(Failure("h", Reason.RAISED, "x", name=name, code=code)).reason.ran is Ran.YES
+    assert over_the_wire(Failure("h", Reason.RAISED, "x", name=name, code=code)).reason.execution is Execution.YES
 
 
 @given(
@@ -53,14 +53,14 @@ def test_an_error_of_a_callee_is_passed_on_unchanged(
 ) -> None:
     """From one broker to another, except for codes that are no errors, and tags that only a hub may use."""
     came = ErrorResponse("/t", 7, "", value, code, tag, text, retry_after, True)
-    failure = bridge.failure_to_hub(came, "h")
-    goes = bridge.failure_from_hub(failure, "/t", 7)
+    failure = bridge.parse_error_response(came, "h")
+    goes = bridge.error_response(failure, "/t", 7)
     if failure.reason is Reason.RAISED:
         assert goes == ErrorResponse("/t", 7, "", value, code if code >= 400 else 500, tag, text, retry_after, True)
 
 
 def test_a_time_to_wait_that_is_no_number_is_none() -> None:
-    assert over_the_wire(Failure("h", Reason.BUSY, retry_after=nan)).retry_after == 1.0
+    assert over_the_wire(Failure("h", Reason.OVERLOADED, retry_after=nan)).retry_after == 1.0
     assert over_the_wire(Failure("h", Reason.DENIED, retry_after=nan)).retry_after is None
 
 
@@ -102,12 +102,12 @@ def test_error_data_that_json_cannot_hold_is_left_out() -> None:
     ],
 )
 def test_seconds_become_milliseconds(seconds: float | None, expected: int) -> None:
-    assert bridge.milliseconds(seconds) == expected
+    assert bridge.to_milliseconds(seconds) == expected
 
 
 @given(number=st.integers(1, 2**32 - 1))
 def test_milliseconds_survive_the_way_through_seconds(number: int) -> None:
-    assert bridge.milliseconds(number / 1000) == number
+    assert bridge.to_milliseconds(number / 1000) == number
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_milliseconds_survive_the_way_through_seconds(number: int) -> None:
     ],
 )
 def test_bodies_without_a_schema(body: Payload, plain: bytes | None, json: bytes) -> None:
-    assert bridge.JSON_TEXT.to_wire("/hub", "echo", body, bridge.REQUEST) == json
+    assert bridge.JSON_CODEC.to_wire("/hub", "echo", body, bridge.REQUEST) == json
     if plain is None:
         with pytest.raises(Unrepresentable):
-            bridge.PLAIN_BYTES.to_wire("/t", "m", body, bridge.REQUEST)
+            bridge.RAW_BYTES_CODEC.to_wire("/t", "m", body, bridge.REQUEST)
     else:
-        assert bridge.PLAIN_BYTES.to_wire("/t", "m", body, bridge.REQUEST) == plain
+        assert bridge.RAW_BYTES_CODEC.to_wire("/t", "m", body, bridge.REQUEST) == plain

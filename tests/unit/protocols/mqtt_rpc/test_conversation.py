@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Role, Setup
+from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, decode, encode
 from fiveways.wire.limits import Limits
@@ -21,11 +21,11 @@ SERVE = {"/math": {"add": "unary", "count": "server", "sum": "client", "talk": "
 
 
 def make(role: Role = Role.SERVER, seed: int = 1, limits: Limits | None = None, **options: object) -> MqttConversation:
-    return MqttConversation(Setup("broker", role, Random(seed), limits or Limits(), options))
+    return MqttConversation(ConversationSetup("broker", role, Random(seed), limits or Limits(), options))
 
 
 def answers(talk: MqttConversation) -> list[object]:
-    return [message for packet in talk.outgoing() for message in decode(packet, Limits())]
+    return [message for packet in talk.take_packets() for message in decode(packet, Limits())]
 
 
 class Broker:
@@ -34,11 +34,11 @@ class Broker:
     def __init__(self, clients: int, repeats: Random | None = None) -> None:
         self.hub = make(Role.SERVER, 0, serve=SERVE)
         self.clients = [make(Role.CLIENT, seed) for seed in range(1, clients + 1)]
-        self.heard: dict[MqttConversation, list[hub.Word]] = {each: [] for each in (self.hub, *self.clients)}
+        self.heard: dict[MqttConversation, list[hub.HubMessage]] = {each: [] for each in (self.hub, *self.clients)}
         self.repeats = repeats
 
     def carry(self) -> None:
-        queue = [packet for end in self.heard for packet in end.outgoing()]
+        queue = [packet for end in self.heard for packet in end.take_packets()]
         for packet in queue:
             for end in self.heard:
                 for _ in range(1 + (self.repeats is not None and self.repeats.random() < 0.3)):
@@ -46,8 +46,8 @@ class Broker:
         if queue:
             self.carry()
 
-    def take(self, end: MqttConversation, *kinds: type[hub.Word]) -> list[hub.Word]:
-        heard = [word for word in self.heard[end] if isinstance(word, kinds or hub.Word)]
+    def take(self, end: MqttConversation, *kinds: type[hub.HubMessage]) -> list[hub.HubMessage]:
+        heard = [word for word in self.heard[end] if isinstance(word, kinds or hub.HubMessage)]
         self.heard[end].clear()
         return heard
 
@@ -70,7 +70,7 @@ def test_every_call_is_run_once_and_answered_once(repeats: int | None) -> None:
         assert results == [hub.Result(f"h{number}", Binary(bytes([number]))) for number in range(20)]
     if repeats is None:
         assert broker.take(broker.hub) == []
-        assert broker.hub.strays == 0
+        assert broker.hub.stray_responses == 0
 
 
 def test_streams_in_both_directions_pass_through_an_echoing_broker() -> None:
@@ -105,10 +105,10 @@ def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
             if number % 3:
                 talk.send(hub.Result(word.id), number / 1000)
         talk.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
-        talk.outgoing()
-    assert len(talk._requests.served) <= 8
-    assert len(talk._requests.recent._younger) + len(talk._requests.recent._elder) <= 32
-    assert talk.strays == 1000
+        talk.take_packets()
+    assert len(talk._requests.incoming) <= 8
+    assert len(talk._requests.recent._current) + len(talk._requests.recent._previous) <= 32
+    assert talk.stray_responses == 1000
 
 
 def test_the_time_to_wake_up_is_never_too_late() -> None:
@@ -134,14 +134,14 @@ def test_what_was_odd_is_counted() -> None:
     talk.receive(encode(Request("/math", 1, "add", b"", True, 5, 9)), 0.0)
     talk.receive(Packet(b"\xff", is_text=False, channel="/math"), 0.0)
     talk.receive(encode(ErrorResponse("/math", 3)), 0.0)
-    assert (talk.odd_units, talk.refused, talk.strays) == (1, 1, 1)
+    assert (talk.unknown_time_units, talk.refused_messages, talk.stray_responses) == (1, 1, 1)
     assert talk.error is None
     assert not talk.closed
 
 
 def numbers_of(seed: int) -> list[int]:
     """The ids of three requests of one conversation."""
-    talk = MqttConversation(Setup("broker", Role.CLIENT, Random(seed)))
+    talk = MqttConversation(ConversationSetup("broker", Role.CLIENT, Random(seed)))
     for name in ("h1", "h2", "h3"):
         talk.send(hub.Call(name, "math.add"), 0.0)
     return [message.correlation_id for message in answers(talk) if isinstance(message, Request)]
@@ -162,7 +162,7 @@ class Zeros(Random):
 
 
 def test_id_is_never_zero_and_never_one_that_is_open() -> None:
-    free, taken = (MqttConversation(Setup("broker", Role.SERVER, Zeros())) for _ in range(2))
+    free, taken = (MqttConversation(ConversationSetup("broker", Role.SERVER, Zeros())) for _ in range(2))
     first = 1 << 32
     taken.receive(encode(Request("/math", first, "add", b"", eos=True)), 0.0)
     for talk, number in ((free, first), (taken, first + 1)):
@@ -200,13 +200,13 @@ def test_a_codec_translates_bodies_in_both_directions() -> None:
     client, server = make(Role.CLIENT, codec=Digits()), make(serve=SERVE, codec=Digits())
     client.send(hub.Call("h", "math.talk", Json(b"1"), more=True, stream=True), 0.0)
     client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
-    heard = [word for packet in client.outgoing() for word in server.receive(packet, 0.0)]
+    heard = [word for packet in client.take_packets() for word in server.receive(packet, 0.0)]
     assert [word.body for word in heard if isinstance(word, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
-    (call_id,) = server._requests.served
+    (call_id,) = server._requests.incoming
     with pytest.raises(Unrepresentable):
         server.send(hub.Result(call_id, Json(b'"x"')), 0.0)
     server.send(hub.Result(call_id, Json(b"3")), 0.0)
-    (packet,) = server.outgoing()
+    (packet,) = server.take_packets()
     assert list(client.receive(packet, 0.0)) == [hub.Result("h", Json(b"3"), stream=True)]
 
 
@@ -275,10 +275,10 @@ def test_what_cannot_be_said_leaves_no_trace() -> None:
     ):
         with pytest.raises(LocalProtocolError):
             talk.send(word, 0.0)
-    assert talk.outgoing() == []
+    assert talk.take_packets() == []
     assert talk.deadline() is None
     talk.send(hub.Call("h", "math.add"), 0.0)
-    assert len(talk.outgoing()) == 1
+    assert len(talk.take_packets()) == 1
 
 
 @given(
@@ -311,9 +311,9 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
                 case _:
                     pytest.fail(f"heard {word}")
         assert talk.error is None
-    for call_id in list(talk._requests.served):
+    for call_id in list(talk._requests.incoming):
         talk.send(hub.Result(call_id), 0.0)
-    assert talk._requests.served == {}
+    assert talk._requests.incoming == {}
 
 
 @pytest.mark.parametrize("timeout", [nan, -inf, -1.0, 0.0, inf])
@@ -334,6 +334,6 @@ def test_topics_of_strangers_take_no_room() -> None:
         (word,) = talk.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
         assert isinstance(word, hub.Stray)
         assert len(word.id) < 300
-    assert talk.outgoing() == []
-    assert talk._requests.recent._younger == {}
-    assert talk.refused == 199
+    assert talk.take_packets() == []
+    assert talk._requests.recent._current == {}
+    assert talk.refused_messages == 199

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fiveways.errors import RemoteProtocolError
 from fiveways.protocols.mqtt_rpc import rpc_pb2
-from fiveways.protocols.mqtt_rpc.frames import Shape, outline, parse_frame
+from fiveways.protocols.mqtt_rpc.frames import Shape, parse_frame, scan_undecodable
 from fiveways.protocols.mqtt_rpc.messages import decode
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
@@ -82,7 +82,7 @@ def test_an_outline_tells_what_the_message_would(data: bytes) -> None:
         (message,) = decode(packet(data), Limits())
     except RemoteProtocolError:
         return
-    number, is_request = outline(data)
+    number, is_request = scan_undecodable(data)
     shape = shape_by_rule(data)
     assert is_request is (shape is Shape.REQUEST)
     assert (number or 0) == message.correlation_id
@@ -91,7 +91,7 @@ def test_an_outline_tells_what_the_message_would(data: bytes) -> None:
 @given(data=st.binary(max_size=60))
 @settings(max_examples=500, deadline=None)
 def test_an_outline_can_be_drawn_of_anything(data: bytes) -> None:
-    number, is_request = outline(data)
+    number, is_request = scan_undecodable(data)
     assert number is None or 0 <= number < 2**64
     assert is_request in {True, False}
 
@@ -119,11 +119,11 @@ def test_an_outline_can_be_drawn_of_anything(data: bytes) -> None:
     ],
 )
 def test_what_an_outline_tells(data: bytes, expected: tuple[int | None, bool]) -> None:
-    assert outline(data) == expected
+    assert scan_undecodable(data) == expected
 
 
 def test_a_large_message_of_tiny_fields_is_outlined_at_once() -> None:
-    assert outline(b"\x48\x01" * 1_000_000) == (None, False)
+    assert scan_undecodable(b"\x48\x01" * 1_000_000) == (None, False)
 
 
 def test_the_schema_has_the_numbers_that_the_rules_give() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Event, Failure
-from fiveways.protocols.nq.bridge import CODES, REASONS, error_of, failure_of, from_hub
+from fiveways.protocols.nq.bridge import CODES, REASONS, error_from_failure, failure_from_error, request_from_message
 
 
 def test_the_table_has_every_reason() -> None:
@@ -18,17 +18,17 @@ def test_the_table_has_every_reason() -> None:
 @pytest.mark.parametrize("reason", [reason for reason in Reason if CODES[reason] is not None])
 @given(text=st.text(min_size=1), wait=st.none() | st.integers(0, 10**6))
 def test_a_failure_is_read_as_it_was_said(reason: Reason, text: str, wait: int | None) -> None:
-    retry_after = wait / 1000 if reason is Reason.BUSY and wait is not None else None
+    retry_after = wait / 1000 if reason is Reason.OVERLOADED and wait is not None else None
     failure = Failure("x", reason, text, retry_after=retry_after)
-    assert failure_of("x", error_of(failure)) == failure
+    assert failure_from_error("x", error_from_failure(failure)) == failure
 
 
 def test_what_nq_never_says() -> None:
     for failure, accepted in [(Failure("x", Reason.LOST), False), (Failure("x", Reason.UNAVAILABLE), True)]:
         with pytest.raises(LocalProtocolError):
-            error_of(failure, accepted=accepted)
+            error_from_failure(failure, accepted=accepted)
 
 
 def test_an_event_on_what_is_no_topic_is_not_said() -> None:
     with pytest.raises(Unrepresentable):
-        from_hub(Event("mine", ("",)))
+        request_from_message(Event("mine", ("",)))

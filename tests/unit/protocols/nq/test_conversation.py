@@ -8,11 +8,11 @@ import pytest
 from fiveways.errors import LocalProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
-from fiveways.protocols.base import Role, Setup
-from fiveways.protocols.nq.conversation import MOST_COMPLAINTS, NqConversation
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.nq.conversation import MAX_SYSTEM_ERRORS, NqConversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Value
-from tests.unit.protocols.nq.nqtalk import hear, make, said, setup
+from tests.unit.protocols.nq.conversation_driver import hear, make, said, setup
 
 
 def busy() -> NqConversation:
@@ -49,7 +49,7 @@ AGAIN = [
 def test_on_another_link_all_that_was_not_reacted_to_is_said_again_at_once() -> None:
     talk = busy()
     assert said(talk) == []
-    talk.relink(0.1)
+    talk.reconnect(0.1)
     assert said(talk) == AGAIN
     assert talk.deadline() == 1.1  # and the first wait is the shortest again
 
@@ -91,7 +91,7 @@ def test_subscriptions_outlive_the_process() -> None:
     talk.send(hub.Result("hub-subscribe#1"), 0.0)
     hear(talk, {"e": {"type": "sys", "fatal": False, "note": "peer", "args": ["me"]}})
     talk = NqConversation.restore(setup(), json.loads(json.dumps(talk.export())), 5.0)
-    assert talk.named == "me"
+    assert talk.assigned_peer_id == "me"
     talk.send(hub.Event("mine", ("a",), Json(b"1")), 5.0)
     assert {**said(talk)[-1], "r": ""} == {"t": "mine", "r": "", "d": 1, "topic": "a"}
 
@@ -102,7 +102,7 @@ def test_a_closed_link_is_silent_until_the_peer_comes_back() -> None:
     assert talk.closed
     assert talk.deadline() is None
     assert list(talk.wake(100.0)) == []
-    talk.relink(100.0)
+    talk.reconnect(100.0)
     talk.send(hub.Result("a#1", Json(b"1")), 100.0)
     note = {"e": {"type": "sys", "fatal": False, "note": "peer", "args": ["p1"]}}
     assert said(talk) == [note, {"a": "h-1", "i": "1", "d": 1}]
@@ -150,7 +150,7 @@ def test_side_messages_that_nobody_fetches_are_dropped() -> None:
 def test_who_sends_much_nonsense_at_once_is_not_told_of_each() -> None:
     talk = make()
     hear(talk, *range(1000))
-    assert len(said(talk)) == MOST_COMPLAINTS
+    assert len(said(talk)) == MAX_SYSTEM_ERRORS
     hear(talk, {"i": "1", "o": list(range(1, 2000))})
     assert said(talk)[0]["e"]["text"].endswith("[NQ-a05]")
 
@@ -162,7 +162,7 @@ def test_finished_requests_are_remembered_within_bounds() -> None:
         talk.send(hub.Result(f"a#{number}"), 0.0)
         said(talk)
         hear(talk, {"i": f"h-{number + 1:x}"})
-    assert len(talk._incoming.tombs) == 16
+    assert len(talk._incoming.tombstones) == 16
     assert hear(talk, {"t": "a", "r": "99"}) == []
     assert hear(talk, {"t": "a", "r": "0"}) != []
 
@@ -195,11 +195,11 @@ def test_texts_that_json_cannot_hold_are_refused_and_change_nothing() -> None:
 @pytest.mark.parametrize("option", [{"first_weight": 1.0}, {"first_wait": 0.0}, {"window": 0}, {"verbose": None}])
 def test_options_that_make_no_sense_are_refused(option: dict[str, object]) -> None:
     with pytest.raises(LocalProtocolError, match=next(iter(option))):
-        NqConversation(Setup("p1", Role.SERVER, Random(7), options=option))
+        NqConversation(ConversationSetup("p1", Role.SERVER, Random(7), options=option))
 
 
 def test_identifiers_differ_where_chance_does() -> None:
-    talks = [NqConversation(Setup("p", Role.CLIENT, Random(seed))) for seed in (1, 2)]
+    talks = [NqConversation(ConversationSetup("p", Role.CLIENT, Random(seed))) for seed in (1, 2)]
     for talk in talks:
         talk.send(hub.Call("x", "a"), 0.0)
     first, second = (said(talk)[0]["r"] for talk in talks)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.protocols.nq.errors import Err, plain, read, write
+from fiveways.protocols.nq.errors import ErrorObject, escape_braces, read, write
 
-BUSY = Err("local", True, "busy", "hot", "half", "", ("10", "x"))
+BUSY = ErrorObject("local", True, "busy", "hot", "half", "", ("10", "x"))
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_placeholders_are_filled_and_odd_braces_stay(text: str, said: str) -> No
 
 
 def test_the_first_code_there_is_stands_for_zero() -> None:
-    assert Err("warn", False, "", "hot", "half", "{0} {err}").format() == "hot "
-    assert Err("note", False, note="half", text="{0}").format() == "half"
+    assert ErrorObject("warn", False, "", "hot", "half", "{0} {err}").format() == "hot "
+    assert ErrorObject("note", False, note="half", text="{0}").format() == "half"
 
 
 def test_a_translation_may_bring_its_own_arguments() -> None:
@@ -34,9 +34,9 @@ def test_a_translation_may_bring_its_own_arguments() -> None:
 
 @given(st.text(), st.lists(st.text(max_size=5), max_size=3).map(tuple))
 def test_any_text_can_be_said_plainly(text: str, before: tuple[str, ...]) -> None:
-    written, args = plain(text, before)
+    written, args = escape_braces(text, before)
     assert args[: len(before)] == before
-    assert Err("app", True, "code", text=written, args=args).format() == text
+    assert ErrorObject("app", True, "code", text=written, args=args).format() == text
 
 
 @given(st.text(alphabet="{}0129errwanot ", max_size=30))
@@ -45,11 +45,11 @@ def test_no_text_makes_it_fail(text: str) -> None:
 
 
 def test_what_the_senders_library_made_is_remote_for_the_receiver() -> None:
-    assert BUSY.delivered().type == "remote"
-    assert BUSY.delivered().code == "busy"
-    assert Err("app", True).delivered() == Err("app", True)
+    assert BUSY.as_received().type == "remote"
+    assert BUSY.as_received().code == "busy"
+    assert ErrorObject("app", True).as_received() == ErrorObject("app", True)
 
 
 def test_type_and_fatal_are_always_said() -> None:
-    assert write(Err("sys", False, note="pending")) == b'{"type":"sys","fatal":false,"note":"pending"}'
-    assert read(b"{}") == Err("", False)
+    assert write(ErrorObject("sys", False, note="pending")) == b'{"type":"sys","fatal":false,"note":"pending"}'
+    assert read(b"{}") == ErrorObject("", False)

@@ -7,11 +7,22 @@ import pytest
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.nq.messages import Idle
-from fiveways.protocols.nq.states import ASKED, TAKEN, Asked, State, Taken, advance
+from fiveways.protocols.nq.states import (
+    INCOMING_TRANSITIONS,
+    OUTGOING_TRANSITIONS,
+    IncomingState,
+    OutgoingState,
+    State,
+    advance,
+)
 
 
 @pytest.mark.parametrize(
-    ("table", "first", "last"), [(ASKED, Asked.SENT, Asked.DONE), (TAKEN, Taken.RECEIVED, Taken.ACKNOWLEDGED)]
+    ("table", "first", "last"),
+    [
+        (OUTGOING_TRANSITIONS, OutgoingState.SENT, OutgoingState.DONE),
+        (INCOMING_TRANSITIONS, IncomingState.RECEIVED, IncomingState.ACKNOWLEDGED),
+    ],
 )
 def test_every_state_can_be_reached_and_only_the_last_is_an_end(table: Any, first: Enum, last: Enum) -> None:  # noqa: ANN401  two tables
     assert set(table) == set(type(first))

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from fiveways.errors import Fault, LocalProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Ran, Reason
-from fiveways.protocols.base import Role, Setup
-from fiveways.protocols.builtins import BadArguments
+from fiveways.model.failures import Execution, Reason
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.builtin_methods import BadArguments
 from fiveways.protocols.umq import SPEC, bridge
 from fiveways.protocols.umq.conversation import Umq1Conversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Text, Value
-from tests.protocols import talk as talks
+from tests.protocols import conversations as talks
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)
@@ -27,17 +27,17 @@ values = st.recursive(
 
 
 def open_talk(role: Role = Role.SERVER, limits: Limits | None = None) -> Umq1Conversation:
-    talk = Umq1Conversation(Setup("peer", role, Random(7), limits or Limits()))
+    talk = Umq1Conversation(ConversationSetup("peer", role, Random(7), limits or Limits()))
     talks.open_up(talk, SPEC, role)
     return talk
 
 
-def hear(talk: Umq1Conversation, text: str, now: float = 0.0) -> list[hub.Word]:
+def hear(talk: Umq1Conversation, text: str, now: float = 0.0) -> list[hub.HubMessage]:
     return list(talk.receive(Packet(text.encode()), now))
 
 
 def said(talk: Umq1Conversation) -> list[str]:
-    return [packet.payload.decode() for packet in talk.outgoing()]
+    return [packet.payload.decode() for packet in talk.take_packets()]
 
 
 # Failures.
@@ -48,7 +48,7 @@ def test_the_tables_are_total_and_no_code_means_two_things() -> None:
     assert len(set(bridge.CODES.values())) == len(Reason)
     assert set(bridge.FAULTS) == set(Fault)
     assert bridge.NOT_RUN | bridge.MAYBE_RUN == bridge.CODES
-    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.ran is Ran.NO}
+    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.execution is Execution.NO}
 
 
 @given(st.sampled_from(Reason), texts | st.integers(0, 20).map(lambda code: f"{code} x"))
@@ -83,7 +83,7 @@ def test_the_letter_alone_says_whether_a_callee_ran(code: int) -> None:
     assert hear(talk, f"E1\n{code} x") == [raised]
     (failure,) = hear(talk, f"!2\n{code} x")
     assert isinstance(failure, hub.Failure)
-    assert failure.reason.ran is Ran.NO
+    assert failure.reason.execution is Execution.NO
 
 
 # Descriptions.
@@ -123,7 +123,7 @@ def test_whatever_answers_a_discover_is_a_description_or_a_failure(text: str) ->
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=5))
 def test_versions_are_compared_number_by_number(numbers: list[int]) -> None:
-    talk = Umq1Conversation(Setup("peer", Role.SERVER, Random(7)))
+    talk = Umq1Conversation(ConversationSetup("peer", Role.SERVER, Random(7)))
     heard = hear(talk, f"H{'.'.join(map(str, numbers))}\n")
     assert bool(heard) is (numbers[0] >= 1)
     assert talk.error is None or talk.error.fault is Fault.VERSION
@@ -200,7 +200,7 @@ def test_attachments_that_nobody_wants_leave_nothing_behind() -> None:
         talk.receive(Packet(b"3", is_text=False), 0.0)
     assert talk.error is None
     assert talk.deadline() is None
-    talk.outgoing()
+    talk.take_packets()
     assert talks.held(talk) == idle
 
 
@@ -221,11 +221,11 @@ def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
     hear(talk, "A1\nM1\nm\n")
     hear(talk, "nonsense")
     assert talk.error is not None
-    assert len(talk.outgoing()) == 1
+    assert len(talk.take_packets()) == 1
     assert not hear(talk, "M2\nm\n")
     assert talk.deadline() is None
     assert not talk.wake(31.0)
     for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
             talk.send(word, 1.0)
-    assert not talk.outgoing()
+    assert not talk.take_packets()

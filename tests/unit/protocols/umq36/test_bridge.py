@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from fiveways.errors import Fault, LocalProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Ran, Reason
-from fiveways.protocols.base import Role, Setup
-from fiveways.protocols.builtins import BadArguments
-from fiveways.protocols.umq.bridge import failure_text
+from fiveways.model.failures import Execution, Reason
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.builtin_methods import BadArguments
+from fiveways.protocols.umq.bridge import write_failure_text
 from fiveways.protocols.umq36 import SPEC, bridge
 from fiveways.protocols.umq36.conversation import Umq36Conversation
 from fiveways.protocols.umq36.messages import MESSAGES, encode
 from fiveways.protocols.umq_family import messages as umq
-from fiveways.protocols.umq_family.failures import reason_of, text_of
-from fiveways.wire import base36, jsontext
+from fiveways.protocols.umq_family.failures import failure_text, parse_reason
+from fiveways.wire import base36, strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Json, Text, Value
-from tests.protocols import talk as talks
+from tests.protocols import conversations as talks
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -32,7 +32,7 @@ values = st.recursive(
 
 
 def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
-    talk = Umq36Conversation(Setup("peer", role, Random(7)))
+    talk = Umq36Conversation(ConversationSetup("peer", role, Random(7)))
     talks.open_up(talk, SPEC, role)
     return talk
 
@@ -40,8 +40,8 @@ def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("text", ["", "why not", "7 lives", "two\nlines", "6", "12 13 14"])
 def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> None:
-    written = text_of(hub.Failure("1", reason, text), bridge.CODES)
-    read, rest = reason_of(written, bridge.CODES)
+    written = failure_text(hub.Failure("1", reason, text), bridge.CODES)
+    read, rest = parse_reason(written, bridge.CODES)
     assert (read or Reason.RAISED) is reason
     assert rest == (text or reason.value)
 
@@ -56,19 +56,19 @@ def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> No
         (hub.Failure("1", Reason.RAISED, data=Value("y" * 201)), "y" * 200 + "..."),
         (hub.Failure("1", Reason.RAISED, data=Value("\ud800")), "6 raised"),
         (hub.Failure("1", Reason.RAISED, "10"), "6 10"),
-        (hub.Failure("1", Reason.BUSY, name="x", data=Value(5)), "14 overloaded"),
+        (hub.Failure("1", Reason.OVERLOADED, name="x", data=Value(5)), "14 overloaded"),
     ],
 )
 def test_what_a_method_says_of_its_failure_is_told(failure: hub.Failure, text: str) -> None:
-    assert text_of(failure, bridge.CODES) == text
-    assert failure_text(failure) == text
+    assert failure_text(failure, bridge.CODES) == text
+    assert write_failure_text(failure) == text
 
 
 def test_the_tables_are_total_and_no_code_means_two_things() -> None:
     assert set(bridge.CODES) == set(Reason)
     assert len(set(bridge.CODES.values())) == len(Reason)
     assert set(bridge.FAULTS) == set(Fault)
-    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.ran is Ran.NO}
+    assert set(bridge.NOT_RUN) == {reason for reason in Reason if reason.execution is Execution.NO}
 
 
 @pytest.mark.parametrize("code", range(20))
@@ -77,7 +77,7 @@ def test_what_was_not_run_never_reads_as_run(code: int) -> None:
     talk.send(hub.Call("c", "m"), 0.0)
     (failure,) = talk.receive(Packet(b"!1:%d x" % code), 0.0)
     assert isinstance(failure, hub.Failure)
-    assert failure.reason.ran is Ran.NO
+    assert failure.reason.execution is Execution.NO
 
 
 @pytest.mark.parametrize("code", range(20))
@@ -101,7 +101,7 @@ def test_arguments_are_read_as_they_were_written(method: str, value: object) -> 
 
 @given(st.lists(values, max_size=4))
 def test_what_is_read_is_passed_on_untouched(arguments: list[object]) -> None:
-    read = bridge.read_call(jsontext.write(["m", *arguments]).decode())
+    read = bridge.read_call(strict_json.write(["m", *arguments]).decode())
     assert read is not None
     body = read[1].value()
     assert body == (None if not arguments else arguments[0] if len(arguments) == 1 else arguments)
@@ -142,19 +142,19 @@ def test_what_is_written_reads_back() -> None:
 
 
 def answer_of_a_client(welcome: bytes, reason: Reason) -> bytes:
-    talk = Umq36Conversation(Setup("peer", Role.CLIENT, Random(7)))
+    talk = Umq36Conversation(ConversationSetup("peer", Role.CLIENT, Random(7)))
     talk.send(hub.Hello(), 0.0)
     talk.receive(Packet(welcome), 0.0)
     talk.receive(Packet(b'C1:["m"]'), 0.0)
-    talk.outgoing()
+    talk.take_packets()
     talk.send(hub.Failure("1", reason, "x"), 0.0)
-    (packet,) = talk.outgoing()
+    (packet,) = talk.take_packets()
     return packet.payload
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_client_tells_a_hub_of_ours_what_it_did_not_run(reason: Reason) -> None:
-    command = b"!" if reason.ran is Ran.NO else b"E"
+    command = b"!" if reason.execution is Execution.NO else b"E"
     assert answer_of_a_client(b'W1:{"session":"s1","version":"1"}', reason)[:1] == command
 
 
@@ -169,14 +169,14 @@ def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
     assert talk.deadline() == 30.0
     talk.receive(Packet(b"nonsense"), 0.0)
     assert talk.error is not None
-    assert len(talk.outgoing()) == 1
+    assert len(talk.take_packets()) == 1
     assert not talk.receive(Packet(b'C2:["m"]'), 1.0)
     assert talk.deadline() is None
     assert not talk.wake(31.0)
     for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
             talk.send(word, 1.0)
-    assert not talk.outgoing()
+    assert not talk.take_packets()
 
 
 def test_the_attachment_to_be_sent_next_can_be_asked_for() -> None:
@@ -187,4 +187,4 @@ def test_the_attachment_to_be_sent_next_can_be_asked_for() -> None:
     assert talk.awaited_attachment == "p"
     talk.send(hub.Attachment("p"), 0.0)
     assert talk.awaited_attachment is None
-    assert [packet.is_text for packet in talk.outgoing()] == [True, False, False]
+    assert [packet.is_text for packet in talk.take_packets()] == [True, False, False]

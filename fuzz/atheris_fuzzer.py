@@ -1,0 +1,20 @@
+"""One protocol under atheris, which guides its inputs by the coverage of our code; `fuzz_protocol` starts it."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["fiveways"]):
+    from fiveways.protocols import registry
+
+    spec = registry.load(sys.argv.pop(1))
+    from fuzz.fuzz_target import try_input
+
+
+def test_one_input(data: bytes) -> None:
+    """Called by the engine, for ever."""
+    try_input(spec, data)
+
+
+atheris.Setup(sys.argv, test_one_input)
+atheris.Fuzz()

@@ -1,0 +1,411 @@
+"""The door: who is let in, and as whom. Every refusal at it reads alike, whatever was wrong."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import new as new_mac
+from math import ceil
+from random import Random
+from typing import Final
+
+import msgspec
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.failed_logins import FailedLogins
+from fiveways.hub.name_reservations import NameKey, NameReservations
+from fiveways.hub.permissions import Access, topic_text
+from fiveways.hub.refusal import Refusal, overloaded
+from fiveways.hub.session import FrameAnnotation, Handlers, Session, Stage
+from fiveways.hub.session_limits import SessionLimits
+from fiveways.hub.settings import ALL_PERMISSIONS, NO_PERMISSIONS, HubSettings, Identity
+from fiveways.hub.timers import Timers, WakeTime
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
+from fiveways.model.topics import Topic
+from fiveways.wire.payload import Payload, Text, Value
+
+HMAC_METHOD: Final = "hmac-sha256"
+TOKEN_REQUIRED: Final = "authentication required: no token was given"
+UNKNOWN_TOKEN: Final = "the hub does not know this token"
+BAD_PROOF: Final = "the hub does not accept this proof"
+"""The same for an unknown identity and for a wrong secret."""
+HUB_CLOSING: Final = "the hub is closing"
+TOO_MANY_FAILED_LOGINS: Final = "too many logins from your address have failed: wait {} seconds before the next one"
+LOGIN_TIMED_OUT: Final = "you are not let in: who you are was not shown in time"
+_NONCE_BITS: Final = 256
+_MAX_TOKEN_ATTEMPTS: Final = 10
+"""Wrong tokens that a session may try before it is sent away."""
+
+_FULL_ACCESS: Final = Access(ALL_PERMISSIONS)
+_CONFIGURED_LINK: Final = b"set up"
+"""In place of what somebody has shown: the operator said who it is."""
+_RESTORED_SESSION: Final = b"restored"
+"""In place of the digest, which is not stored: a previous hub process authenticated the session."""
+NO_ACCESS: Final = Access(NO_PERMISSIONS)
+
+
+def _ignore(_session: Session | None) -> None:
+    """Nobody wants to know."""
+
+
+class PendingChallenge(msgspec.Struct, frozen=True):
+    """Somebody who has to prove to be the identity of this name, if there is one."""
+
+    identity_name: str
+    nonce: str
+
+
+class Admission:
+    """Knows the identities, and how far each session is with its login."""
+
+    def __init__(
+        self,
+        random: Random,
+        settings: HubSettings,
+        sessions: Mapping[str, Session],
+        counters: Counters,
+        alarm: WakeTime,
+    ) -> None:
+        self._random = random
+        self._sessions = sessions
+        self._failed_logins = FailedLogins()
+        self.name_reservations = NameReservations(alarm, settings.name_grace)
+        self._counters = counters
+        self._tables: Mapping[Stage, Handlers] = {}
+        self._reliable_tables: Mapping[Stage, Handlers] = {}
+        self._login_timers = Timers(alarm)
+        """Until when each session must have been let in."""
+        self._challenges: dict[str, PendingChallenge] = {}
+        self._attempts: dict[str, int] = {}
+        self.session_limits = SessionLimits(settings, sessions, counters)
+        """How many sessions there may be."""
+        self.is_closed = False
+        self.on_admitted: Callable[[Session], None] = _ignore
+        """Who is told when somebody was let in,"""
+        self.on_refused: Callable[[Session | None], None] = _ignore
+        """and when somebody has not shown who it is, in a session or without one."""
+        self._configure(settings)
+
+    def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
+        """Let these say what is done with the words of a session, in each stage; `reliable` for those who are."""
+        self._tables = tables
+        self._reliable_tables = reliable
+
+    def _configure(self, settings: HubSettings) -> None:
+        self._settings = settings
+        self._failed_logins.configure(settings)
+        self.session_limits.configure(settings)
+        self._by_name = {identity.name: identity for identity in settings.identities}
+        self._token_identities = [identity for identity in settings.identities if identity.token]
+        self._access = {identity.name: Access(identity.permissions) for identity in settings.identities}
+        self._anonymous_access = Access(settings.anonymous_permissions)
+        self._digests = {
+            identity.name: {_digest(text) for text in (identity.token, identity.secret) if text}
+            for identity in settings.identities
+        }
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self.is_closed = True
+
+    def reload(self, settings: HubSettings) -> None:
+        """Let the new rules hold for everybody: who would not be let in any more stays, but may do nothing."""
+        self._configure(settings)
+        for session in self._sessions.values():
+            if session.stage is Stage.OPEN and not session.credentials.is_trusted:
+                session.access = self._current_access(session)
+
+    def _current_access(self, session: Session) -> Access:
+        """Return what the rules give somebody who was let in by earlier ones."""
+        if not session.identity:
+            return self._anonymous_access if self._admits_anonymous(session.credentials) else NO_ACCESS
+        holds = session.credential_digest in {
+            *self._digests.get(session.identity, ()),
+            _CONFIGURED_LINK,
+            _RESTORED_SESSION,
+        }
+        return self._access.get(session.identity, NO_ACCESS) if holds else NO_ACCESS
+
+    # Coming in.
+
+    def arrive(self, session: Session, now: float) -> None:
+        """Let somebody stand at the door."""
+        self._enter(session, Stage.CONNECTED)
+        self._login_timers.set(session.peer, now + self._settings.login_timeout)
+
+    def handle_hello(self, session: Session, word: Hello, now: float) -> Deliveries:
+        """Let a peer in, ask it for a proof, or send it away."""
+        if self.is_closed:
+            return self.send_away(session, Goodbye(HUB_CLOSING))
+        if session.credentials.is_trusted:
+            return self._welcome(session, _FULL_ACCESS)
+        value = _decoded(word.body)
+        if (token := self._token_of(session, word.body, value)) is not None:
+            if wait := self.retry_after(session.credentials, now):
+                return self._refuse_too_many_failures(session, wait)
+            identity = self._identity_of_token(token)
+            if identity is None:
+                return self._deny(session, UNKNOWN_TOKEN, now)
+            return self._admit(session, identity, token)
+        if session.traits.has_challenge and isinstance(value, dict) and isinstance(value.get("identity"), str):
+            if wait := self.retry_after(session.credentials, now):
+                return self._refuse_too_many_failures(session, wait)
+            return self._challenge(session, value["identity"])
+        if self._admits_anonymous(session.credentials):
+            return self._welcome(session, self._anonymous_access)
+        if not session.traits.has_challenge and self._token_identities and value in (None, "", {}):
+            # It may still say its token as a variable, and has until the deadline to do so.
+            self._enter(session, Stage.UNIDENTIFIED)
+            return [Delivery(session.peer, self._greeting(session))]
+        return self._deny(session, TOKEN_REQUIRED, None)
+
+    def restore(self, session: Session, identity: str) -> None:
+        """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
+        self.session_limits.take_slot(session, identity, always=True)
+        self._open_session(session, NO_ACCESS, identity)
+        session.credential_digest = _RESTORED_SESSION
+        session.access = self._current_access(session)
+
+    def resume(self, session: Session, credentials: Credentials) -> None:
+        """Authorize a session by the credentials with which its peer reconnects: the token may have been rotated."""
+        session.remote, shown = credentials.remote, session.credentials
+        is_same = (credentials.bearer, credentials.is_loopback) == (shown.bearer, shown.is_loopback)
+        if is_same and session.credential_digest is not _RESTORED_SESSION:
+            session.update_owner()
+            return
+        if credentials.bearer or session.credential_digest is _RESTORED_SESSION:
+            session.credential_digest = _digest(credentials.bearer)
+        session.credentials = credentials
+        session.update_owner()
+        if session.stage is Stage.OPEN:
+            session.access = self._current_access(session)
+
+    def admit(self, session: Session, name: str) -> bool:
+        """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
+        identity = self._by_name.get(name)
+        self.session_limits.take_slot(session, name, always=True)
+        if identity is not None:
+            self._open_session(session, self._access[name], name)
+            session.credential_digest = _CONFIGURED_LINK
+        else:
+            may_be = not name and self._admits_anonymous(session.credentials)
+            self._open_session(session, self._anonymous_access if may_be else NO_ACCESS)
+        return session.access is not NO_ACCESS
+
+    def identify(self, credentials: Credentials) -> str | None:
+        """Return as whom somebody with these credentials would be let in at once; None if not at all."""
+        if credentials.bearer:
+            known = self._identity_of_token(credentials.bearer)
+            return None if known is None else known.name
+        return "" if self._admits_anonymous(credentials) else None
+
+    def retry_after(self, credentials: Credentials, now: float) -> int:
+        """Return for how many seconds logins from this address are refused after too many failed ones; 0 if not."""
+        return ceil(self._failed_logins.remaining_wait(credentials, now))
+
+    def may_call(self, credentials: Credentials, method: str, now: float) -> bool:
+        """Say whether somebody who shows no more than these credentials would be let in, and may call a method.
+
+        Refusal if they are nobody's: to ask with them is to try a token, and counts as that.
+        """
+        if credentials.bearer:
+            if wait := self.retry_after(credentials, now):
+                self._count_refused_login()
+                raise Refusal(Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(wait), wait)
+            known = self._identity_of_token(credentials.bearer)
+            if known is None:
+                self._failed_logins.count(credentials, now)
+                self._count_refused_login()
+                raise Refusal(Reason.DENIED, UNKNOWN_TOKEN)
+            access = self._access[known.name]
+        else:
+            access = self._anonymous_access if self._admits_anonymous(credentials) else NO_ACCESS
+        return access.call is None or access.call.allows(method)
+
+    def may_others_publish(self, session: Session, topic: Topic) -> bool:
+        """Say whether the rules allow another identity, or anonymous peers, to publish to a topic."""
+        others = [access for name, access in self._access.items() if name != session.identity]
+        if session.identity and self._settings.anonymous != "never":
+            others.append(self._anonymous_access)
+        return any(access.publish is None or access.publish.allows(topic_text(topic)) for access in others)
+
+    def release_names(self) -> None:
+        """Release the names that the new rules do not allow to those for whom they are reserved."""
+        self.name_reservations.grace_period = self._settings.name_grace
+        self.name_reservations.release_forbidden(self._may_register)
+
+    def _may_register(self, identity: str, key: NameKey) -> bool:
+        access = self._access.get(identity, NO_ACCESS) if identity else _FULL_ACCESS
+        return access.may_register(key.name, route=key.is_route)
+
+    def handle_proof(self, session: Session, word: Proof, now: float) -> Deliveries:
+        """Let a peer in that could prove who it is."""
+        challenged = self._challenges.pop(session.peer, None)
+        if wait := self.retry_after(session.credentials, now):
+            return self._refuse_too_many_failures(session, wait)
+        value = _decoded(word.body)
+        given = value.get("mac") if isinstance(value, dict) else None
+        identity = self._by_name.get(challenged.identity_name) if challenged else None
+        # Without an identity, or without its secret, the work is done all the same: time tells nothing either.
+        secret = identity.secret if identity else ""
+        expected = compute_mac(secret, challenged.nonce if challenged else "")
+        if (
+            not isinstance(given, str)
+            or not _is_equal_constant_time(given.lower(), expected)
+            or not identity
+            or not secret
+        ):
+            return self._deny(session, BAD_PROOF, now)
+        return self._admit(session, identity, secret)
+
+    def handle_token(self, session: Session, word: SetVariable, now: float) -> Deliveries:
+        """Take the variable `token`: a session may say at any time who it is."""
+        if wait := self.retry_after(session.credentials, now):
+            if word.id is None:
+                return self._refuse_too_many_failures(session, wait)
+            self._count_refused_login(session)
+            raise Refusal(Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(wait), wait)
+        token = word.body.raw if isinstance(word.body, Text) else _decoded(word.body)
+        identity = self._identity_of_token(token) if isinstance(token, str) else None
+        if identity is not None:
+            self._failed_logins.forget(session.credentials)
+            if why := self.session_limits.take_slot(session, identity.name):
+                raise overloaded(why)
+            self._open_session(session, self._access[identity.name], identity.name, identity.token)
+            return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+        attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
+        if word.id is None or attempts >= _MAX_TOKEN_ATTEMPTS:
+            return self._deny(session, UNKNOWN_TOKEN, now)
+        self._failed_logins.count(session.credentials, now)
+        self._count_refused_login(session)
+        raise Refusal(Reason.DENIED, UNKNOWN_TOKEN)
+
+    def leave(self, session: Session) -> None:
+        """Forget a session."""
+        self.session_limits.leave(session)
+        self._login_timers.cancel(session.peer)
+        self._challenges.pop(session.peer, None)
+        self._attempts.pop(session.peer, None)
+
+    # Time.
+
+    def deadline(self) -> float | None:
+        """Return when to call `late`."""
+        times = (self._login_timers.next_due(), self.name_reservations.deadline())
+        return min((time for time in times if time is not None), default=None)
+
+    def expire(self, now: float) -> Deliveries:
+        """Send those away who have not shown in time who they are."""
+        self.name_reservations.expire(now)
+        deliveries: Deliveries = []
+        for peer in self._login_timers.pop_due(now):
+            self._count_refused_login(self._sessions[peer])
+            deliveries += self.send_away(self._sessions[peer], Goodbye(LOGIN_TIMED_OUT, denied=True))
+        return deliveries
+
+    # What becomes of a session.
+
+    def _enter(self, session: Session, stage: Stage) -> None:
+        session.stage = stage
+        session.handlers = (self._reliable_tables if session.traits.is_durable else self._tables)[stage]
+
+    def _open_session(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
+        session.access, session.identity, session.credential_digest = access, identity, _digest(shown)
+        session.update_owner()
+        self.name_reservations.arrive(session)
+        self._login_timers.cancel(session.peer)
+        self._enter(session, Stage.OPEN)
+        self.on_admitted(session)
+
+    def _admit(self, session: Session, identity: Identity, shown: str) -> Deliveries:
+        self._failed_logins.forget(session.credentials)
+        return self._welcome(session, self._access[identity.name], identity.name, shown)
+
+    def _welcome(self, session: Session, access: Access, identity: str = "", shown: str = "") -> Deliveries:
+        if why := self.session_limits.take_slot(session, identity):
+            return self.send_away(session, Goodbye(why))
+        self._open_session(session, access, identity, shown)
+        return [Delivery(session.peer, self._greeting(session))]
+
+    def _greeting(self, session: Session) -> Welcome:
+        return Welcome(Value({"session": session.peer, "version": self._settings.version}))
+
+    def _challenge(self, session: Session, name: str) -> Deliveries:
+        nonce = f"{self._random.getrandbits(_NONCE_BITS):0{_NONCE_BITS // 4}x}"
+        self._challenges[session.peer] = PendingChallenge(name, nonce)
+        return [Delivery(session.peer, Challenge(Value({"nonce": nonce, "method": HMAC_METHOD})))]
+
+    def _count_refused_login(self, session: Session | None = None) -> None:
+        self._counters.refused_logins += 1
+        self.on_refused(session)
+
+    def _deny(self, session: Session, why: str, now: float | None) -> Deliveries:
+        """Send a peer away whose login failed; `now` is None if it has not tried one."""
+        if now is not None:
+            self._failed_logins.count(session.credentials, now)
+        self._count_refused_login(session)
+        session.annotation = FrameAnnotation("deny", why)
+        return self.send_away(session, Goodbye(why, denied=True))
+
+    def _refuse_too_many_failures(self, session: Session, wait: int) -> Deliveries:
+        """Send a peer away without a look at its credentials; it may come back later."""
+        self._count_refused_login(session)
+        session.annotation = FrameAnnotation("deny", why := TOO_MANY_FAILED_LOGINS.format(wait))
+        return self.send_away(session, Goodbye(why))
+
+    def send_away(self, session: Session, farewell: Goodbye) -> Deliveries:
+        """Send a peer away."""
+        self.leave(session)
+        session.access, session.goodbye = NO_ACCESS, farewell
+        self._enter(session, Stage.CLOSED)
+        return [Delivery(session.peer, farewell)]
+
+    # Who it is.
+
+    def _admits_anonymous(self, credentials: Credentials) -> bool:
+        allowed = self._settings.anonymous
+        return allowed == "always" or (allowed == "loopback" and credentials.is_loopback)
+
+    def _token_of(self, session: Session, body: Payload, value: object) -> str | None:
+        """Return the token that a peer shows; None if it shows none."""
+        if session.credentials.bearer:
+            return session.credentials.bearer
+        if isinstance(value, dict):
+            token = value.get("token")
+            # What is no text is no token of anybody.
+            return None if token is None else token if isinstance(token, str) else ""
+        # A text alone is a token only where there are any: existing clients put other things there.
+        text = body.raw if isinstance(body, Text) and value is not None else value
+        return text if self._token_identities and isinstance(text, str) and text else None
+
+    def _identity_of_token(self, token: str) -> Identity | None:
+        found = None
+        for identity in self._token_identities:
+            # All are compared, so that time does not tell which one was nearly right.
+            if _is_equal_constant_time(identity.token, token):
+                found = identity
+        return found
+
+
+def compute_mac(secret: str, nonce: str) -> str:
+    """Return what proves, once, that somebody knows the secret."""
+    return new_mac(secret.encode(), nonce.encode(), sha256).hexdigest()
+
+
+def _digest(text: str) -> bytes:
+    """Return what tells later whether a token or secret still holds, without keeping it."""
+    return sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def _is_equal_constant_time(one: str, other: str) -> bool:
+    return compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))
+
+
+def _decoded(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable:
+        return None

@@ -1,0 +1,366 @@
+"""The methods that the hub offers itself."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.callbacks import Callbacks
+from fiveways.hub.delivery import Deliveries, Delivery, Persist
+from fiveways.hub.peer_listing import PeerListing
+from fiveways.hub.pending_kinds import QueuedJob
+from fiveways.hub.queues import WorkQueues
+from fiveways.hub.refusal import Refusal, bad_arguments
+from fiveways.hub.session import Session, Stage
+from fiveways.hub.state_inventory import StateFilter, StateInventory
+from fiveways.hub.traffic_totals import TrafficTotals
+from fiveways.model.bidi_controls import find_bidi_control
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Result
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+
+BUILT_IN_DOCS: Final = {
+    "hub.ping": "Answers pong.",
+    "hub.echo": "Answers with what it was given.",
+    "hub.time": "Answers the time of the hub, in seconds since 1970.",
+    "hub.discover": "[name]: lists methods and routes, or tells about one.",
+    "hub.register": "{name, doc?, kind?, share?}: offers a method, or all below a name that ends in a separator.",
+    "hub.unregister": "{name}: offers it no longer.",
+    "hub.publish": "{topic, data, retain?}: gives data to all who subscribed; answers the number of the publication.",
+    "hub.subscribe": "{topic, id?, envelope?, when_full?}: asks for what is published.",
+    "hub.unsubscribe": "{id}: asks for no more of it.",
+    "hub.close": "{topic}: ends a topic for all who subscribed to it.",
+    "hub.callback": "{id}: answers a token with which anybody can call your callback of that id, once.",
+    "hub.set": "{name, value}: sets a variable of your session.",
+    "hub.unset": "{name}: forgets it.",
+    "hub.get": "{name, peer?}: answers a variable of your session, or of another one.",
+    "hub.push": "{queue, data}: puts data into a work queue; answers how much waits there.",
+    "hub.pull": "{queue, callback}: asks for one piece of work, as a call of your callback of that id.",
+    "hub.queues": "Tells of each work queue how much waits, is being worked on, and was tried too often.",
+    "hub.dead": "{queue, job?, after?}: lists dead jobs with their last error, or returns one with its data.",
+    "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; answers how many.",
+    "hub.drop": "{queue, job}: deletes a dead job.",
+    "hub.owed": "{kind?, owner?, name?}: tells how many requests, jobs and values the hub holds, by owner and name.",
+    "hub.purge": "{kind, owner?, name?}: cancels such requests, deletes such jobs or forgets such values.",
+    "hub.peers": "{peer?}: lists the first thousand sessions, or one: name, address, methods, subscriptions.",
+    "hub.stats": "Answers what there is, and what has been, in numbers.",
+    "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
+    "hub.rights": "Returns your identity and your permissions, as patterns: methods, topics and work queues.",
+    "hub.clock": "{confirm?}: tells whether the clock has jumped and expiry is held; confirm: the clock is right.",
+    "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
+}
+"""What discovery tells about them. Some have words of their own, and never come as calls."""
+
+_ALWAYS_ALLOWED: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
+"""What everybody may call who was let in: these do nothing to others."""
+_MAX_DEAD_LISTED: Final = 100
+"""Dead jobs in one answer; `after` asks for the next ones."""
+_raw_fields_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+
+BuiltInHandler: TypeAlias = Callable[[Session, Call, float], Deliveries]
+
+
+class PeerDirectory(NamedTuple):
+    """Everybody who is there, by the id of the peer and by its public name."""
+
+    sessions: Mapping[str, Session]
+    by_name: Mapping[str, Session]
+    peers: PeerListing
+    """Describes them."""
+
+
+class Clock(Protocol):
+    """Watches the wall clock."""
+
+    def state(self) -> dict[str, object]:
+        """Return whether a jump is held, and of how many seconds."""
+
+    def confirm(self) -> dict[str, object]:
+        """Trust the clock as it is now."""
+
+
+class StatsSource(Protocol):
+    """Who knows what there is, and what has been, in numbers."""
+
+    def stats(self) -> dict[str, object]:
+        """Return all of them together."""
+
+    def traffic_report(self, now: float) -> dict[str, object]:
+        """Return them one by one: by protocol, by method, by topic."""
+
+
+class BuiltInMethods:
+    """Answers calls at once, with the help of the tables that they are about."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        callbacks: Callbacks,
+        queues: WorkQueues,
+        present: PeerDirectory,
+        numbers: StatsSource,
+        traffic: TrafficTotals,
+        epoch: float,
+    ) -> None:
+        self._limits = limits
+        self._callbacks = callbacks
+        self._queues = queues
+        self._sessions, self._by_name, self._peer_listing = present
+        self._stats_source = numbers
+        self._traffic = traffic
+        self._epoch = epoch
+        self.state_inventory: StateInventory
+        """What the hub holds for its peers; the hub puts it here."""
+        self.pipeline_results: Callable[[], object] = _no_results
+        """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
+        self.clock: Clock | None = None
+        """Set by the runtime."""
+        self._methods: Mapping[str, BuiltInHandler] = {
+            "hub.ping": self._ping,
+            "hub.echo": self._echo,
+            "hub.time": self._time,
+            "hub.callback": self._callback,
+            "hub.get": self._get,
+            "hub.push": self._push,
+            "hub.pull": self._pull,
+            "hub.queues": self._list_queues,
+            "hub.dead": self._list_dead,
+            "hub.redrive": self._redrive,
+            "hub.drop": self._delete_dead,
+            "hub.owed": self._list_stored_state,
+            "hub.purge": self._purge,
+            "hub.peers": self._list_peers,
+            "hub.stats": self._report_stats,
+            "hub.traffic": self._report_traffic,
+            "hub.rights": self._report_permissions,
+            "hub.clock": self._clock,
+            "hub.results": self._report_results,
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._methods
+
+    def call(self, session: Session, word: Call, now: float) -> Deliveries:
+        """Answer a call of a method that is here."""
+        allowed = session.access.call
+        if allowed is not None and word.method not in _ALWAYS_ALLOWED:
+            allowed.check("call", word.method)
+        if word.more:
+            raise bad_arguments(f"{word.method} takes no stream")
+        if word.attachments:
+            raise bad_arguments(f"{word.method} takes no attachments")
+        deliveries = self._methods[word.method](session, word, now)
+        self._traffic.count_answered(word.method, session.traffic_label)
+        return deliveries
+
+    def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value("pong"))
+
+    def _echo(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, word.body)
+
+    def _time(self, session: Session, word: Call, now: float) -> Deliveries:
+        return _answer(session, word, Value(self._epoch + now))
+
+    def _callback(self, session: Session, word: Call, _now: float) -> Deliveries:
+        own_id = BuiltInArguments(word.body, "id").get_name("id", self._limits.max_id)
+        return _answer(session, word, Value(self._callbacks.create(session, own_id)))
+
+    def _get(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "name", "peer")
+        owner = self._named_session(given) if given.is_given("peer") else session
+        return _answer(session, word, owner.variables.get(given.get_name("name", self._limits.max_name), NULL))
+
+    def _push(self, session: Session, word: Call, now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "queue", "data")
+        queue, data = self._permitted_queue(session, given, "push"), given.get_payload("data")
+        waiting, record, deliveries = self._queues.push(session.owner, queue, data, now)
+        answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})), "", word.method)
+        return [answer if record is None else Persist(record, [answer]), *deliveries]
+
+    def _list_queues(self, session: Session, word: Call, _now: float) -> Deliveries:
+        allowed, told = session.access.pull, self._queues.counts()
+        if allowed is not None:
+            told = {name: counts for name, counts in told.items() if allowed.allows(name)}
+        return _answer(session, word, Value(told))
+
+    def _permitted_queue(self, session: Session, given: "BuiltInArguments", what: str = "pull") -> str:
+        """Return the queue that was named; a Refusal if the peer may not push to it, or pull from it."""
+        queue = given.get_name("queue", self._limits.max_name)
+        session.access.check_queue(what, queue)
+        return queue
+
+    def _redrive(self, session: Session, word: Call, now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "queue", "job")
+        queue = self._permitted_queue(session, given)
+        count, deliveries = self._queues.redrive(queue, given.get_number("job"), now)
+        return [*_answer(session, word, Value({"redriven": count})), *deliveries]
+
+    def _delete_dead(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "queue", "job")
+        job = given.get_number("job")
+        if job is None:
+            raise bad_arguments("needs job, the number of a dead job")
+        record = self._queues.delete_dead_job(self._permitted_queue(session, given), job)
+        answer = Delivery(session.peer, Result(word.id, NULL), "", word.method)
+        return [answer if record is None else Persist(record, [answer])]
+
+    def _list_dead(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "queue", "job", "after")
+        queue, job = self._permitted_queue(session, given), given.get_number("job")
+        if job is not None:
+            item = self._queues.dead_job(queue, job)
+            return _answer(session, word, Value({**_dead_job_row(item), "data": _decoded(item.body)}))
+        found, more = self._queues.dead_jobs(queue, given.get_number("after") or 0, _MAX_DEAD_LISTED)
+        return _answer(session, word, Value({"jobs": [_dead_job_row(each) for each in found], "more": more}))
+
+    def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "queue", "callback")
+        queue = self._permitted_queue(session, given)
+        callback = given.get_name("callback", self._limits.max_id)
+        return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
+
+    def _state_filter(self, word: Call) -> StateFilter:
+        fields = "kind", "owner", "name"
+        given = BuiltInArguments(word.body, *fields)
+        return StateFilter(
+            *(given.get_name(each, self._limits.max_text) if given.is_given(each) else "" for each in fields)
+        )
+
+    def _list_stored_state(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self.state_inventory.summarize(self._state_filter(word))))
+
+    def _purge(self, session: Session, word: Call, now: float) -> Deliveries:
+        if not session.credentials.is_trusted:
+            session.access.check_callable_by_name("hub.purge")
+        count, more, deliveries = self.state_inventory.purge(self._state_filter(word), now)
+        answer = Delivery(session.peer, Result(word.id, Value({"purged": count, "more": more})), "", word.method)
+        last = deliveries[-1] if deliveries else None
+        if isinstance(last, Persist) and not last.then:
+            # The records before it are on disk by then as well.
+            return [*deliveries[:-1], Persist(last.record, [answer])]
+        return [*deliveries, answer]
+
+    def cancel_pull(self, peer: str, callback: str) -> None:
+        """Let a peer get no item for a callback that it does not wait for any more."""
+        if (session := self._sessions.get(peer)) is not None:
+            self._queues.cancel_pull(session, callback)
+
+    def _named_session(self, given: "BuiltInArguments") -> Session:
+        """Return the open session that was named; a Refusal if there is none."""
+        peer = given.get_name("peer", self._limits.max_id)
+        found = self._sessions.get(peer) or self._by_name.get(peer)
+        if found is None or found.stage is not Stage.OPEN:
+            raise bad_arguments(f"there is no peer {peer}")
+        return found
+
+    def _list_peers(self, session: Session, word: Call, _now: float) -> Deliveries:
+        given = BuiltInArguments(word.body, "peer")
+        told = (
+            self._peer_listing.describe_one(self._named_session(given))
+            if given.is_given("peer")
+            else self._peer_listing.describe_all()
+        )
+        return _answer(session, word, Value(told))
+
+    def _report_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self._stats_source.stats()))
+
+    def _report_traffic(self, session: Session, word: Call, now: float) -> Deliveries:
+        return _answer(session, word, Value(self._stats_source.traffic_report(now)))
+
+    def _report_permissions(self, session: Session, word: Call, _now: float) -> Deliveries:
+        rights = session.access.permissions
+        told = {each.name: list(getattr(rights, each.name)) for each in fields(rights)}
+        return _answer(session, word, Value({"identity": session.identity, **told}))
+
+    def _clock(self, session: Session, word: Call, _now: float) -> Deliveries:
+        if self.clock is None:
+            raise Refusal(Reason.UNAVAILABLE, "the clock of this hub is not watched")
+        if not BuiltInArguments(word.body, "confirm").get_flag("confirm"):
+            return _answer(session, word, Value(self.clock.state()))
+        if not session.credentials.is_trusted:
+            session.access.check_callable_by_name("hub.clock")
+        return _answer(session, word, Value(self.clock.confirm()))
+
+    def _report_results(self, session: Session, word: Call, _now: float) -> Deliveries:
+        return _answer(session, word, Value(self.pipeline_results()))
+
+
+class BuiltInArguments:
+    """What a built-in was given: an object, its fields in order, or the first alone."""
+
+    def __init__(self, body: Payload, *fields: str) -> None:
+        self._body = body
+        self._fields = fields
+        value = _decoded(body)
+        if isinstance(value, list):
+            if len(value) > len(fields):
+                raise bad_arguments(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
+            value = dict(zip(fields, value, strict=False))
+        elif value is None:
+            value = {}
+        elif not isinstance(value, dict):
+            value = {fields[0]: value}
+        self._values: Mapping[str, object] = value
+
+    def is_given(self, field: str) -> bool:
+        """Say whether a field was given, and is not null."""
+        return self._values.get(field) is not None
+
+    def get_name(self, field: str, most: int) -> str:
+        """Return a field that names something: a text that is neither empty nor too long, or a number."""
+        value = self._values.get(field)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= most:
+            raise bad_arguments(f"needs {field} as a text of 1 to {most} bytes")
+        if found := find_bidi_control(value):
+            raise bad_arguments(f"{field} may not hold {found!r}")
+        return value
+
+    def get_number(self, field: str) -> int | None:
+        """Return a field that is a whole number; None if it was not given."""
+        value = self._values.get(field)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise bad_arguments(f"needs {field} as a whole number")
+        return value
+
+    def get_flag(self, field: str) -> bool:
+        """Return a field that is true or false; false if it was not given."""
+        value = self._values.get(field)
+        if value is not None and not isinstance(value, bool):
+            raise bad_arguments(f"needs {field} as true or false")
+        return bool(value)
+
+    def get_payload(self, field: str) -> Payload:
+        """Return a field that is passed on as a body: as it was written, where that was JSON."""
+        value = self._values.get(field)
+        if value is None or not isinstance(self._body, Json | Text):
+            return Value(value)
+        pieces = _raw_fields_decoder.decode(self._body.json())
+        return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+
+
+def _dead_job_row(item: QueuedJob) -> dict[str, object]:
+    return {"job": item.number, "tries": item.tries, "error": item.error, "at": item.died_at, "size": item.size}
+
+
+def _decoded(body: Payload) -> object:
+    try:
+        return body.value()
+    except Unrepresentable as exc:
+        raise bad_arguments(str(exc)) from exc
+
+
+def _no_results() -> object:
+    return None
+
+
+def _answer(session: Session, word: Call, body: Payload) -> Deliveries:
+    return [Delivery(session.peer, Result(word.id, body), "", word.method)]

@@ -1,0 +1,108 @@
+"""Ownership of names: a name belongs to the identity that registered it first, while the hub knows that identity.
+
+Anonymous peers own nothing. Applications in the hub's process are one owner, as if they were an identity.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from fiveways.hub.session import Session
+from fiveways.hub.timers import Timers, WakeTime
+
+_MAX_RESERVED: Final = 4096
+"""Names of one identity that are reserved while nobody of it registers them; the oldest is released for another."""
+
+LOCAL_OWNER: Final = ""
+"""The claimant of applications in this process."""
+
+
+class NameKey(NamedTuple):
+    """A registered name: a method, or a route with all names below it."""
+
+    name: str
+    is_route: bool
+
+
+class Reservation(NamedTuple):
+    """A reserved name."""
+
+    identity: str
+    share: str
+    """As its owner registered it last."""
+
+
+def name_owner(session: Session) -> str | None:
+    """Return as whom a session owns names; None for anonymous peers."""
+    return LOCAL_OWNER if session.credentials.is_trusted else session.identity or None
+
+
+class NameReservations:
+    """Names whose owner has no registration of them: reserved while it has a session, and for a grace period after."""
+
+    def __init__(self, alarm: WakeTime, grace: float) -> None:
+        self.grace_period = grace
+        """Seconds after the last session of an identity for which its names are reserved."""
+        self.reserved: dict[NameKey, Reservation] = {}
+        self.on_release: Callable[[NameKey], None] = _ignore
+        """Called with each name that its owner loses."""
+        self._by_identity: dict[str, dict[NameKey, None]] = {}
+        self._sessions: dict[str, int] = {}
+        self._grace_timers = Timers(alarm)
+
+    def arrive(self, session: Session) -> None:
+        """Count a session of an identity; one that changes its identity counts for each."""
+        identity = name_owner(session)
+        if identity is not None and identity not in session.counted_identities:
+            session.counted_identities += (identity,)
+            self._sessions[identity] = self._sessions.get(identity, 0) + 1
+            self._grace_timers.cancel(identity)
+
+    def leave(self, session: Session, now: float) -> None:
+        """Begin the grace period of an identity with its last session."""
+        for identity in session.counted_identities:
+            self._sessions[identity] -= 1
+            if not self._sessions[identity]:
+                del self._sessions[identity]
+                if identity in self._by_identity:
+                    self._grace_timers.set(identity, now + self.grace_period)
+
+    def reserve(self, key: NameKey, claim: Reservation) -> None:
+        """Keep a name for its owner, whose last registration of it has ended."""
+        mine = self._by_identity.setdefault(claim.identity, {})
+        mine[key] = None
+        self.reserved[key] = claim
+        if len(mine) > _MAX_RESERVED:
+            self._release(next(iter(mine)))
+
+    def take_back(self, key: NameKey) -> None:
+        """Know that the owner of a name registers it again."""
+        claim = self.reserved.pop(key, None)
+        if claim is not None:
+            mine = self._by_identity[claim.identity]
+            del mine[key]
+            if not mine:
+                del self._by_identity[claim.identity]
+
+    def _release(self, key: NameKey) -> None:
+        self.take_back(key)
+        self.on_release(key)
+
+    def release_forbidden(self, may_register: Callable[[str, NameKey], bool]) -> None:
+        """Release the names that their owners may not register any more."""
+        for key, claim in list(self.reserved.items()):
+            if not may_register(claim.identity, key):
+                self._release(key)
+
+    def deadline(self) -> float | None:
+        """Return when the next grace period ends."""
+        return self._grace_timers.next_due()
+
+    def expire(self, now: float) -> None:
+        """Release the names of identities whose grace period has ended."""
+        for identity in self._grace_timers.pop_due(now):
+            for key in list(self._by_identity.get(identity, ())):
+                self._release(key)
+
+
+def _ignore(_key: NameKey) -> None:
+    """Nobody wants to know."""

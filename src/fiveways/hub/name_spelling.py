@@ -1,0 +1,67 @@
+"""How names are written to those who are told of them, and what of a name lies below a route."""
+
+from functools import lru_cache
+from typing import Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.model.names import BadName, NameStyle, fold, spell, spell_prefix
+
+_MAX_CACHED: Final = 4096
+
+
+def strip_prefix(prefix: str, name: str) -> str:
+    """Return what of a folded name is below a folded prefix; nothing, if they are the same."""
+    return name[len(prefix) + 1 :]
+
+
+def spell_name(folded: str, style: NameStyle) -> str:
+    """Return a folded name in this style; empty if it cannot be written so."""
+    try:
+        return spell(folded, style)
+    except Unrepresentable:
+        return ""
+
+
+def spell_below_route(folded: str, style: NameStyle) -> str:
+    """Return a name below a route in this style; empty if it cannot be written so."""
+    # On MQTT a whole name begins with a topic, which the route has taken already.
+    return folded.replace(".", "/") if style.topic_and_type else spell_name(folded, style)
+
+
+def spell_route(folded: str, style: NameStyle) -> str:
+    """Return a route in this style, with the separator that makes it one; empty if it cannot be written so."""
+    try:
+        return spell_prefix(folded, style)
+    except Unrepresentable:
+        return ""
+
+
+@lru_cache(_MAX_CACHED)
+def respell(spelling: str, prefix: str, name: str, style: NameStyle, wanted: NameStyle) -> str:
+    """Return how `name`, cut out of the spelling in one style, is written in the one wanted; empty if it cannot be."""
+    rest = cut_spelling(spelling, prefix, name, style)
+    if style is wanted or not rest:
+        return rest
+    for separator in style.separators:
+        rest = rest.replace(separator, "/" if wanted.topic_and_type else wanted.joiner)
+    if wanted.alphabet is not None and wanted.alphabet.fullmatch(rest) is None:
+        return ""
+    return rest if _is_folded_to(strip_prefix(prefix, name), rest, wanted) else ""
+
+
+def cut_spelling(spelling: str, prefix: str, name: str, style: NameStyle) -> str:
+    """Return how `name`, without its prefix, stands in the spelling of the whole; empty if that cannot be told."""
+    levels = prefix.count(".") + 1
+    text = spelling.removeprefix("/") if style.topic_and_type else spelling
+    ends = [index for index, character in enumerate(text) if character in style.separators]
+    if len(ends) < levels:
+        return ""
+    rest = text[ends[levels - 1] + 1 :]
+    return rest if _is_folded_to(strip_prefix(prefix, name), rest, style) else ""
+
+
+def _is_folded_to(folded: str, written: str, style: NameStyle) -> bool:
+    try:
+        return fold(written, style) == folded
+    except BadName:
+        return False

@@ -1,0 +1,99 @@
+"""The answer of `hub.peers`: open sessions, where they come from, and what they registered and subscribed to."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.permissions import describe_pattern
+from fiveways.hub.registrations import Registrations
+from fiveways.hub.session import Session, Stage
+from fiveways.hub.sizes import size_of
+from fiveways.hub.subscriptions import Subscriptions
+from fiveways.wire.payload import Payload
+
+NAME_VARIABLE: Final = "name"
+"""The session variable by which a client says what people may call it."""
+MAX_NAME_LENGTH: Final = 64
+"""Characters of it that are shown."""
+_MAX_NAME_BYTES: Final = 1024
+"""A variable larger than this is not decoded: it is no name."""
+_MAX_PEERS: Final = 1000
+_MAX_NAMES_PER_PEER: Final = 5
+"""Methods, and subscriptions, of each session in a list of sessions."""
+_MAX_CHARACTERS: Final = 1 << 15
+"""Characters of names of methods and topics in one answer. Beyond it, sessions are listed with the numbers alone, so
+that the answer stays well below `limits.max_text`, whatever peers register."""
+
+
+class PeerListing:
+    """Describes sessions to those who may call `hub.peers`."""
+
+    def __init__(
+        self, sessions: Mapping[str, Session], offers: Registrations, subscriptions: Subscriptions, epoch: float
+    ) -> None:
+        self._sessions = sessions
+        self._registrations = offers
+        self._subscriptions = subscriptions
+        self._epoch = epoch
+
+    def describe_all(self) -> dict[str, object]:
+        """Return the first thousand open sessions, with the first names of what each registered and subscribed to."""
+        there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
+        room = _CharacterBudget(_MAX_CHARACTERS)
+        peers = [self._describe(each, room, _MAX_NAMES_PER_PEER) for each in islice(there, _MAX_PEERS)]
+        return {"sessions": len(self._sessions), "peers": peers}
+
+    def describe_one(self, session: Session) -> dict[str, object]:
+        """Return one session, with as many names as there is room for."""
+        return {
+            "sessions": len(self._sessions),
+            "peers": [self._describe(session, _CharacterBudget(_MAX_CHARACTERS // 2), _MAX_CHARACTERS)],
+        }
+
+    def _describe(self, session: Session, room: "_CharacterBudget", most: int) -> dict[str, object]:
+        subscriptions = self._subscriptions.of_peer(session.peer)
+        return {
+            "peer": session.name,
+            "protocol": session.traits.protocol,
+            "identity": session.identity,
+            "name": chosen_name(session.variables.get(NAME_VARIABLE)),
+            "address": session.remote,
+            "since": round(self._epoch + session.arrived_at, 3),
+            "observer": session.credentials.is_observer,
+            "methods": self._registrations.count_of(session.peer),
+            "subscriptions": len(subscriptions),
+            "registered": room.take(self._registrations.registered_names(session.peer), most),
+            "subscribed": room.take((describe_pattern(each.pattern) for each in subscriptions), most),
+        }
+
+
+class _CharacterBudget:
+    """Room for names in an answer."""
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+
+    def take(self, names: Iterable[str], most: int) -> list[str]:
+        """Return the first names, as many as there is room for."""
+        return list(self._fitting(islice(names, most)))
+
+    def _fitting(self, names: Iterable[str]) -> Iterator[str]:
+        for name in names:
+            self._left -= len(name)
+            if self._left < 0:
+                return
+            yield name
+
+
+def chosen_name(body: Payload | None) -> str:
+    """Return the name that a client chose, cut to a length; empty if there is none, or it is no text."""
+    try:
+        if body is None or size_of(body) > _MAX_NAME_BYTES:
+            return ""
+        value = body.value()
+    except Unrepresentable:
+        return ""
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= MAX_NAME_LENGTH else f"{value[: MAX_NAME_LENGTH - 1]}…"

@@ -1,0 +1,223 @@
+"""Calls that wait for their answer: one owner for all indexes of them, for their deadlines, and for their numbers."""
+
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.pending_kinds import BufferedRequest, DurableRequest, HubRouteQuery, JobAssignment, RouteQuery
+from fiveways.hub.session import Session
+from fiveways.hub.spans import FinishedSpan, Span, SpanRecorder
+from fiveways.hub.stream_collector import StreamCollector
+from fiveways.hub.timers import Timers, WakeTime
+from fiveways.hub.traffic_totals import CallStats, FailureRecord, TrafficTotals
+from fiveways.model.failures import Reason
+
+_AGGREGATE_MASK: Final = 0x3FF
+"""The bits that are 0 in the number of a call after which it is counted how long those before took."""
+
+
+class PendingCall(msgspec.Struct, gc=False):
+    """One call that was passed on, or is about to be."""
+
+    op: str
+    """The hub's own id, by which the callee knows it."""
+    caller: Session
+    id: str
+    """The caller's id."""
+    callee: Session
+    deadline: float
+    method: str
+    """Under which it is known to people: a name, or what sort of call it is."""
+    started_at: float
+    stats: CallStats
+    """Where it is counted."""
+    span: Span | None = None
+    """As what it is recorded, if it is."""
+    is_fast_path: bool = True
+    """Whatever the callee answers is passed on as it is, unless it is a stream."""
+    wants_stream: bool = False
+    """The caller takes the answer in parts."""
+    wants_progress: bool = False
+    """The caller wants to hear of progress."""
+    has_more_parts: bool = False
+    """Parts of the request are still to come."""
+    kind: BufferedRequest | HubRouteQuery | DurableRequest | RouteQuery | JobAssignment | None = None
+    """What it is beside a plain call."""
+    collector: StreamCollector | None = None
+    """The streamed answer as far as it has come, where the caller takes it only whole."""
+
+
+class PendingCalls:
+    """All pending calls: by caller and its id, by callee and ours, and in the order of their deadlines.
+
+    Calls with the usual timeout run out in the order they were made, so that a dictionary is queue enough for them.
+    """
+
+    def __init__(self, call_timeout: float, max_timeout: float, alarm: WakeTime, traffic: TrafficTotals) -> None:
+        self.alarm = alarm
+        self._traffic = traffic
+        self.span_recorder: SpanRecorder | None = None
+        """Where calls are recorded as spans of traces, if they are."""
+        self.default_timeout = min(call_timeout, max_timeout)
+        """The timeout of calls that name none."""
+        self._max_timeout = max_timeout
+        self._with_default_timeout: dict[str, PendingCall] = {}
+        self._first_default_deadline = 0.0
+        """No usual deadline is earlier; known again exactly whenever that time has come."""
+        self._in_deadline_order: dict[str, PendingCall] = {}
+        self._first_ordered_deadline, self._last_ordered_deadline = 0.0, 0.0
+        """The same for those that came in the order of their deadlines though they have a timeout of their own."""
+        self._with_timer: dict[str, PendingCall] = {}
+        self._timers = Timers(alarm)
+        self.count = 0
+        """How many there have been: the last of the hub's ids."""
+
+    def __len__(self) -> int:
+        return len(self._with_default_timeout) + len(self._in_deadline_order) + len(self._with_timer)
+
+    def set_timeouts(self, call_timeout: float, max_timeout: float) -> None:
+        """Let these hold for new calls; open ones keep their deadlines."""
+        default = min(call_timeout, max_timeout)
+        if default != self.default_timeout:
+            for op, pending in self._with_default_timeout.items():
+                self._with_timer[op] = pending
+                self._timers.set(op, pending.deadline)
+            self._with_default_timeout.clear()
+        self.default_timeout, self._max_timeout = default, max_timeout
+
+    def bounded_timeout(self, wanted: float) -> float:
+        """Return how many seconds a call gets whose caller would wait so long."""
+        return max(0.0, wanted) if wanted < self._max_timeout else self._max_timeout
+
+    def open(
+        self, caller: Session, call_id: str, callee: Session, method: str, timeout: float, now: float
+    ) -> PendingCall:
+        """Take up a call. The caller has no other open one with this id."""
+        self.count = made = self.count + 1
+        op = str(made)
+        deadline = now + timeout
+        table = caller.call_stats.get(callee.traits.protocol)
+        cell = None if table is None else table.get(method)
+        if cell is None:
+            cell = self._traffic.call_stats(method, caller.traits.protocol, callee.traits.protocol)
+        cell.calls += 1
+        if not made & _AGGREGATE_MASK:
+            self._traffic.aggregate_calls()
+        pending = PendingCall(op, caller, call_id, callee, deadline, method, now, cell)
+        caller.calls_made[call_id] = callee.calls_served[op] = pending
+        if timeout == self.default_timeout:
+            if not self._with_default_timeout:
+                self._first_default_deadline = deadline
+                self.alarm.set_latest(deadline)
+            self._with_default_timeout[op] = pending
+        elif not self._in_deadline_order or deadline >= self._last_ordered_deadline:
+            if not self._in_deadline_order:
+                self._first_ordered_deadline = deadline
+                self.alarm.set_latest(deadline)
+            self._last_ordered_deadline = deadline
+            self._in_deadline_order[op] = pending
+        else:
+            self._with_timer[op] = pending
+            self._timers.set(op, deadline)
+        return pending
+
+    def close(self, pending: PendingCall, now: float, reason: Reason | None = None, text: str = "") -> None:
+        """Be done with a call that is open, and has an answer unless there is a reason."""
+        op = pending.op
+        pending.stats.durations.append(now - pending.started_at)
+        if reason is not None:
+            self._count_failure(pending, reason, text, now)
+        if pending.span is not None and self.span_recorder is not None:
+            self.span_recorder.end(_finished_span(pending, pending.span, reason, now))
+        del pending.caller.calls_made[pending.id], pending.callee.calls_served[op]
+        if self._with_default_timeout.pop(op, None) is None and self._in_deadline_order.pop(op, None) is None:
+            del self._with_timer[op]
+            self._timers.cancel(op)
+        if not pending.is_fast_path:
+            _free_collectors(pending)
+
+    def fail_closed(self, pending: PendingCall, reason: Reason, text: str, now: float) -> None:
+        """Know that a call has failed that was closed with an answer: nobody could be given that."""
+        self._count_failure(pending, reason, text, now)
+        if pending.span is not None and self.span_recorder is not None:
+            self.span_recorder.mark_failed(pending.span, reason)
+
+    def start_span(self, pending: PendingCall, traceparent: str) -> str:
+        """Let a call that came with this trace context be recorded, if it is to be; return what its callee is told."""
+        if self.span_recorder is not None:
+            pending.span, traceparent = self.span_recorder.begin(traceparent)
+        return traceparent
+
+    def _count_failure(self, pending: PendingCall, reason: Reason, text: str, now: float) -> None:
+        caller, callee, span = pending.caller, pending.callee, pending.span
+        failed = FailureRecord(now, pending.method, caller.traits.protocol, callee.traits.protocol, reason, text)
+        self._traffic.count_failure(
+            pending.stats,
+            failed._replace(
+                caller_peer=caller.name,
+                callee_peer=callee.name,
+                op=operation_of(pending),
+                seconds=now - pending.started_at,
+                trace="" if span is None else f"{span.context.trace_id:032x}",
+            ),
+        )
+
+    def get(self, op: str) -> PendingCall | None:
+        """Return the open call of this id."""
+        return self._with_default_timeout.get(op) or self._in_deadline_order.get(op) or self._with_timer.get(op)
+
+    def all(self) -> list[PendingCall]:
+        """Return every open call."""
+        return [*self._with_default_timeout.values(), *self._in_deadline_order.values(), *self._with_timer.values()]
+
+    def deadline(self) -> float | None:
+        """Return when to look for late calls: never too late, and at times too early."""
+        first = self._timers.next_due()
+        if self._with_default_timeout and (first is None or self._first_default_deadline < first):
+            first = self._first_default_deadline
+        if self._in_deadline_order and (first is None or self._first_ordered_deadline < first):
+            first = self._first_ordered_deadline
+        return first
+
+    def expire(self, now: float) -> list[PendingCall]:
+        """Return the calls whose time is over, and be done with them."""
+        found = [self._with_timer[op] for op in self._timers.pop_due(now)]
+        if self._first_default_deadline <= now:
+            late, self._first_default_deadline = _expired(self._with_default_timeout, now)
+            found += late
+        if self._first_ordered_deadline <= now:
+            late, self._first_ordered_deadline = _expired(self._in_deadline_order, now)
+            found += late
+        for pending in found:
+            self.close(pending, now, Reason.TIMEOUT)
+        return found
+
+
+def operation_of(pending: PendingCall) -> str:
+    """Return the id of what a call belongs to: a request that is owed may be given to several, one after the other."""
+    return pending.kind.op if isinstance(pending.kind, DurableRequest) else pending.op
+
+
+def _expired(calls: dict[str, PendingCall], now: float) -> tuple[list[PendingCall], float]:
+    """Return those, of calls in the order of their deadlines, whose time is over; and the first deadline after it."""
+    late: list[PendingCall] = []
+    for pending in calls.values():
+        if pending.deadline > now:
+            return late, pending.deadline
+        late.append(pending)
+    return late, now
+
+
+def _finished_span(pending: PendingCall, span: Span, reason: Reason | None, now: float) -> FinishedSpan:
+    """Return what is known of a call that is over."""
+    caller, callee = pending.caller, pending.callee
+    protocols, times = (caller.traits.protocol, callee.traits.protocol), (pending.started_at, now)
+    return FinishedSpan(span, pending.method, pending.op, caller.name, callee.name, *protocols, *times, reason)
+
+
+def _free_collectors(pending: PendingCall) -> None:
+    """Let go of what was being put together."""
+    if pending.collector is not None:
+        pending.collector.clear()
+    if isinstance(pending.kind, BufferedRequest):
+        pending.kind.collector.clear()

@@ -1,0 +1,370 @@
+"""Methods on offer: by folded name, with those who share one, and routes for all names below another."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from random import Random
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.name_reservations import LOCAL_OWNER, NameKey, NameReservations, Reservation, name_owner
+from fiveways.hub.name_spelling import spell_name
+from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
+from fiveways.hub.session import Session
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Register, Unregister
+from fiveways.model.names import LOCAL, RESERVED, UMQ, UMQ36, NameStyle
+
+ROUND_ROBIN: Final = "round_robin"
+SHARED_OPEN: Final = "open"
+"""In turns, like round_robin, and with other identities that register the name as open too."""
+SHARE_MODES: Final = ("", ROUND_ROBIN, "random", "first", SHARED_OPEN)
+KINDS: Final = ("unary", "server", "client", "both")
+_STREAMING_KINDS: Final = frozenset({"server", "both"})
+MAX_DOC_BYTES: Final = 16 << 10
+"""Bytes of what a peer tells about one offer."""
+_UMQ_STYLES: Final = (UMQ, UMQ36)
+_MAX_FORMER_NAMES: Final = 10_000
+"""Names that are remembered after their last callee has gone."""
+_MAX_LISTED_NAMES: Final = 100_000
+"""Names below all routes together of which it is known how their peers write them."""
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """One method, or route, of one peer."""
+
+    session: Session
+    spelling: str
+    """As the peer wrote it."""
+    doc: str
+    listed_names: dict[str, str] = {}
+    """How the peer itself lists the names below its route, where it was asked."""
+
+
+class MethodEntry:
+    """One name, or one prefix, and all who offer it. The first of them decided how."""
+
+    __slots__ = (
+        "collects_stream",
+        "is_round_robin",
+        "is_route",
+        "kind",
+        "name",
+        "next_index",
+        "owner_identity",
+        "registrations",
+        "share",
+    )
+
+    def __init__(self, word: Register, owner: str | None) -> None:
+        self.name = word.method
+        self.is_route = word.route
+        self.kind = word.kind
+        self.share = word.share or ROUND_ROBIN
+        self.collects_stream = word.kind in _STREAMING_KINDS
+        """To callers who take no stream."""
+        self.registrations: list[Registration] = []
+        self.owner_identity = owner
+        """The identity that the name belongs to; None if only anonymous peers registered it."""
+        self.is_round_robin = self.share in {ROUND_ROBIN, SHARED_OPEN}
+        self.next_index = 0
+        """Who is next, where they take turns."""
+
+    def spelling_in(self, style: NameStyle) -> str:
+        """Return how those who offer it write it in this style; empty if none of them does.
+
+        An application in the hub's process writes names as UMQ does.
+        """
+        own = next((offer.spelling for offer in self.registrations if offer.session.traits.names is style), "")
+        if own or style not in _UMQ_STYLES:
+            return own
+        local = next((offer.spelling for offer in self.registrations if offer.session.traits.names is LOCAL), "")
+        return local.replace(".", style.joiner).replace(":", style.joiner)
+
+
+class Registrations:
+    """All methods and routes on offer."""
+
+    def __init__(self, random: Random, max_pending: int, claims: NameReservations) -> None:
+        self._random = random
+        self._reservations = claims
+        claims.on_release = self._assign_next_owner
+        self._max_pending = max_pending
+        self._methods: dict[str, MethodEntry] = {}
+        self._routes: dict[str, MethodEntry] = {}
+        self._by_peer: dict[str, dict[tuple[str, bool], MethodEntry]] = {}
+        self._former_names: dict[tuple[str, bool], None] = {}
+        self.find = self._methods.get
+        """Return the method of this very name, or None."""
+        self.version = 0
+        """Rises with every offer that comes or goes."""
+        self.on_change: Callable[[], None] = _ignore
+        """Who is told of that."""
+        self._listed_count = 0
+
+    def __len__(self) -> int:
+        return len(self._methods) + len(self._routes)
+
+    def count_of(self, peer: str) -> int:
+        """Return how many a peer has made."""
+        return len(self._by_peer.get(peer, ()))
+
+    def registered_spelling(self, session: Session, name: str) -> tuple[str, bool]:
+        """Return how a peer writes a method that it offers, if it does, and whether that gives arrays."""
+        method = self._by_peer.get(session.peer, {}).get((name, False))
+        for offer in method.registrations if method is not None else ():
+            if offer.session is session:
+                return offer.spelling, method is not None and method.collects_stream
+        return "", False
+
+    def registered_names(self, peer: str) -> Iterator[str]:
+        """Yield the folded names that a peer registered; a route ends in a dot."""
+        for name, is_route in self._by_peer.get(peer, ()):
+            yield f"{name}." if is_route else name
+
+    def __iter__(self) -> Iterator[MethodEntry]:
+        yield from self._methods.values()
+        yield from self._routes.values()
+
+    # Coming and going.
+
+    def add(self, session: Session, word: Register, most: int) -> None:
+        """Take an offer, or take it anew; a Refusal says why not."""
+        first = word.method.partition(".")[0]
+        if first in RESERVED:
+            raise bad_arguments(f"{word.spelling or word.method} is not free: names below {first} are the hub's own")
+        if word.kind not in KINDS or word.share not in SHARE_MODES:
+            raise bad_arguments(f"there is no kind {word.kind}, or no share {word.share}")
+        if len(word.doc.encode(errors="surrogatepass")) > MAX_DOC_BYTES:
+            raise bad_arguments(f"the doc of {word.spelling or word.method} is larger than {MAX_DOC_BYTES} bytes")
+        key = NameKey(word.method, word.route)
+        mine = self._by_peer.get(session.peer, {})
+        if key not in mine and len(mine) >= most:
+            raise overloaded(f"more than {most} offers")
+        self._check_ownership(session, word)
+        table = self._routes if word.route else self._methods
+        own = name_owner(session)
+        if own is not None:
+            self._withdraw_anonymous(word)
+        method = table.get(word.method)
+        if method is not None:
+            _check_agreement(method, session, word)
+            self._remove_from(session, method)
+        if method is None or not method.registrations:
+            method = table[word.method] = MethodEntry(word, self._owner_of(key, method))
+        if method.owner_identity is None:
+            method.owner_identity = own
+        if own is not None and own == method.owner_identity:
+            self._reservations.take_back(key)
+        method.registrations.append(Registration(session, word.spelling, word.doc))
+        self._by_peer.setdefault(session.peer, mine)[key] = method
+        self._former_names.pop(key, None)
+        self._notify_change()
+
+    def remove(self, session: Session, word: Unregister) -> None:
+        """Take an offer back; a Refusal if there was none."""
+        mine = self._by_peer.get(session.peer, {})
+        method = mine.pop((word.method, word.route), None)
+        if method is None:
+            raise bad_arguments(f"you do not offer {word.spelling or word.method}")
+        if not mine:
+            del self._by_peer[session.peer]
+        self._withdraw(session, method)
+
+    def revoke(self, session: Session) -> None:
+        """Withdraw what a peer may not offer any more."""
+        mine = self._by_peer.get(session.peer, {})
+        for (name, is_route), method in list(mine.items()):
+            if not session.access.may_register(name, route=is_route):
+                del mine[name, is_route]
+                self._withdraw(session, method)
+        if not mine:
+            self._by_peer.pop(session.peer, None)
+
+    def leave(self, session: Session) -> None:
+        """Withdraw all that a peer offered."""
+        for method in self._by_peer.pop(session.peer, {}).values():
+            self._withdraw(session, method)
+
+    def store_listed_names(self, session: Session, prefix: str, listed: Mapping[str, str]) -> None:
+        """Remember how a peer itself writes the names below its route, as far as there is room."""
+        route = self._by_peer.get(session.peer, {}).get((prefix, True))
+        for offer in route.registrations if route is not None else ():
+            if offer.session is session:
+                self._set_listed_names(offer, listed)
+
+    def _set_listed_names(self, offer: Registration, listed: Mapping[str, str]) -> None:
+        self._listed_count -= len(offer.listed_names)
+        offer.listed_names.clear()
+        offer.listed_names.update(islice(listed.items(), _MAX_LISTED_NAMES - self._listed_count))
+        self._listed_count += len(offer.listed_names)
+
+    def _withdraw(self, session: Session, method: MethodEntry) -> None:
+        key = NameKey(method.name, method.is_route)
+        owner = self._owner_of(key, method)
+        self._remove_from(session, method)
+        self._notify_change()
+        if owner is not None and all(name_owner(each.session) != owner for each in method.registrations):
+            self._reservations.reserve(key, Reservation(owner, method.share))
+        if method.registrations:
+            return
+        del (self._routes if method.is_route else self._methods)[method.name]
+        self._former_names[key] = None
+        if len(self._former_names) > _MAX_FORMER_NAMES:
+            del self._former_names[next(iter(self._former_names))]
+
+    def _remove_from(self, session: Session, method: MethodEntry) -> None:
+        for offer in method.registrations:
+            if offer.session is session:
+                self._set_listed_names(offer, {})
+        method.registrations = [offer for offer in method.registrations if offer.session is not session]
+
+    def _notify_change(self) -> None:
+        self.version += 1
+        self.on_change()
+
+    # To whom names belong.
+
+    def _owner_of(self, key: NameKey, method: MethodEntry | None) -> str | None:
+        if method is None:
+            claim = self._reservations.reserved.get(key)
+            return None if claim is None else claim.identity
+        if method.owner_identity is None:  # a peer may have shown its token after it registered
+            self._assign_next_owner(key)
+        return method.owner_identity
+
+    def _check_ownership(self, session: Session, word: Register) -> None:
+        """Refuse a name that belongs to another identity, or that is below a route of another identity."""
+        own, written = name_owner(session), word.spelling or word.method
+        key, is_same = NameKey(word.method, word.route), True
+        if self._may_share_name(session, key):
+            return
+        while key.name:
+            method = (self._routes if key.is_route else self._methods).get(key.name)
+            owner = self._owner_of(key, method)
+            if owner is not None and owner != own:
+                claim = self._reservations.reserved.get(key)
+                share = method.share if method is not None else claim.share if claim is not None else ""
+                if not (own is not None and is_same and share == word.share == SHARED_OPEN):
+                    where = written if is_same else f"{key.name}, which is above {written},"
+                    raise Refusal(Reason.DENIED, f"{where} belongs to another identity")
+            key, is_same = NameKey(key.name.rpartition(".")[0], is_route=True), False
+
+    def _withdraw_anonymous(self, word: Register) -> None:
+        """Withdraw what anonymous peers registered under a name, or below a route, that an identity registers."""
+        methods = [(self._routes if word.route else self._methods).get(word.method)]
+        if word.route:
+            methods += [each for each in self if each.name.startswith(f"{word.method}.")]
+        for method in methods:
+            if method is not None and method.owner_identity is None:
+                for session in [each.session for each in method.registrations if name_owner(each.session) is None]:
+                    self._unregister(session, method)
+
+    def _unregister(self, session: Session, method: MethodEntry) -> None:
+        mine = self._by_peer[session.peer]
+        del mine[method.name, method.is_route]
+        if not mine:
+            del self._by_peer[session.peer]
+        self._withdraw(session, method)
+
+    def _assign_next_owner(self, key: NameKey) -> None:
+        """Let a name belong to the next identity that registers it, if one does."""
+        method = (self._routes if key.is_route else self._methods).get(key.name)
+        if method is not None:
+            owners = (name_owner(each.session) for each in method.registrations)
+            method.owner_identity = next((each for each in owners if each is not None), None)
+
+    def _is_reserved_below(self, route: MethodEntry, name: str) -> bool:
+        """Say whether a name below a route is reserved for an identity that is away, and not for those of the route."""
+        key, reserved = NameKey(name, is_route=False), self._reservations.reserved
+        while key.name != route.name:
+            claim = reserved.get(key)
+            if claim is not None and claim.identity != route.owner_identity:
+                return not all(self._may_share_name(each.session, key) for each in route.registrations)
+            key = NameKey(key.name.rpartition(".")[0], is_route=True)
+        return False
+
+    def _may_share_name(self, session: Session, key: NameKey) -> bool:
+        own = name_owner(session)
+        return own == LOCAL_OWNER or (
+            own is not None and session.access.is_granted_by_name(key.name, route=key.is_route)
+        )
+
+    # Finding somebody.
+
+    def longest_route(self, name: str) -> MethodEntry | None:
+        """Return the longest route above a name; None if the name is reserved for another identity."""
+        prefix = name.rpartition(".")[0] if self._routes else ""
+        while prefix:
+            if (route := self._routes.get(prefix)) is not None:
+                return None if self._reservations.reserved and self._is_reserved_below(route, name) else route
+            prefix = prefix.rpartition(".")[0]
+        return None
+
+    def find_route(self, prefix: str) -> MethodEntry | None:
+        """Return the route of this very prefix."""
+        return self._routes.get(prefix)
+
+    def choose_callee(self, method: MethodEntry, most: int = 0) -> Registration:
+        """Return who gets the next call; those who have too many open ones (`most`, if given) are passed over."""
+        most = most or self._max_pending
+        offers = method.registrations
+        count = len(offers)
+        if count == 1 and len(offers[0].session.calls_served) < most:
+            return offers[0]
+        first = 0
+        if method.is_round_robin:
+            first = method.next_index
+        elif method.share == "random":
+            first = self._random.randrange(count)
+        for index in range(first, first + count):
+            offer = offers[index % count]
+            if len(offer.session.calls_served) < most:
+                method.next_index = (index + 1) % count
+                return offer
+        raise overloaded(f"all who offer {method.name} have too many open calls")
+
+    def not_found_refusal(self, name: str) -> Refusal:
+        """Say why nobody gets a call of this name: it was never offered, or is not any more."""
+        if self._former_name(name):
+            return Refusal(Reason.UNAVAILABLE, f"nobody offers {name} any more")
+        return Refusal(Reason.NO_SUCH_METHOD, f"there is no method {name}")
+
+    def known_name(self, name: str) -> str:
+        """Return what of a name is somebody's offer, or was: the name itself, or a route above it; empty if nothing."""
+        if name in self._methods or (name, False) in self._former_names:
+            return name
+        route = self.longest_route(name)
+        return self._former_name(name) if route is None else route.name
+
+    def _former_name(self, name: str) -> str:
+        if (name, False) in self._former_names:
+            return name
+        prefix = name.rpartition(".")[0]
+        while prefix and (prefix, True) not in self._former_names:
+            prefix = prefix.rpartition(".")[0]
+        return prefix
+
+
+def _check_agreement(method: MethodEntry, session: Session, word: Register) -> None:
+    """Refuse an offer that contradicts those that are there."""
+    others = [offer for offer in method.registrations if offer.session is not session]
+    if others and word.kind != method.kind:
+        raise bad_arguments(f"{method.name} is of kind {method.kind} already, not {word.kind}")
+    if others and word.share and word.share != method.share:
+        raise bad_arguments(f"{method.name} is shared by {method.share} already, not by {word.share}")
+    style = session.traits.names
+    spelling = _spelling(word.spelling, word.method, style)
+    for offer in method.registrations:
+        there = _spelling(offer.spelling, method.name, style)
+        if offer.session.traits.names is style and there != spelling:
+            raise bad_arguments(f"{spelling} is the same name as {there}, which is offered already")
+
+
+def _spelling(spelling: str, name: str, style: NameStyle) -> str:
+    """Return a name as a peer writes it; the separator behind a route does not count."""
+    return (spelling or spell_name(name, style)).rstrip(style.separators)

@@ -1,0 +1,93 @@
+"""Places for sessions: how many there may be at once, of each owner and of all."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from fiveways.hub.counters import Counters
+from fiveways.hub.session import Session, Stage
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import HUB_OWNER, Pool, owner_of
+
+TOO_MANY_SESSIONS: Final = "you are not let in: the hub has too many sessions"
+
+
+class SessionLimits:
+    """Counts open sessions by owner.
+
+    A connected session takes one of `max_sessions`. A resumable session may outlive its connections: it takes one of
+    `max_resumable` from its beginning to its end, and one of `max_sessions` only while it has a connection of its own.
+    """
+
+    def __init__(self, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters) -> None:
+        self._sessions = sessions
+        self._counters = counters
+        self._connected = Pool(settings.max_sessions, settings.shares)
+        self._resumable = Pool(settings.max_resumable, settings.shares)
+        self.on_full: Callable[[Session, str], None] = _ignore
+        """Called with the reason if there is no place for a session, or for its connection."""
+
+    def configure(self, settings: HubSettings) -> None:
+        """Set the limits; sessions above a lowered limit stay."""
+        self._connected.configure(settings.max_sessions, settings.shares)
+        self._resumable.configure(settings.max_resumable, settings.shares)
+
+    def stats(self) -> dict[str, object]:
+        """Return how many places are taken."""
+        return {"connected_sessions": self._connected.used, "resumable_sessions": self._resumable.used}
+
+    def take_slot(self, session: Session, identity: str, *, always: bool = False) -> str:
+        """Give a session a place as this identity, instead of any that it has; return why not, if there is none.
+
+        With `always`, it gets one even if there is none left.
+        """
+        is_trusted = session.credentials.is_trusted
+        owner = HUB_OWNER if is_trusted else owner_of(identity, session.remote)
+        pool = self._resumable if session.traits.is_durable else self._connected
+        held = session.session_slot_owner
+        if held is not None:
+            pool.release(held)
+        why = "" if always or is_trusted else self._count_refusal(session, pool.excess(owner))
+        if not why:
+            held = session.session_slot_owner = owner
+        if held is not None:
+            pool.acquire(held)
+        return f"{TOO_MANY_SESSIONS}: {why}" if why else ""
+
+    def take_connection_slot(self, peer: str) -> str:
+        """Give an open, resumable session a place for its connection; return why not, if there is none."""
+        session = self._sessions.get(peer)
+        if session is None or session.stage is Stage.CLOSED or session.connection_slot_owner is not None:
+            return ""
+        owner = session.owner
+        if why := self._count_refusal(session, self._connected.excess(owner)):
+            return f"{TOO_MANY_SESSIONS}: {why}"
+        self._connected.acquire(owner)
+        session.connection_slot_owner = owner
+        return ""
+
+    def _count_refusal(self, session: Session, why: str) -> str:
+        if why:
+            self._counters.refused_sessions += 1
+            self.on_full(session, why)
+        return why
+
+    def release_connection_slot(self, peer: str) -> None:
+        """Release the place of a session's connection, if it has one."""
+        if (session := self._sessions.get(peer)) is not None:
+            self._release_connection(session)
+
+    def leave(self, session: Session) -> None:
+        """Release all places of a session."""
+        self._release_connection(session)
+        if session.session_slot_owner is not None:
+            (self._resumable if session.traits.is_durable else self._connected).release(session.session_slot_owner)
+            session.session_slot_owner = None
+
+    def _release_connection(self, session: Session) -> None:
+        if session.connection_slot_owner is not None:
+            self._connected.release(session.connection_slot_owner)
+            session.connection_slot_owner = None
+
+
+def _ignore(_session: Session, _why: str) -> None:
+    """Do nothing."""

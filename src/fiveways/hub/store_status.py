@@ -1,0 +1,80 @@
+"""Whether the store takes records now, and the answers to callers whose records it did not take."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fiveways.hub.counters import Counters
+from fiveways.hub.delivery import Deliveries, Delivery, Persist
+from fiveways.hub.refusal import RETRY_AFTER, overloaded
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Failure, Result
+from fiveways.model.store_changes import PutJob
+
+if TYPE_CHECKING:
+    from fiveways.hub.pending_kinds import DurableRequest
+    from fiveways.hub.queues import WorkQueues
+    from fiveways.hub.waiting_requests import WaitingRequests
+
+
+class StoreStatus:
+    """The store as the hub sees it."""
+
+    queues: "WorkQueues"
+    waiting_requests: "WaitingRequests"
+    """Both are set by their makers."""
+
+    def __init__(self, counters: Counters, epoch: float, *, keeps: bool) -> None:
+        """Make it; with `keeps` there is a store."""
+        self.is_durable = keeps
+        self.epoch = epoch
+        """When `now` was 0.0, in seconds since 1970, for the times of requests and answers on disk."""
+        self.is_expiry_held = False
+        """Restored requests keep the time that they had left when the last record was written: the clock has jumped."""
+        self._held_requests: list[DurableRequest] = []
+        self.unavailable_reason = ""
+        """Why no record can be written now, as a sentence for callers; empty if records can be."""
+        self._counters = counters
+
+    def note_restored(self, owed: "DurableRequest") -> None:
+        """Note a request whose end depends on a clock that has jumped."""
+        if self.is_expiry_held:
+            self._held_requests.append(owed)
+
+    def release_held(self, jump: float | None, now: float = 0.0) -> int:
+        """Hold no request any more; after a confirmed jump, they end earlier by it. Return how many are over then."""
+        held, self._held_requests, self.is_expiry_held = self._held_requests, [], False
+        if jump is None:
+            return 0
+        for owed in held:
+            owed.expires_at -= jump
+        self.waiting_requests.recheck_expiry()
+        return sum(owed.has_no_callee and owed.expires_at <= now for owed in held)
+
+    def check_available(self) -> None:
+        """Raise a Refusal if a durable promise cannot be kept now."""
+        if self.unavailable_reason:
+            raise overloaded(self.unavailable_reason)
+
+    def fail_unwritten(self, keeps: Sequence[Persist], why: str) -> Deliveries:
+        """Answer callers whose records could not be written; delete their jobs that no worker has had.
+
+        A job that a worker has had may be done, so its caller is told that it is lost.
+        """
+        jobs = {(each.record.queue, each.record.number) for each in keeps if isinstance(each.record, PutJob)}
+        untried: dict[str, set[int]] = {}
+        for queue, item, is_given in self.queues.jobs() if jobs else ():
+            if (queue, item.number) in jobs and not (is_given or item.tries):
+                untried.setdefault(queue, set()).add(item.number)
+        deliveries: Deliveries = []
+        for keep in keeps:
+            record, reason = keep.record, Reason.OVERLOADED
+            if isinstance(record, PutJob) and record.number not in untried.get(record.queue, ()):
+                reason = Reason.LOST
+            retry_after = RETRY_AFTER if reason is Reason.OVERLOADED else None
+            for told in keep.then:
+                if isinstance(told.message, Result):
+                    self._counters.failures[reason] += 1
+                    failure = Failure(told.message.id, reason, why, retry_after=retry_after)
+                    deliveries.append(Delivery(told.peer, failure, told.op))
+        deleted = [record for queue, numbers in untried.items() for record in self.queues.delete(queue, numbers)]
+        return [*deliveries, *(Persist(record, []) for record in deleted)]

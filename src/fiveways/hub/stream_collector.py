@@ -1,0 +1,77 @@
+"""Elements of a stream, put together for somebody who takes them only as one array."""
+
+from fiveways.errors import FivewaysError, Unrepresentable
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Json, Payload, Value
+
+
+class CollectError(FivewaysError):
+    """The array has no room for one more element, or cannot hold it; the text says why."""
+
+
+class ByteCounter:
+    """How many bytes the arrays of one peer take together."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
+class StreamCollector:
+    """An array that grows, within the bounds of a stream and of a text, and of all arrays of its peer.
+
+    It is kept as JSON: values would take many times as much memory.
+    """
+
+    __slots__ = ("_buffer", "_count", "_limits", "_peer_bytes")
+
+    def __init__(self, limits: Limits, room: ByteCounter) -> None:
+        self._limits = limits
+        self._peer_bytes = room
+        self._count = 0
+        self._buffer = bytearray(b"[")
+
+    def add(self, body: Payload) -> None:
+        """Append an element; TooMuch if that cannot be."""
+        if self._count >= self._limits.max_stream:
+            raise CollectError(f"more than {self._limits.max_stream} elements")
+        try:
+            body.value()  # so that what has none is found now
+            raw = body.json()
+        except Unrepresentable as exc:
+            raise CollectError(str(exc)) from exc
+        size = len(raw) + len(",")
+        if len(self._buffer) + size + len("]") > self._limits.max_text:
+            raise CollectError(f"more than {self._limits.max_text} bytes")
+        if self._peer_bytes.used + size > self._limits.max_unread:
+            raise CollectError(
+                f"more than {self._limits.max_unread} bytes of streams are being put together for one peer"
+            )
+        self._peer_bytes.used += size
+        self._count += 1
+        self._buffer += raw
+        self._buffer += b","
+
+    def to_array(self) -> Payload:
+        """Return the array; TooMuch if it is nested too deeply."""
+        try:
+            return Value(Json(bytes(self._buffer).removesuffix(b",") + b"]").value())
+        except Unrepresentable as exc:
+            raise CollectError(str(exc)) from exc
+
+    def clear(self) -> None:
+        """Let go of all elements."""
+        if self._count:
+            self._peer_bytes.used -= len(self._buffer) - len("[")
+            self._count = 0
+            self._buffer = bytearray(b"[")
+
+
+def as_array(body: Payload) -> Payload:
+    """Return an array: the body itself where it is one, since who cannot stream gives all elements at once."""
+    try:
+        value = body.value()
+    except Unrepresentable as exc:
+        raise CollectError(str(exc)) from exc
+    return body if isinstance(value, list) else Value([value])

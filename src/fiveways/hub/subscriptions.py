@@ -1,0 +1,221 @@
+"""Who has subscribed to what: literal topics by themselves, patterns by their shape, and what was found before."""
+
+from itertools import chain
+from operator import is_
+from sys import getsizeof
+from typing import Final
+
+import msgspec
+
+from fiveways.hub.delivery import Subscriber
+from fiveways.hub.pattern_index import PatternIndex, Subscribers, SubscriberSet
+from fiveways.hub.permissions import Glob, topic_text
+from fiveways.hub.refusal import bad_arguments, overloaded
+from fiveways.hub.settings import DEFAULTS, HubSettings
+from fiveways.hub.shares import Owner, Pool
+from fiveways.model.topics import Pattern, Topic
+from fiveways.wire.limits import Limits
+
+_MAX_CACHED_TOPICS: Final = 4096
+_MAX_CACHED_SUBSCRIBERS: Final = 1 << 20
+"""In all lists that were made for one topic each."""
+_NO_LIST: Final[tuple[list[Subscribers], Subscribers]] = ([], ())
+_SUBSCRIPTION_BYTES: Final = 1000
+"""The objects and table entries of a subscription, without the text and the levels of its pattern."""
+_LEVEL_BYTES: Final = 40
+"""The places of a level in the tuples that hold it."""
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """What a peer asked for, and what it is counted as."""
+
+    pattern: Pattern
+    subscriber: Subscriber
+    owner: Owner
+    size: int
+
+
+class Subscriptions:
+    """All subscriptions."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._max_per_peer = limits.max_subscriptions
+        self._max_depth = limits.max_topic_depth
+        shares = DEFAULTS.shares
+        self._bytes = Pool(DEFAULTS.max_subscription_bytes, shares)
+        self._steps = Pool(DEFAULTS.max_match_steps, shares)
+        self._by_peer: dict[str, dict[str, Subscription]] = {}
+        self._exact: dict[Topic, SubscriberSet] = {}
+        self._patterns = PatternIndex(self._steps)
+        self._cache: dict[Topic, Subscribers] = {}
+        self._by_first: dict[str, set[Topic]] = {}
+        """The topics in the cache by their first segment; some may have left it."""
+        self._joined_lists: dict[Topic, tuple[list[Subscribers], Subscribers]] = {}
+        """For topics that several patterns match, or that have a policy: of what the list was made, and the list."""
+        self._joined_length = 0
+        """The length of all these lists."""
+        self._policies: tuple[tuple[Glob, str], ...] = ()
+        self._count = 0
+        self.cached = self._cache.get
+        """Return those who get a topic, if somebody has asked `match` for it lately."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        """The estimated bytes of all."""
+        return self._bytes.used
+
+    def configure(self, settings: HubSettings) -> None:
+        """Set the bounds, and the policies: globs over topics that decide what happens to slow readers."""
+        self._bytes.configure(settings.max_subscription_bytes, settings.shares)
+        self._steps.configure(settings.max_match_steps, settings.shares)
+        self._policies = tuple((Glob(pattern), policy) for pattern, policy in settings.topic_policies)
+        self._clear_caches()
+
+    def check_depth(self, segments: int) -> None:
+        """Refuse a topic or a pattern of too many segments."""
+        if segments > self._max_depth:
+            raise bad_arguments(f"the topic has {segments} segments, of at most {self._max_depth}")
+
+    def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
+        """Take a subscription; a Refusal if there is no room, or its name is taken."""
+        mine = self._by_peer.get(subscriber.peer, {})
+        name = subscriber.subscription
+        self.check_depth(len(pattern.levels))
+        if name in mine:
+            raise bad_arguments(f"subscription {name} is in use")
+        if len(mine) >= self._max_per_peer:
+            raise overloaded(f"more than {self._max_per_peer} subscriptions")
+        size = subscription_memory(pattern, name)
+        if excess := self._bytes.excess(owner, size):
+            raise overloaded(f"no room for a subscription: {excess} (bytes)")
+        if pattern.is_wildcard and (excess := self._patterns.excess(pattern, owner)):
+            raise overloaded(f"no room for another shape of pattern: {excess} (steps of a match)")
+        self._by_peer.setdefault(subscriber.peer, mine)[name] = Subscription(pattern, subscriber, owner, size)
+        self._count += 1
+        self._bytes.acquire(owner, size)
+        if pattern.is_wildcard:
+            self._patterns.add(pattern, subscriber, owner)
+            self._invalidate_matches(pattern)
+        else:
+            topic = pattern.literal
+            self._exact.setdefault(topic, SubscriberSet()).add(subscriber)
+            self._cache.pop(topic, None)
+
+    def of_peer(self, peer: str) -> list[Subscription]:
+        """Return all that a peer has."""
+        return list(self._by_peer.get(peer, {}).values())
+
+    def remove(self, peer: str, name: str) -> bool:
+        """End a subscription; say whether there was one."""
+        mine = self._by_peer.get(peer, {})
+        subscription = mine.pop(name, None)
+        if subscription is None:
+            return False
+        if not mine:
+            del self._by_peer[peer]
+        self._remove(subscription)
+        return True
+
+    def leave(self, peer: str) -> None:
+        """End all that a peer has."""
+        for subscription in self._by_peer.pop(peer, {}).values():
+            self._remove(subscription)
+
+    def exact_subscribers(self, topic: Topic) -> list[Subscriber]:
+        """Return all who subscribed to this very topic."""
+        bucket = self._exact.get(topic)
+        return [] if bucket is None else list(bucket.members)
+
+    def close_topic(self, topic: Topic) -> list[Subscriber]:
+        """End all subscriptions to this very topic; return who had them."""
+        ended = self.exact_subscribers(topic)
+        for subscriber in ended:
+            self.remove(subscriber.peer, subscriber.subscription)
+        return ended
+
+    def match(self, topic: Topic) -> Subscribers:
+        """Return all who get what is published on a topic: the same tuple until one of them comes or goes.
+
+        A Refusal if the topic has too many segments.
+        """
+        known = self._cache.get(topic)
+        if known is not None:
+            return known
+        self.check_depth(len(topic))
+        buckets = self._patterns.match(topic)
+        if (literal := self._exact.get(topic)) is not None:
+            buckets.insert(0, literal)
+        if len(self._cache) >= _MAX_CACHED_TOPICS:
+            self._clear_caches()
+        if not buckets:
+            found: Subscribers = ()
+        elif len(buckets) == 1 and not self._policies:
+            found = buckets[0].snapshot()
+        else:
+            found = self._join(topic, [bucket.snapshot() for bucket in buckets])
+        self._cache[topic] = found
+        same_first = self._by_first.get(topic[0])
+        if same_first is None:
+            self._by_first[topic[0]] = {topic}
+        else:
+            same_first.add(topic)
+        return found
+
+    def _join(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
+        """Return one list for several; the same as before if they are the same."""
+        old_parts, old = self._joined_lists.get(topic, _NO_LIST)
+        if len(parts) == len(old_parts) and all(map(is_, parts, old_parts)):
+            return old
+        found = tuple(chain.from_iterable(parts))
+        policy = self._overflow_policy(topic)
+        if policy:
+            found = tuple([msgspec.structs.replace(each, when_full=policy) for each in found])
+        if len(self._joined_lists) >= _MAX_CACHED_TOPICS or self._joined_length + len(found) > _MAX_CACHED_SUBSCRIBERS:
+            self._clear_caches()
+            old = ()
+        self._joined_lists[topic] = parts, found
+        self._joined_length += len(found) - len(old)
+        return found
+
+    def _overflow_policy(self, topic: Topic) -> str:
+        text = topic_text(topic) if self._policies else ""
+        return next((policy for glob, policy in self._policies if glob.matches(text)), "")
+
+    def _remove(self, subscription: Subscription) -> None:
+        pattern, subscriber, owner = subscription.pattern, subscription.subscriber, subscription.owner
+        self._count -= 1
+        self._bytes.release(owner, subscription.size)
+        if pattern.is_wildcard:
+            self._invalidate_matches(pattern)
+            self._patterns.remove(pattern, subscriber, owner)
+            return
+        topic = pattern.literal
+        bucket = self._exact[topic]
+        bucket.remove(subscriber)
+        if not bucket.members:
+            del self._exact[topic]
+        self._cache.pop(topic, None)
+
+    def _clear_caches(self) -> None:
+        self._cache.clear()
+        self._by_first.clear()
+        self._joined_lists.clear()
+        self._joined_length = 0
+
+    def _invalidate_matches(self, pattern: Pattern) -> None:
+        """Forget the topics that begin like a pattern; their lists are still used if the pattern is in none of them."""
+        if pattern.levels and len(pattern.levels[0]) == 1:
+            for topic in self._by_first.pop(pattern.levels[0][0], ()):
+                self._cache.pop(topic, None)
+        else:
+            self._cache.clear()
+            self._by_first.clear()
+
+
+def subscription_memory(pattern: Pattern, name: str) -> int:
+    """Return about how much memory a subscription takes: a little more than CPython allocates, never less."""
+    levels = sum(getsizeof(level) + _LEVEL_BYTES + sum(map(getsizeof, level)) for level in pattern.levels)
+    return _SUBSCRIPTION_BYTES + getsizeof(name) + levels

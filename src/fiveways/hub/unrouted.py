@@ -1,0 +1,26 @@
+"""Calls that nobody was given: refused, called off, or waited for in vain. Their names may be anything."""
+
+from fiveways.hub.builtin_methods import BuiltInMethods
+from fiveways.hub.registrations import Registrations
+from fiveways.hub.session import Session
+from fiveways.hub.traffic_totals import CALLBACK_LABEL, HUB_LABEL, UNKNOWN_LABEL, FailureRecord, TrafficTotals
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call
+
+
+class UnroutedCalls:
+    """Counts them, by names that their callers could not make up."""
+
+    def __init__(self, offers: Registrations, built_ins: BuiltInMethods, traffic: TrafficTotals) -> None:
+        self._offers = offers
+        self._built_ins = built_ins
+        self._traffic = traffic
+
+    def count(self, caller: Session, word: Call, reason: Reason, text: str, now: float) -> None:
+        """Count one that has failed."""
+        name = CALLBACK_LABEL if word.callback else word.method
+        known = word.callback or name in self._built_ins
+        label = name if known else self._offers.known_name(name) or UNKNOWN_LABEL
+        self._traffic.count_refused(
+            label, FailureRecord(now, name, caller.traits.protocol, HUB_LABEL, reason, text, caller.name)
+        )

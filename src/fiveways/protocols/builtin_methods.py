@@ -1,0 +1,375 @@
+"""The hub's built-in methods that have a word of their own, read from a call and written as one.
+
+Protocols without a message for publishing, subscribing, offering and so on say these things by calling `hub.publish`,
+`hub.subscribe` and their like. Their bridges turn such calls into the hub's words here, and the words back into calls
+for the other end of the link, so that names and topics are understood in the spelling of the protocol that carried
+them. The remaining built-ins (`hub.ping`, `hub.echo` and so on) need no translation and stay calls.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+import msgspec
+
+from fiveways.errors import FivewaysError, Malformed, Unrepresentable
+from fiveways.model.messages import (
+    CloseTopic,
+    Description,
+    Discover,
+    Event,
+    HubMessage,
+    Publish,
+    Register,
+    SetVariable,
+    Subscribe,
+    Unregister,
+    UnsetVariable,
+    Unsubscribe,
+)
+from fiveways.model.names import BadName, NameStyle, fold_registration, spell_prefix
+from fiveways.model.names import spell as spell_name
+from fiveways.model.topics import BadTopic, TopicStyle, parse, parse_pattern, spell, spell_pattern
+from fiveways.wire import strict_json
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value, may_hold_markers
+
+STREAMING_KINDS: Final = ("unary", "server", "client", "both")
+SHARE_STRATEGIES: Final = ("", "round_robin", "random", "first", "open")
+OVERFLOW_POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
+_MAX_SHOWN_LENGTH: Final = 40
+_MAX_SHOWN_NAMES: Final = 3
+_MAX_OMITTED_COUNT: Final = 1 << 53
+"""What a peer says that it left out is no number beyond this."""
+
+_RAW_FIELDS_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+_NULL: Final = msgspec.Raw(b"null")
+PUBLISH: Final = "hub.publish"
+
+
+class _Publication(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: str
+    data: msgspec.Raw = _NULL
+    retain: bool = False
+
+
+_decode_publication: Final = msgspec.json.Decoder(_Publication).decode
+
+
+class BadArguments(FivewaysError):
+    """A built-in was called with arguments it cannot use; the call fails with this sentence."""
+
+
+class Styles(msgspec.Struct, frozen=True):
+    """How one protocol writes names and topics, and what it needs when it subscribes."""
+
+    names: NameStyle
+    topics: TopicStyle
+    topic_id: Callable[[object, str], str]
+    """The subscription's own identifier from the argument `id` (None if absent) and the topic as written."""
+
+
+class Arguments:
+    """The arguments of one built-in: an object, its fields in order, one alone, or in UMQ lines of text."""
+
+    def __init__(
+        self, body: Payload, fields: tuple[str, ...], options: tuple[str, ...] = (), *, lines: bool = False
+    ) -> None:
+        self._body = body
+        self._fields = fields
+        self._lines: list[str] = []
+        value = body.value()
+        if lines and isinstance(value, str) and isinstance(body, Text):
+            if body.raw[:1] in ("{", "["):
+                raise BadArguments("what begins with { or [ must be JSON")
+            # Only as many parts as there are fields, so that data may hold line ends.
+            value = self._lines = value.split("\n", len(fields) - 1)
+        elif isinstance(value, str):
+            value = [value]
+        if isinstance(value, list):
+            if len(value) > len(fields):
+                raise BadArguments(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
+            value = dict(zip(fields, value, strict=False))
+        elif value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise BadArguments(f"takes an object with {', '.join(fields)}")
+        unknown = [repr(name)[:_MAX_SHOWN_LENGTH] for name in value if name not in fields and name not in options]
+        if unknown:
+            raise BadArguments(f"takes {', '.join(fields + options)}, not {', '.join(unknown[:_MAX_SHOWN_NAMES])}")
+        self._values: Mapping[str, object] = value
+
+    def text(self, field: str, default: str | None = None) -> str:
+        """A field that must be a text."""
+        value = self._values.get(field, default)
+        if not isinstance(value, str):
+            raise BadArguments(f"needs {field} as a text")
+        return value
+
+    def choice(self, field: str, allowed: tuple[str, ...]) -> str:
+        """A field that must be one of a few texts; the first is the default."""
+        value = self.text(field, allowed[0])
+        if value not in allowed:
+            raise BadArguments(f"{field} is one of {', '.join(filter(None, allowed))}")
+        return value
+
+    def boolean(self, field: str) -> bool:
+        """A field that must be true or false."""
+        value = self._values.get(field, False)
+        if not isinstance(value, bool):
+            raise BadArguments(f"{field} is true or false")
+        return value
+
+    def value(self, field: str) -> object:
+        """A field of any type, None if absent."""
+        return self._values.get(field)
+
+    def payload(self, field: str) -> Payload:
+        """A field that is passed on as a body."""
+        value = self._values.get(field)
+        if value is None:
+            return NULL
+        if self._lines:
+            return Text(str(value))
+        raw = self._raw_json(field)
+        return Value(value) if raw is None else Json(raw)
+
+    def _raw_json(self, field: str) -> bytes | None:
+        """The field as it was written, where that was JSON."""
+        if not isinstance(self._body, Json | Text):
+            return None
+        given = _RAW_FIELDS_DECODER.decode(self._body.json())
+        piece = given.get(field) if isinstance(given, dict) else given[self._fields.index(field)]
+        return None if piece is None else bytes(piece)
+
+
+def message_from_call(
+    call_id: str, method: str, body: Payload, styles: Styles, attachments: tuple[str, ...] = ()
+) -> HubMessage | None:
+    """The word that a call of the built-in `method` (folded) means; None if it has none and stays a call.
+
+    Raises:
+        BadArguments: the arguments do not fit.
+    """
+    reader = _READERS.get(method)
+    if reader is None:
+        return None
+    fields, options, make = reader
+    try:
+        if method == PUBLISH and not attachments and (word := fastpath_publish(call_id, body, styles)) is not None:
+            return word
+        return make(
+            call_id, Arguments(body, fields, options, lines=method in _LINE_ARGUMENT_METHODS), styles, attachments
+        )
+    except (BadName, BadTopic, Unrepresentable) as exc:
+        raise BadArguments(str(exc)) from exc
+
+
+def fastpath_publish(call_id: str, body: Payload, styles: Styles) -> Publish | None:
+    """The word for `hub.publish` as it mostly comes; None if it takes a closer look. BadTopic as its topic may be."""
+    if isinstance(body, Text):
+        lines = _FIRST_LINE.match(body.raw)
+        if lines is not None:
+            return Publish(call_id, parse(lines[1], styles.topics), Text(body.raw[lines.end() :]))
+    elif not isinstance(body, Json):
+        return None
+    try:
+        raw = body.raw if isinstance(body, Json) else body.raw.encode()
+        given = _decode_publication(raw)
+        strict_json.check_numbers_and_depth(raw)
+    except (UnicodeEncodeError, msgspec.DecodeError, RecursionError, Malformed):
+        return None
+    if raw[:1] + raw[-1:] != b"{}" or may_hold_markers(raw):  # blanks around it are no JSON
+        return None
+    data = NULL if given.data == _NULL else Json(bytes(given.data))
+    return Publish(call_id, parse(given.topic, styles.topics), data, retain=given.retain)
+
+
+def _read_publish(call_id: str, given: Arguments, styles: Styles, attachments: tuple[str, ...]) -> HubMessage:
+    topic = parse(given.text("topic"), styles.topics)
+    return Publish(call_id, topic, given.payload("data"), attachments, retain=given.boolean("retain"))
+
+
+def _read_subscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    written = given.text("topic")
+    return Subscribe(
+        call_id,
+        parse_pattern(written, styles.topics),
+        styles.topic_id(given.value("id"), written),
+        envelope=given.boolean("envelope"),
+        when_full=given.choice("when_full", OVERFLOW_POLICIES),
+    )
+
+
+def _read_unsubscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return Unsubscribe(call_id, styles.topic_id(given.value("id"), ""))
+
+
+def _read_close(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return CloseTopic(call_id, parse(given.text("topic"), styles.topics))
+
+
+def _read_register(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    spelling = given.text("name")
+    method, route = fold_registration(spelling, styles.names)
+    kind, share = given.choice("kind", STREAMING_KINDS), given.choice("share", SHARE_STRATEGIES)
+    doc = "" if given.value("doc") is None else given.text("doc")
+    return Register(call_id, method, spelling, route, doc, kind, share)
+
+
+def _read_unregister(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    spelling = given.text("name")
+    method, route = fold_registration(spelling, styles.names)
+    return Unregister(call_id, method, spelling, route)
+
+
+def _read_set(call_id: str, given: Arguments, _: Styles, attachments: tuple[str, ...]) -> HubMessage:
+    return SetVariable(call_id, given.text("name"), given.payload("value"), attachments)
+
+
+def _read_unset(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return UnsetVariable(call_id, given.text("name"))
+
+
+def _read_discover(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return Discover(call_id, given.text("name", ""))
+
+
+_FIRST_LINE: Final = re.compile(r"([A-Za-z][^\n]*)\n")
+"""A first line that shows at once that what follows it is data: no JSON begins with a letter and a line."""
+
+Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], HubMessage]
+_READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
+    PUBLISH: (("topic", "data"), ("retain",), _read_publish),
+    "hub.subscribe": (("topic", "id"), ("envelope", "when_full"), _read_subscribe),
+    "hub.unsubscribe": (("id",), (), _read_unsubscribe),
+    "hub.close": (("topic",), (), _read_close),
+    "hub.register": (("name", "doc"), ("kind", "share"), _read_register),
+    "hub.unregister": (("name",), (), _read_unregister),
+    "hub.set": (("name", "value"), (), _read_set),
+    "hub.unset": (("name",), (), _read_unset),
+    "hub.discover": (("name",), (), _read_discover),
+}
+"""The fields of each, which may come by position; the options, which come by name alone; and what it means."""
+_LINE_ARGUMENT_METHODS: Final = frozenset({PUBLISH, "hub.subscribe", "hub.close"})
+"""In UMQ the arguments of these may come as lines."""
+
+Builtin = (
+    Publish | Subscribe | Unsubscribe | CloseTopic | Register | Unregister | SetVariable | UnsetVariable | Discover
+)
+
+
+def call_from_message(word: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[str, Payload]:
+    """The built-in (folded name, arguments) that says `word` by a call.
+
+    `topic_id` is the identifier that the protocol gives to a subscription, where it is not the word's own.
+    """
+    try:
+        return _build_call(word, styles, topic_id)
+    except BadTopic as exc:
+        raise Unrepresentable(str(exc)) from exc
+
+
+def _build_call(word: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, Payload]:
+    match word:
+        case Publish():
+            given = {"topic": spell(word.topic, styles.topics), "data": word.body.value()}
+            return PUBLISH, Value(given | _non_default_options(retain=word.retain))
+        case Subscribe():
+            given = {"topic": spell_pattern(word.pattern, styles.topics), "id": topic_id or word.subscription}
+            options = _non_default_options(envelope=word.envelope, when_full=word.when_full)
+            return "hub.subscribe", Value(given | options)
+        case Unsubscribe():
+            return "hub.unsubscribe", Value({"id": word.subscription})
+        case CloseTopic():
+            return "hub.close", Value({"topic": spell(word.topic, styles.topics)})
+        case Register():
+            kind = word.kind if word.kind != "unary" else ""
+            options = _non_default_options(doc=word.doc, kind=kind, share=word.share)
+            return "hub.register", Value({"name": _registered_name(word, styles)} | options)
+        case Unregister():
+            return "hub.unregister", Value({"name": _registered_name(word, styles)})
+        case SetVariable():
+            return "hub.set", Value({"name": word.name, "value": word.body.value()})
+        case UnsetVariable():
+            return "hub.unset", Value({"name": word.name})
+        case Discover():
+            return "hub.discover", Value({"name": word.name} if word.name else {})
+        case _:
+            assert_never(word)
+
+
+def _non_default_options(**options: str | bool) -> dict[str, object]:
+    """The options that differ from their defaults, which are all empty or false."""
+    return {name: value for name, value in options.items() if value}
+
+
+def _registered_name(word: Register | Unregister, styles: Styles) -> str:
+    if word.spelling:
+        return word.spelling
+    return spell_prefix(word.method, styles.names) if word.route else spell_name(word.method, styles.names)
+
+
+def _value_or_none(body: Payload) -> object:
+    """The value of a body that a peer sent, None where it has none."""
+    try:
+        return body.value()
+    except Unrepresentable:
+        return None
+
+
+def description_payload(word: Description) -> Payload:
+    """The answer to `hub.discover`."""
+    if word.doc is not None:
+        return Value({"doc": word.doc})
+    lists: dict[str, object] = {"methods": list(word.methods), "routes": list(word.routes)}
+    return Value(lists | {"more": word.more} if word.more else lists)
+
+
+def read_description(call_id: str, body: Payload) -> Description | None:
+    """The answer to `hub.discover` read back; None if it is something else."""
+    match _value_or_none(body):
+        case {"doc": str(doc)}:
+            return Description(call_id, doc=doc)
+        case {"methods": list(methods), "routes": list(routes), **rest} if all(
+            type(name) is str for name in methods + routes
+        ):
+            more = rest.get("more")
+            if not isinstance(more, int) or isinstance(more, bool) or not 0 < more <= _MAX_OMITTED_COUNT:
+                more = 0
+            return Description(call_id, tuple(methods), tuple(routes), more=more)
+        case _:
+            return None
+
+
+def event_body(event: Event, styles: Styles) -> Payload:
+    """The body of an event as its subscriber gets it: in an envelope where it asked for one, to hear of the topic."""
+    if not event.envelope:
+        return event.body
+    try:
+        topic = strict_json.write(spell(event.topic, styles.topics))
+    except BadTopic as exc:
+        raise Unrepresentable(str(exc)) from exc
+    missed = b',"missed":%d' % event.missed if event.missed else b""
+    raw = b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed)
+    try:
+        # The envelope is a level more than the body, which may have been as deep as a body may be.
+        strict_json.check_numbers_and_depth(raw)
+    except Malformed as exc:
+        raise Unrepresentable(str(exc)) from exc
+    return Json(raw)
+
+
+def unwrap_event(event: Event, styles: Styles) -> Event:
+    """The event that came in an envelope; what is no envelope stays as it is."""
+    match _value_or_none(event.body):
+        case {"topic": str(written), "data": data, **rest}:
+            missed = rest.get("missed")
+            if type(missed) is not int or missed < 0:
+                missed = 0
+            try:
+                topic = parse(written, styles.topics)
+            except BadTopic:
+                return event
+            return msgspec.structs.replace(event, topic=topic, body=Value(data), missed=missed)
+        case _:
+            return event

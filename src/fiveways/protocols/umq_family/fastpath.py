@@ -1,0 +1,83 @@
+"""The short way through a UMQ conversation: plain calls and plain results, as most are, need not become messages."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import ClassVar, Final
+
+import msgspec
+
+from fiveways.errors import Malformed
+from fiveways.model import messages as hub
+from fiveways.model.names import BadName, NameStyle, fold
+from fiveways.model.topics import BadTopic
+from fiveways.protocols.builtin_methods import PUBLISH, fastpath_publish
+from fiveways.protocols.umq_family.conversation import OPEN
+from fiveways.protocols.umq_family.conversation_base import HubMessages
+from fiveways.protocols.umq_family.unsolicited_updates import UmqUnsolicitedUpdates
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Payload, Text
+
+NOT_FASTPATH: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
+"""What tells that a frame needs a closer look."""
+_RESULT: Final = ord("R")
+_CACHE_SIZE: Final = 1024
+
+
+def fastpath_name_folder(style: NameStyle) -> Callable[[str], str]:
+    """How to fold a name: of the hub's own names nothing comes but `hub.publish`, and BadName of what is none."""
+
+    @lru_cache(_CACHE_SIZE)
+    def ordinary(name: str) -> str:
+        method = fold(name, style)
+        return "" if method.startswith("hub.") and method != PUBLISH else method
+
+    return ordinary
+
+
+class UmqFastPath(UmqUnsolicitedUpdates):
+    """One UMQ peer. Whatever is not plain about a frame is left to the long way, as if nobody had looked at it."""
+
+    CALL_KIND: ClassVar[int]
+    """The letter of a call."""
+
+    def receive(self, packet: Packet, now: float) -> HubMessages:
+        """Take one frame of the peer."""
+        payload = packet.payload
+        if self._state is OPEN and packet.is_text and 0 < len(payload) <= self._max_text:
+            kind, words = payload[0], None
+            try:
+                if kind == _RESULT:
+                    words = self._receive_result_fast(payload.decode())
+                elif kind == self.CALL_KIND and len(self._incoming_requests) < self._limits.max_pending:
+                    words = self._receive_call_fast(payload)
+            except NOT_FASTPATH:
+                words = None
+            if words is not None:
+                return words
+        return super().receive(packet, now)
+
+    def _receive_result_fast(self, text: str) -> HubMessages | None:
+        head, separator, payload = text.partition(self._separator)
+        wire_id = head[1:]
+        hub_id = self._outgoing_requests.get(wire_id)
+        if type(hub_id) is not str or not separator:
+            return None
+        del self._outgoing_requests[wire_id], self._outgoing_by_hub_id[hub_id]
+        return (hub.Result(hub_id, Text(payload)),)
+
+    def _accept_call_fast(self, wire_id: str, method: str, body: Payload, name: str) -> HubMessages | None:
+        """Take up a request that is a plain call, or a plain publication."""
+        word: hub.HubMessage | None
+        if method == PUBLISH:
+            word = fastpath_publish(wire_id, body, self.STYLES)
+            if word is None:
+                return None
+        else:
+            word = hub.Call(wire_id, method, body, name)
+        self._incoming_requests[wire_id] = wire_id
+        return (word,)
+
+    @abstractmethod
+    def _receive_call_fast(self, payload: bytes) -> HubMessages | None:
+        """What a plain call says; None or one of ODD, and nothing has happened, if it is anything else."""

@@ -1,0 +1,44 @@
+"""Records of a store that match their checksum, and that this version of the hub cannot decode."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fiveways.hub.stored_messages import decode_answer, decode_call
+from fiveways.store import errors
+from fiveways.store.contents import StoreContents
+
+
+def check_row(table: str, row: tuple[Any, ...]) -> None:
+    """Decode a row, as `fiveways.store.integrity` reads it; some exception if that is impossible."""
+    if table == "log" and row[5] is not None:
+        (decode_answer if row[1] else decode_call)(row[3], row[5])
+    elif table == "retained":
+        msgspec.json.decode(row[0], type=list[str])
+
+
+@contextmanager
+def name_undecodable_record(path: Path, loaded: StoreContents) -> Iterator[None]:
+    """Turn an error about a record into one that names it."""
+    try:
+        yield
+    except Exception as exc:
+        for record, decode in _decoders(loaded):
+            try:
+                decode()
+            except Exception as why:  # noqa: BLE001  whatever it is, it is about this record
+                raise errors.damage_error(path, f"{path} is damaged: {record} cannot be decoded ({why})") from exc
+        raise
+
+
+def _decoders(loaded: StoreContents) -> Iterator[tuple[str, Callable[[], object]]]:
+    for request in loaded.requests:
+        yield f"the request {request.key} of peer {request.peer}", partial(decode_call, request.key, request.word)
+    for answer in loaded.answers:
+        yield f"the answer {answer.key} of peer {answer.peer}", partial(decode_answer, answer.key, answer.word)
+    for value in loaded.retained:
+        yield f"the topic {value.topic}", partial(msgspec.json.decode, value.topic, type=list[str])

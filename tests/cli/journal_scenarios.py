@@ -1,0 +1,102 @@
+"""Journals that a test tells by hand: each record a millisecond after the one before."""
+
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from fiveways.journal.schema import SCHEMA
+from fiveways.journal.segments import segment_name
+
+RUN = "20260101T000000-aaaaaa"
+BEGAN = 1_767_225_600_000_000_000
+"""2026, when it begins."""
+STEP = 1_000_000
+
+
+class Story:
+    """The records of one run."""
+
+    def __init__(self, run: str = RUN, at: int = BEGAN) -> None:
+        self.run = run
+        self._at = at
+        self._rows: list[dict[str, object]] = []
+        self._told = 0
+
+    def heard(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
+        """A frame that came to the hub."""
+        return self._add(session, protocol, "in", payload, op, more)
+
+    def said(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
+        """A frame that the hub sent."""
+        return self._add(session, protocol, "out", payload, op, more)
+
+    def mark(self, session: str, protocol: str, kind: str, op: str | None = None, **more: object) -> Self:
+        """Something that is no frame."""
+        return self._add(session, protocol, "out" if kind == "drop" else "in", None, op, {"kind": kind, **more})
+
+    def wait(self, steps: int) -> Self:
+        """Nothing happens for a while."""
+        self._at += steps * STEP
+        return self
+
+    def _add(
+        self,
+        session: str,
+        protocol: str,
+        direction: str,
+        payload: bytes | None,
+        op: str | None,
+        more: dict[str, object],
+    ) -> Self:
+        is_binary = protocol in {"lrpm-cbor", "mqtt-rpc"}
+        row = {
+            "seq": self._told + len(self._rows),
+            "at": self._at,
+            "node": "here",
+            "run": self.run,
+            "session": session,
+            "peer": None,
+            "protocol": protocol,
+            "transport": "mqtt" if protocol == "mqtt-rpc" else "ws",
+            "direction": direction,
+            "kind": "binary" if is_binary else "text",
+            "channel": None,
+            "op": op,
+            "payload": payload,
+            "size": None if payload is None else len(payload),
+            "reason": None,
+            "queued_ns": None,
+        }
+        self._rows.append(row | more)
+        self._at += STEP
+        return self
+
+    def write(self, directory: Path, number: int = 0) -> Path:
+        """Write what was told since the last time as a segment."""
+        directory.mkdir(exist_ok=True)
+        table = pa.Table.from_pylist(self._rows, schema=SCHEMA)
+        parquet.write_table(table, directory / f"{segment_name(self.run, number)}.parquet")
+        self._told += len(self._rows)
+        self._rows = []
+        return directory
+
+
+def a_day_at_the_hub(run: str = RUN, at: int = BEGAN) -> Story:
+    """A call across two protocols, one that fails, a batch, a publication, and what happens besides."""
+    story = Story(run, at)
+    story.mark("caller", "umq", "open").heard("caller", "umq", b"H1\n***").said("caller", "umq", b"W1\n***")
+    story.heard("caller", "umq", b"M1\nmath:add\n[2,3]", "7")
+    story.said("callee", "lrpm-json", b'[40,9,"math.add",[2,3],{}]', "7").wait(7)
+    story.heard("callee", "lrpm-json", b"[41,9,5,{}]", "7").said("caller", "umq", b"R1\n5", "7")
+    story.heard("caller", "umq", b"M2\nmath:sub\n[2,3]").said("caller", "umq", b"!2\n7 No such method")
+    story.heard("q.1", "nq", b'[{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]', "n8 -", peer="q")
+    story.said("q.1", "nq", b'{"a":"b2","i":"k1","d":2}', "n8", peer="q")
+    story.heard("caller", "umq", b"M3\nhub:publish\nnews\nhello", "p1")
+    story.said("first", "umq36", b"T1:hello", "p1").said("second", "lrpm-json", b'[60,1,4,"hello",{}]', "p1")
+    story.mark("third", "umq", "drop", "p1", reason="the peer reads too slowly", channel="news")
+    story.said("caller", "umq", b"R3\n1", "p1")
+    story.heard("foe", "umq", b"M4\n\x1b[2Jboo\n\xe2\x80\xae\x07").heard("foe", "lrpm-json", b"\xff\x00{")
+    story.mark("foe", "umq", "deny", reason="no \x1b[31mtoken").mark("caller", "umq", "close", reason="11 Closing")
+    return story

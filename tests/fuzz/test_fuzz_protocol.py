@@ -1,0 +1,42 @@
+"""The short form of `make fuzz`: a few thousand damaged frames for every protocol, the same ones in every run."""
+
+from dataclasses import replace
+from operator import attrgetter
+from random import Random
+from typing import NoReturn
+
+import pytest
+
+from fiveways.protocols import registry
+from fiveways.protocols.base import ProtocolSpec
+from fuzz.fuzz_target import PropertyViolated, seeds, try_input
+from fuzz.mutation import mutated
+
+INPUTS = 3000
+
+
+@pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
+def test_no_input_breaks_a_promise(spec: ProtocolSpec) -> None:
+    random = Random(20)
+    found = []
+    for _ in range(INPUTS):
+        data = mutated(random, seeds(spec))
+        try:
+            try_input(spec, data)
+        except Exception as exc:  # noqa: BLE001  any exception is a find
+            found.append((data, exc))
+    assert found == []
+
+
+def test_an_exception_is_found() -> None:
+    def decode(*_: object) -> NoReturn:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        try_input(replace(registry.load("umq"), decode=decode), b"\0M1\nx")
+
+
+def test_a_message_that_does_not_survive_is_found() -> None:
+    umq = registry.load("umq")
+    with pytest.raises(PropertyViolated, match="read back as"):
+        try_input(replace(umq, encode=lambda _: umq.encode(umq.messages["Result"]("1"))), b"\0M1\nx")

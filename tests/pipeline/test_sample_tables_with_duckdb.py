@@ -1,0 +1,24 @@
+"""Another reading of a made-up capture: what DuckDB finds with plain string functions is what the plan tells."""
+
+from pathlib import Path
+
+from benchmarks.pipeline import duckdb_job
+from benchmarks.pipeline.captures import Capture
+from fiveways.pipeline.sample.capture import generate
+from fiveways.pipeline.sample.options import TEXTS, Options
+
+
+def test_duckdb_finds_the_same_calls(tmp_path: Path) -> None:
+    capture = Capture(12_000, tmp_path / "journal", tmp_path / "truth")
+    generate(capture.journal, capture.truth, Options(12_000, encodings=TEXTS, plain=True, segment=5000))
+    duckdb_job.core(capture, tmp_path / "out")
+    assert duckdb_job.differences(f"{tmp_path}/out/calls.parquet", f"{tmp_path}/truth/calls.parquet", "calls") == ""
+
+
+def test_differences_are_told(tmp_path: Path) -> None:
+    for seed, name in enumerate(("one", "other")):
+        generate(tmp_path / name, tmp_path / name / "truth", Options(4000, seed, encodings=TEXTS, plain=True))
+    told = duckdb_job.differences(
+        f"{tmp_path}/one/truth/calls.parquet", f"{tmp_path}/other/truth/calls.parquet", "calls"
+    )
+    assert told.startswith("calls: ")

@@ -1,0 +1,107 @@
+"""How Spark is started, and what is said where it cannot be."""
+
+import importlib.util
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fiveways.errors import MissingExtra
+from fiveways.pipeline import batch_run, spark_session
+from fiveways.pipeline.errors import SparkFailed, SparkUnavailable
+
+
+def test_workers_have_the_package_and_our_python(spark: SparkSession) -> None:
+    def where(_: int) -> tuple[str, str]:
+        import fiveways.wire.base36  # noqa: PLC0415
+
+        return sys.executable, fiveways.wire.base36.__name__
+
+    assert spark.sparkContext.parallelize([1], 1).map(where).collect() == [(sys.executable, "fiveways.wire.base36")]
+
+
+def test_times_are_utc_and_nobody_serves_a_page(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_starting_leaves_the_environment_as_it_was(spark: SparkSession) -> None:
+    assert spark.sparkContext.master == "local[2]"
+    assert "PYSPARK_DRIVER_PYTHON" not in os.environ
+
+
+def test_the_user_has_the_last_word() -> None:
+    conf = spark_session.spark_conf(spark_session.SparkSettings("local[3]", {"spark.driver.memory": "9g", "x.y": "z"}))
+    assert conf["spark.driver.memory"] == "9g"
+    assert conf["x.y"] == "z"
+    assert conf["spark.master"] == "local[3]"
+
+
+def test_a_cluster_is_not_told_to_look_for_us_on_this_machine_alone() -> None:
+    assert "spark.driver.host" in spark_session.spark_conf(spark_session.SparkSettings("local[*]"))
+    assert "spark.driver.host" not in spark_session.spark_conf(spark_session.SparkSettings("spark://somewhere:7077"))
+
+
+def test_no_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(
+        SparkUnavailable, match=r"Spark needs Java 17 or later \(on Debian .* openjdk-17-jre-headless\)"
+    ):
+        spark_session.require_spark()
+    spark_session.require_spark(java=False)
+
+
+def test_no_pyspark_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    with pytest.raises(MissingExtra, match=r"^Spark needs the pipeline extra: pip install 'fiveways\[pipeline\]'$"):
+        spark_session.require_spark()
+
+
+def test_an_old_java_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        log.write(b"Error: ... java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main\n")
+    assert spark_session._startup_error_text(log, RuntimeError("gone")).endswith(spark_session.JAVA_REQUIREMENT)
+
+
+def test_what_java_said_last_is_the_reason(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        log.write(b"INFO starting\njava.net.BindException: no such address\nINFO ended\n")
+    sentence = spark_session._startup_error_text(log, RuntimeError("gone"))
+    assert sentence == "Spark did not start: java.net.BindException: no such address"
+
+
+def test_spark_is_asked_why_it_failed_before_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, tmp_path: Path
+) -> None:
+    is_stopped = False
+
+    class Broken(PySparkException):
+        def __str__(self) -> str:
+            assert not is_stopped
+            return "an error occurred\n  Caused by: the disk is full"
+
+    def stop(_jvm: spark_session.SparkProcess) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+
+    def start(_settings: spark_session.SparkSettings, log: IO[bytes], *_: object) -> SparkSession:
+        log.write(b"the disk is full\n")
+        return spark
+
+    monkeypatch.setattr(spark_session, "start_spark", start)
+    monkeypatch.setattr(spark_session, "stop_spark", stop)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with (
+        pytest.raises(SparkFailed, match=r"Caused by: the disk is full; what Spark said is in /") as raised,
+        batch_run.prepared_spark(spark_session.SparkSettings(), None, []),
+    ):
+        raise Broken("broken")
+    (log,) = tmp_path.iterdir()
+    assert str(raised.value).endswith(str(log))
+    assert log.read_bytes() == b"the disk is full\n"
+    assert is_stopped

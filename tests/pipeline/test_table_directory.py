@@ -1,0 +1,164 @@
+"""The directory of the tables, without any Spark."""
+
+import grp
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fiveways.journal.file_permissions import permissions_for_group
+from fiveways.pipeline import table_directory
+from fiveways.pipeline.errors import PipelineError, TablesLocked
+from fiveways.pipeline.state import PipelineState
+from fiveways.pipeline.table_directory import TableDirectory
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def step(out: TableDirectory, name: str, *kept: str) -> None:
+    out.begin_next()
+    out.carry_over("t", kept)
+    parquet.write_table(pa.table({"n": [1]}), out.next_path / "t" / f"{name}.parquet")
+    out.commit(PipelineState(journal=name))
+
+
+def test_what_stays_is_linked_and_what_does_not_is_gone(tmp_path: Path) -> None:
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        step(out, "a")
+        inode = (out.path / "t" / "a.parquet").stat().st_ino
+        step(out, "b", "a.parquet")
+        assert out.files("t") == ["a.parquet", "b.parquet"]
+        assert (out.path / "t" / "a.parquet").stat().st_ino == inode
+        step(out, "c", "b.parquet")
+    assert out.files("t") == ["b.parquet", "c.parquet"]
+    found = out.read_state()
+    assert found is not None
+    assert found.journal == "c"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".out.lock", "out"]
+
+
+def modes(folder: Path) -> set[tuple[bool, int]]:
+    found = [folder, *folder.rglob("*")]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
+
+
+def test_only_the_owner_reads_tables_unless_a_group_is_named(tmp_path: Path) -> None:
+    private = TableDirectory(tmp_path / "out")
+    with private.lock():
+        step(private, "a")
+        assert modes(private.path) == {(True, 0o700), (False, 0o600)}
+    group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
+    shared = TableDirectory(tmp_path / "out", permissions_for_group(group))
+    with shared.lock():
+        step(shared, "b", "a.parquet")
+    assert modes(shared.path) == {(True, 0o2750), (False, 0o640)}
+    assert {path.group() for path in [shared.path, *shared.path.rglob("*")]} == {group}
+
+
+def test_a_run_that_dies_leaves_the_tables_and_its_litter_is_cleared(tmp_path: Path) -> None:
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        step(out, "a")
+        out.begin_next()
+        out.carry_over("t", ["a.parquet"])
+        (out.next_path / "t" / "half.parquet").write_bytes(b"PAR1")
+    assert out.files("t") == ["a.parquet"]
+    again = TableDirectory(tmp_path / "out")
+    with again.lock():
+        assert not again.next_path.exists()
+        assert again.files("t") == ["a.parquet"]
+
+
+def test_two_renames_do_where_two_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_directory, "_exchange_directories", lambda *_: False)
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        step(out, "a")
+        step(out, "b")
+    assert out.files("t") == ["b.parquet"]
+    assert not (tmp_path / ".out.old").exists()
+
+
+def test_a_death_between_the_two_renames_is_mended(tmp_path: Path) -> None:
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        step(out, "a")
+    out.path.rename(tmp_path / ".out.old")
+    with out.lock():
+        assert out.files("t") == ["a.parquet"]
+
+
+def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
+    first, second = TableDirectory(tmp_path / "out"), TableDirectory(tmp_path / "out")
+    with (
+        first.lock(),
+        pytest.raises(TablesLocked, match=rf"another run is at work on {tmp_path}/out \(process {os.getpid()}\)"),
+        second.lock(),
+    ):
+        pass
+    with second.lock():
+        pass
+
+
+def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from fiveways.pipeline.table_directory import Output\n"
+        "with Output(Path(sys.argv[1])).locked(): os._exit(9)"
+    )
+    done = subprocess.run(  # noqa: S603  our own code
+        [sys.executable, "-c", code, str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 9
+    with TableDirectory(tmp_path / "out").lock():
+        pass
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_what_is_not_ours_is_not_replaced(tmp_path: Path, is_file: bool) -> None:
+    path = tmp_path / "out"
+    if is_file:
+        path.write_text("mine")
+    else:
+        path.mkdir()
+        (path / "thesis.txt").write_text("mine")
+    with (
+        pytest.raises(PipelineError, match="is no directory" if is_file else "holds other things"),
+        TableDirectory(path).lock(),
+    ):
+        pass
+    assert path.exists()
+
+
+def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        assert out.read_state() is None
+        step(out, "a")
+    assert out.files("t") == ["a.parquet"]
+
+
+def test_a_table_without_rows_still_has_its_columns(tmp_path: Path) -> None:
+    out = TableDirectory(tmp_path / "out")
+    with out.lock():
+        out.begin_next()
+        assert out.complete_table("t", SCHEMA) == 0
+        out.commit(PipelineState())
+    assert parquet.read_table(out.path / "t").schema == SCHEMA
+
+
+def test_tables_of_another_version_are_not_added_to(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "_run.json").write_text('{"version": 99}')
+    assert TableDirectory(tmp_path / "out").read_state() is None
+    (tmp_path / "out" / "_run.json").write_text("torn")
+    assert TableDirectory(tmp_path / "out").read_state() is None

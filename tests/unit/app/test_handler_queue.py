@@ -1,0 +1,217 @@
+"""Events for functions: in order, one at a time, and a bounded number waiting."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from fiveways.app import handler_queue
+from fiveways.app.app import App
+from fiveways.app.attachments import AttachmentError
+from fiveways.app.events import Event
+from fiveways.model import messages as words
+from fiveways.model.failures import Reason
+from fiveways.model.topics import UMQ, parse_pattern
+from fiveways.wire.payload import Json, Text, Value
+from tests.unit.app.dispatcher_harness import Stage, in_loop
+
+
+def an_event(value: object, subscription: str = "1", **options: object) -> words.Event:
+    given = {"topic": ("a", "b.c"), "body": Value(value), **options}
+    return words.Event(subscription, **given)  # type: ignore[arg-type]  # as they are
+
+
+class Seen:
+    """What a function got, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._changed = asyncio.Event()
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def until(self, count: int) -> list[Event]:
+        while len(self.events) < count:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.events
+
+
+@in_loop
+async def test_handlers_are_subscribed_and_get_their_events() -> None:
+    app, first, second = App(), Seen(), Seen()
+
+    @app.on("a.*")
+    async def follow(event: Event) -> None:
+        first.add(event)
+
+    loop = asyncio.get_running_loop()
+
+    @app.on("x")
+    def follow_plain(event: Event) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        loop.call_soon_threadsafe(second.add, event)
+
+    stage = Stage(app)
+    assert stage.dispatcher.subscriptions() == [
+        words.Subscribe("follow a.*", parse_pattern("a.*", UMQ), "1"),
+        words.Subscribe("follow x", parse_pattern("x", UMQ), "2"),
+    ]
+    stage.received(an_event(1), an_event("text", "2", topic=("x",), missed=3), an_event(0, "unknown"))
+    assert await first.until(1) == [Event("a.b%2Ec", 1)]
+    assert await second.until(1) == [Event("x", "text", 3)]
+    stage.received(words.Event("1", ("a",), Text("[1]")))
+    assert (await first.until(2))[1].data == [1]
+    await stage.dispatcher.close()
+    assert stage.said == []
+
+
+@in_loop
+async def test_a_runtime_may_keep_its_own_names_for_subscriptions() -> None:
+    app, seen = App(), Seen()
+
+    @app.on("a.*")
+    async def follow(event: Event) -> None:
+        seen.add(event)
+
+    ((pattern, take),) = Stage(app).dispatcher.event_handlers()
+    assert pattern == parse_pattern("a.*", UMQ)
+    take(an_event(1, "whatever"))
+    await seen.until(1)
+
+
+@in_loop
+async def test_events_come_in_order_and_one_at_a_time() -> None:
+    app, seen, active = App(), Seen(), []
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        active.append(1)
+        assert len(active) == 1
+        await asyncio.sleep(0)
+        active.pop()
+        seen.add(event)
+
+    stage = Stage(app)
+    stage.received(*map(an_event, range(20)))
+    assert [event.data for event in await seen.until(20)] == list(range(20))
+
+
+@in_loop
+async def test_a_slow_function_misses_events_and_is_told_how_many(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(handler_queue, "MAX_EVENTS", 2)
+    app, seen, go = App(), Seen(), asyncio.Event()
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        seen.add(event)
+        await go.wait()
+
+    stage = Stage(app)
+    stage.received(an_event(0))
+    await seen.until(1)
+    stage.received(an_event(1), an_event(2), an_event(3), an_event(4, missed=5))
+    go.set()
+    await seen.until(3)
+    stage.received(an_event(5, missed=1), an_event(6))
+    await seen.until(5)
+    assert [(event.data, event.missed) for event in seen.events] == [(0, 0), (1, 0), (2, 0), (5, 8), (6, 0)]
+    assert len(caplog.records) == 1
+    assert "on a: events come faster than they are handled" in caplog.text
+
+
+@in_loop
+async def test_waiting_events_are_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler_queue, "MAX_BYTES", 2000)
+    app, seen = App(), Seen()
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        seen.add(event)
+
+    stage = Stage(app)
+    stage.received(an_event("x" * 1500), an_event("y" * 1500))
+    await seen.until(1)
+    stage.received(an_event("z" * 1500))
+    assert [(str(event.data)[0], event.missed) for event in await seen.until(2)] == [("x", 0), ("z", 1)]
+
+
+@in_loop
+async def test_a_function_that_raises_gets_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+    app, seen = App(), Seen()
+    errors = [ValueError("bad"), SystemExit(1), asyncio.CancelledError()]
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        seen.add(event)
+        if errors:
+            raise errors.pop(0)
+
+    stage = Stage(app)
+    bad = words.Event("1", ("a",), Json(b'{"$base64":1}'))
+    stage.received(an_event(1), an_event(2), an_event(3), bad, an_event(4))
+    assert [event.data for event in await seen.until(4)] == [1, 2, 3, 4]
+    assert [record.getMessage() for record in caplog.records] == [
+        "on a failed",
+        "on a failed",
+        "on a: cancelled from within",
+        "on a failed",
+    ]
+
+
+@in_loop
+async def test_an_event_may_have_attachments() -> None:
+    app, seen = App(), Seen()
+    got: list[object] = []
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        try:
+            got.append(await event.attachments())
+        except AttachmentError as exc:
+            got.append(str(exc))
+        seen.add(event)
+
+    stage = Stage(app)
+    stage.received(an_event(1, attachments=("x",)), an_event(2, attachments=("y",)))
+    stage.received(words.Attachment("y", error="lost"), words.Attachment("x", b"1"))
+    await seen.until(2)
+    assert got == [[b"1"], "lost"]
+    await stage.dispatcher.close()
+    assert stage.dispatcher._budget.used == 0
+    assert await Event("a").attachments() == []
+
+
+@in_loop
+async def test_close_drops_what_waits() -> None:
+    app, seen = App(), Seen()
+
+    @app.on("a")
+    async def follow(event: Event) -> None:
+        seen.add(event)
+        await asyncio.Event().wait()
+
+    stage = Stage(app)
+    stage.received(an_event(1), an_event(2, attachments=("x",)), words.Attachment("x", b"1"))
+    await seen.until(1)
+    await stage.dispatcher.close()
+    stage.received(an_event(3))
+    await asyncio.sleep(0)
+    assert [event.data for event in seen.events] == [1]
+    assert stage.dispatcher._budget.used == 0
+
+
+@in_loop
+async def test_a_topic_that_was_closed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+    app.on("a.b")(print)
+    stage = Stage(app)
+    with caplog.at_level(logging.INFO):
+        stage.received(words.TopicClosed("1"), words.TopicClosed("unknown"))
+    assert [record.getMessage() for record in caplog.records] == ["on a.b: the topic was closed, no more events come"]
+    stage.received(words.Failure("follow a.b", Reason.DENIED))

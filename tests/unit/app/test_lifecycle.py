@@ -1,0 +1,128 @@
+"""An application from its start to its end."""
+
+import asyncio
+import threading
+
+import pytest
+
+from fiveways.app import dispatcher
+from fiveways.app.app import App
+from fiveways.app.context import Context
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Failure, HubMessage, Result
+from fiveways.wire.payload import Value
+from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop
+
+
+@in_loop
+async def test_close_fails_what_is_open_and_stops_it() -> None:
+    app, begun, ended = App(), asyncio.Event(), []
+
+    @app.method
+    async def slow() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("task")
+
+    @app.shutdown
+    def end() -> None:
+        ended.append("hook")
+
+    @app.shutdown
+    async def end_badly() -> None:
+        raise ValueError
+
+    @app.shutdown
+    async def end_last(context: Context) -> None:
+        ended.append(context.session)
+
+    stage = Stage(app)
+    await stage.dispatcher.start()
+    stage.received(a_call("slow"))
+    await begun.wait()
+    await stage.dispatcher.close()
+    await stage.dispatcher.close()
+    assert stage.said == [Failure("1", Reason.LOST, "the application was closed before it answered")]
+    assert ended == ["task", "hook", ""]
+    stage.received(a_call("slow"))
+    assert failure_of(stage.said[-1]) == (Reason.UNAVAILABLE, "the application is closing")
+
+
+@in_loop
+async def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(dispatcher, "GRACE", 0.01)
+    app, begun, go = App(), asyncio.Event(), asyncio.Event()
+
+    @app.method
+    async def stubborn() -> None:
+        begun.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    stage = Stage(app)
+    stage.received(a_call("stubborn"))
+    await begun.wait()
+    await stage.dispatcher.close()
+    assert "1 tasks do not end" in caplog.text
+    go.set()
+    await stage.idle()
+
+
+@in_loop
+async def test_a_method_may_close_its_own_application() -> None:
+    app = App()
+    stage = Stage(app)
+
+    @app.method
+    async def stop() -> None:
+        await stage.dispatcher.close()
+
+    stage.received(a_call("stop"))
+    await stage.answers(1)
+    assert failure_of(stage.said[0])[0] is Reason.LOST
+
+
+@in_loop
+async def test_hooks_run_in_order_and_a_failing_start_is_raised() -> None:
+    app = App()
+    order: list[str] = []
+
+    @app.startup
+    def first() -> None:
+        order.append(f"first {threading.current_thread() is threading.main_thread()}")
+
+    @app.startup
+    async def second() -> None:
+        order.append("second")
+
+    @app.startup
+    async def third() -> None:
+        raise ValueError("no database")
+
+    stage = Stage(app)
+    with pytest.raises(ValueError, match="no database"):
+        await stage.dispatcher.start()
+    assert order == ["first False", "second"]
+    await stage.dispatcher.close()
+
+
+def test_nothing_needs_a_loop_until_it_is_served() -> None:
+    app = App()
+
+    @app.method
+    async def one() -> int:
+        return 1
+
+    async def serve() -> list[HubMessage]:
+        stage = Stage(app)
+        await stage.call("one")
+        await stage.dispatcher.close()
+        return stage.said
+
+    # One application may be served in one loop after the other.
+    assert asyncio.run(serve()) == asyncio.run(serve()) == [Result("1", Value(1))]

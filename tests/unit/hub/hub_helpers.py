@@ -1,0 +1,117 @@
+"""Hubs and peers for tests: who speaks what, and how somebody comes in."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.traits import Credentials, ProtocolTraits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Failure, Hello, HubMessage, Register, Result, Subscribe, Welcome
+from fiveways.model.topics import Pattern, Topic
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import NULL, Payload, Value
+
+UMQ = ProtocolTraits("umq", names.UMQ, topics.UMQ, attachments_follow=True)
+UMQ36 = ProtocolTraits("umq36", names.UMQ36, topics.UMQ, attachments_follow=True)
+LRPM = ProtocolTraits("lrpm-json", names.LRPM, topics.LRPM, cancels=True, has_challenge=True)
+NQ = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True)
+MQTT = ProtocolTraits("mqtt-rpc", names.MQTT, topics.MQTT, accepts_streams=True)
+
+PEERS = {"ann": LRPM, "bob": UMQ, "cleo": NQ, "dan": LRPM, "eve": UMQ}
+"""Who is there when nothing else is said."""
+
+
+def make(
+    limits: Mapping[str, Any] | None = None,
+    *,
+    keeps: bool = False,
+    **settings: Any,  # noqa: ANN401  fields of HubSettings
+) -> Hub:
+    """A hub that nobody has come to yet."""
+    return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), keeps=keeps)
+
+
+def opened(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """A hub that all of `PEERS` have come to."""
+    hub = make(limits, **settings)
+    for peer, traits in PEERS.items():
+        join(hub, peer, traits)
+    return hub
+
+
+def join(hub: Hub, peer: str, traits: ProtocolTraits = LRPM, now: float = 0.0) -> None:
+    """Somebody comes in, without an identity."""
+    hub.arrive(peer, traits, Credentials(), now)
+    assert hub.handle(peer, Hello(), now) == welcome(peer)
+
+
+def welcome(peer: str) -> Deliveries:
+    return [Delivery(peer, Welcome(Value({"session": peer, "version": ""})))]
+
+
+def offer(hub: Hub, peer: str, method: str, spelling: str = "", **options: Any) -> None:  # noqa: ANN401  of Register
+    """Somebody offers a method."""
+    assert hub.handle(peer, Register("r", method, spelling, **options), 0.0) == ok(peer, "r")
+
+
+def subscribe(hub: Hub, peer: str, pattern: Pattern, name: str = "s", **options: Any) -> None:  # noqa: ANN401  of Subscribe
+    """Somebody subscribes to something of which no value is kept."""
+    assert hub.handle(peer, Subscribe("r", pattern, name, **options), 0.0) == ok(peer, "r", Value({"id": name}))
+
+
+def topic(text: str) -> Topic:
+    return topics.parse(text, topics.UMQ)
+
+
+def pattern(text: str) -> Pattern:
+    """A pattern as UMQ writes it, or with `/`, `+` or `#` as MQTT does."""
+    return topics.parse_pattern(text, topics.MQTT if set("/+#") & set(text) else topics.UMQ)
+
+
+def ok(peer: str, word_id: str, body: Payload = NULL, op: str = "") -> Deliveries:
+    """A request was carried out."""
+    return [Delivery(peer, Result(word_id, body), op)]
+
+
+def refusal(deliveries: Deliveries) -> tuple[str, str, Reason, str]:
+    """Who was refused what, and why."""
+    (delivery,) = deliveries
+    assert isinstance(delivery, Delivery)
+    assert isinstance(delivery.message, Failure)
+    return delivery.peer, delivery.message.id, delivery.message.reason, delivery.message.text
+
+
+def only(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa: ANN401  of that kind
+    """The one word that is said, which is of this kind."""
+    (delivery,) = deliveries
+    assert isinstance(delivery, Delivery)
+    assert isinstance(delivery.message, kind)
+    return delivery.message
+
+
+def held(hub: Hub) -> int:
+    """How many things the hub holds in all its tables, but for what it has learned for later, and its numbers."""
+    seen = {id(numbers) for numbers in (hub.traffic, hub.traffic.topics, *hub.traffic._tables.values())}
+    todo: list[object] = [hub]
+    total = 0
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            total += len(each)
+            todo += [*each.keys(), *each.values()]
+        elif isinstance(each, list | tuple | set):
+            total += len(each)
+            todo += each
+        elif type(each).__module__.startswith("fiveways.hub"):
+            slots = [name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ())]
+            fields = getattr(type(each), "__struct_fields__", ())
+            todo += vars(each).values() if hasattr(each, "__dict__") else ()
+            todo += [getattr(each, name, None) for name in (*slots, *fields)]
+    return total

@@ -1,0 +1,127 @@
+"""Peers that do not know when to stop: they are refused, and what the hub holds has an end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Discover,
+    Failure,
+    HubMessage,
+    Publish,
+    Register,
+    Result,
+    SetVariable,
+    Subscribe,
+    Unregister,
+    Unsubscribe,
+)
+from fiveways.model.topics import Pattern
+from fiveways.wire.payload import NULL, Text, Value
+from tests.unit.hub.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer
+
+BOUNDS = {"max_pending": 20, "max_subscriptions": 20, "max_variables": 20, "max_expected_attachments": 20}
+SETTINGS: dict[str, Any] = {
+    "max_offers": 20,
+    "max_retained": 20,
+    "max_queues": 20,
+    "max_queue": 20,
+    "max_queue_bytes": 1000,
+}
+TIMES = 500
+MOST = 800
+"""Things that a hub may hold with these bounds; without them, each test would leave thousands."""
+
+FLOODS: dict[str, Callable[[int], HubMessage]] = {
+    "methods": lambda n: Register("1", f"m{n}"),
+    "routes": lambda n: Register("1", f"m{n}", route=True),
+    "subscriptions": lambda n: Subscribe("1", Pattern((("t",),)), f"s{n}"),
+    "patterns": lambda n: Subscribe("1", Pattern((("t", f"{n}"), ("", ""))), f"s{n}"),
+    "calls": lambda n: Call(f"c{n}", "m", timeout=n),
+    "streams": lambda n: Call(f"c{n}", "m", more=True),
+    "attachments": lambda n: Call(f"c{n}", "m", attachments=(f"a{n}", f"b{n}")),
+    "publications with attachments": lambda n: Publish("1", ("t",), NULL, (f"a{n}",)),
+    "retained values": lambda n: Publish("1", ("t", f"{n}"), Value(n), retain=True),
+    "variables": lambda n: SetVariable("1", f"v{n}", Value(n)),
+    "large variables": lambda n: SetVariable("1", f"v{n}", Text("x" * (1 << 20))),
+    "callbacks": lambda _: Call("1", "hub.callback", Value("x")),
+    "queues": lambda n: Call("1", "hub.push", Value([f"q{n}", n])),
+    "items": lambda n: Call("1", "hub.push", Value(["q", n])),
+    "large items": lambda n: Call("1", "hub.push", Value([f"q{n % 10}", "x" * 100])),
+    "pulls": lambda _: Call("1", "hub.pull", Value(["q", "w"])),
+    "questions": lambda n: Discover(f"c{n}", "r."),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of(flood: str) -> None:
+    hub = filled()
+    reasons = set[Reason]()
+    for number in range(TIMES):
+        for delivery in hub.handle("mallory", FLOODS[flood](number), 0.0):
+            word = getattr(delivery, "word", None)
+            if isinstance(word, Failure):
+                reasons.add(word.reason)
+    assert reasons <= {Reason.OVERLOADED, Reason.TOO_LARGE}
+    assert reasons
+    assert held(hub) < MOST
+    # Nobody else is worse off.
+    deliveries = hub.handle("good", Call("c", "n"), 0.0)
+    assert [getattr(delivery, "to", "") for delivery in deliveries] == ["fine"]
+
+
+def filled() -> Hub:
+    hub = make(BOUNDS, **SETTINGS)
+    join(hub, "good", LRPM)
+    join(hub, "fine", LRPM)
+    join(hub, "bob", UMQ)
+    join(hub, "mallory", NQ)
+    offer(hub, "bob", "m")
+    offer(hub, "fine", "n")
+    offer(hub, "bob", "r", route=True)
+    hub.handle("bob", Subscribe("1", Pattern((("t",),)), "s"), 0.0)
+    return hub
+
+
+CYCLES: dict[str, Callable[[int], list[HubMessage]]] = {
+    "methods": lambda n: [Register("1", f"m{n}"), Unregister("1", f"m{n}")],
+    "subscriptions": lambda n: [Subscribe("1", Pattern((("t", f"{n}"),)), "s"), Unsubscribe("1", "s")],
+    "topics": lambda n: [Publish(None, ("t", f"{n}"))],
+    "calls": lambda n: [Call("c", "x", timeout=1000.0 + n), Result(f"{n + 1}")],
+    "ids": lambda n: [Result(f"x{n}"), Failure(f"y{n}", Reason.LOST)],
+    "names": lambda n: [Call("c", f"unknown{n}"), Discover("c", f"unknown{n}")],
+    "tokens": lambda n: [Call("c", f"unknown{n}", callback=True)],
+}
+
+
+@pytest.mark.parametrize("cycle", CYCLES)
+def test_what_comes_and_goes_leaves_little_behind(cycle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiveways.hub.registrations._MAX_FORMER_NAMES", 50)
+    monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 50)
+    hub = filled()
+    offer(hub, "mallory", "x")
+    for number in range(TIMES):
+        for word in CYCLES[cycle](number):
+            hub.handle("mallory", word, 0.0)
+    assert held(hub) < MOST
+
+
+def test_peers_that_come_and_go_leave_nothing_behind() -> None:
+    hub = filled()
+    kept = {"methods", "routes", "retained values", "queues", "items", "large items"}
+    floods = [flood for name, flood in FLOODS.items() if name not in kept]
+    hub.expire(1.0)  # sweeps out deadlines of what is gone
+    before = held(hub)
+    for number in range(TIMES):
+        join(hub, f"p{number}", UMQ)
+        for flood in floods:
+            hub.handle(f"p{number}", flood(0), 0.0)
+        hub.leave(f"p{number}", 0.0)
+    hub.expire(1e9)
+    hub._subscriptions._clear_caches()
+    hub._counters.failures.clear()
+    assert held(hub) == before

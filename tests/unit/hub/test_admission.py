@@ -1,0 +1,451 @@
+"""Who is let in, and as whom."""
+
+from typing import Any
+
+import pytest
+
+from fiveways.hub.admission import HUB_CLOSING, LOGIN_TIMED_OUT, TOKEN_REQUIRED, UNKNOWN_TOKEN
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.session_limits import TOO_MANY_SESSIONS
+from fiveways.hub.settings import HubSettings, Identity, Permissions
+from fiveways.hub.traits import Credentials, ProtocolTraits
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Goodbye,
+    Hello,
+    HubMessage,
+    Publish,
+    Result,
+    SetVariable,
+    TopicClosed,
+    UnsetVariable,
+    Unsubscribe,
+)
+from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
+from tests.unit.hub.hub_helpers import (
+    LRPM,
+    NQ,
+    UMQ,
+    make,
+    offer,
+    ok,
+    opened,
+    pattern,
+    refusal,
+    subscribe,
+    topic,
+    welcome,
+)
+
+ALICE = Identity("alice", "sesame", "hush", permissions=Permissions(call=("hub.*", "a.*")))
+BERTA = Identity("berta", "12345", permissions=Permissions(offer=()))
+CARLA = Identity("carla", "", "psst")
+KNOWN = (ALICE, BERTA, CARLA)
+REMOTE = Credentials(is_loopback=False)
+
+
+def greet(
+    hub: Hub, body: Payload = NULL, traits: ProtocolTraits = LRPM, credentials: Credentials = REMOTE
+) -> Deliveries:
+    """Somebody comes and says hello."""
+    hub.arrive("x", traits, credentials, 0.0)
+    return hub.handle("x", Hello(body), 0.0)
+
+
+def away(text: str = UNKNOWN_TOKEN) -> Deliveries:
+    return [Delivery("x", Goodbye(text, denied=True))]
+
+
+def identity(hub: Hub) -> str:
+    return hub._sessions["x"].identity
+
+
+# Without an identity.
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "is_loopback", "is_let_in"),
+    [
+        ("loopback", True, True),
+        ("loopback", False, False),
+        ("always", True, True),
+        ("always", False, True),
+        ("never", True, False),
+        ("never", False, False),
+    ],
+)
+def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> None:
+    hub = make(anonymous=anonymous)
+    told = greet(hub, credentials=Credentials(is_loopback))
+    assert told == (welcome("x") if is_let_in else away(TOKEN_REQUIRED))
+    assert hub.stats()["refused_logins"] == (not is_let_in)
+    assert hub.deadline() is None
+
+
+def test_a_setting_that_nobody_understands_lets_nobody_in() -> None:
+    with pytest.raises(ValueError, match="anonymous is one of loopback, always, never, not 'Never'"):
+        HubSettings(anonymous="Never")
+
+
+@pytest.mark.parametrize(
+    "body", [Text("anything"), Text("1"), Value({"client": "x"}), Value(17), Json(b'{"$base64":1}')]
+)
+def test_a_hello_may_say_anything_where_there_are_no_tokens(body: Payload) -> None:
+    assert greet(make(), body, credentials=Credentials()) == welcome("x")
+
+
+def test_this_process_itself_needs_no_identity() -> None:
+    hub = make(anonymous="never", guest=Permissions((), (), (), ()), max_sessions=0)
+    assert greet(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
+    offer(hub, "x", "m")
+    hub.reload(HubSettings(anonymous="never"))
+    offer(hub, "x", "n")
+
+
+def test_the_welcome_tells_the_session_and_the_version() -> None:
+    hub = make(version="1.2")
+    (delivery,) = greet(hub, credentials=Credentials())
+    assert isinstance(delivery, Delivery)
+    assert getattr(delivery.message, "body", None) == Value({"session": "x", "version": "1.2"})
+
+
+# Tokens.
+
+
+@pytest.mark.parametrize("traits", [UMQ, LRPM, NQ])
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (Text("sesame"), "alice"),
+        (Value("sesame"), "alice"),
+        (Json(b'{"token": "sesame"}'), "alice"),
+        (Cbor(b"\xa1\x65token\x66sesame"), "alice"),
+        (Text("12345"), "berta"),
+        (Value({"token": "12345", "identity": "alice"}), "berta"),
+    ],
+)
+def test_a_token_in_the_hello(traits: ProtocolTraits, body: Payload, name: str) -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, body, traits) == welcome("x")
+    assert identity(hub) == name
+
+
+def test_a_token_of_the_link() -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, credentials=Credentials(bearer="sesame")) == welcome("x")
+    assert identity(hub) == "alice"
+    hub.leave("x", 0.0)
+    assert greet(hub, Text("12345"), credentials=Credentials(bearer="wrong")) == away()
+
+
+@pytest.mark.parametrize("is_loopback", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        Text("wrong"),
+        Value({"token": "wrong"}),
+        Value({"token": 12345}),
+        Value({"token": ""}),
+        Value("\ud800"),
+        Text("sesam"),
+    ],
+)
+def test_a_wrong_token_is_never_anonymous(body: Payload, is_loopback: bool) -> None:
+    hub = make(identities=KNOWN)
+    assert greet(hub, body, UMQ, Credentials(is_loopback)) == away()
+    assert hub.handle("x", Hello(Text("sesame")), 0.0) == []
+    assert hub.handle("x", Call("c", "hub.ping"), 0.0) == []
+    assert hub.leave("x", 0.0) == []
+
+
+def test_a_token_is_wrong_where_there_are_none() -> None:
+    assert greet(make(), Value({"token": "sesame"}), credentials=Credentials()) == away()
+    assert greet(make(), credentials=Credentials(bearer="sesame")) == away()
+
+
+def test_an_identity_without_a_token_is_not_known_by_an_empty_one() -> None:
+    hub = make(identities=(CARLA,), anonymous="never")
+    assert greet(hub, Value({"token": ""})) == away()
+
+
+# Tokens that come as a variable.
+
+
+def test_who_says_nothing_may_still_say_a_token() -> None:
+    hub = make(identities=KNOWN, login_timeout=10.0)
+    for body in (NULL, Text(""), Text("{}"), Text("null")):
+        assert greet(hub, body, UMQ) == welcome("x")
+        hub.leave("x", 0.0)
+    assert greet(hub, traits=UMQ) == welcome("x")
+    requests: list[Any] = [
+        Call("c", "hub.ping"),
+        Publish("c", topic("t")),
+        Unsubscribe("c", "s"),
+        Call("c", "t", callback=True),
+    ]
+    for word in requests:
+        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, TOKEN_REQUIRED)
+    others: list[HubMessage] = [Publish(None, topic("t")), Result("1"), Unsubscribe(None, "s"), Goodbye()]
+    assert [hub.handle("x", word, 1.0) for word in others] == [[], [], [], []]
+    assert hub.handle("x", SetVariable(None, "colour", Text("red")), 1.0) == []
+    assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 2.0) == []
+    assert identity(hub) == "alice"
+    assert hub.handle("x", Call("c", "hub.ping"), 3.0) == ok("x", "c", Value("pong"))
+    assert hub.expire(20.0) == []
+
+
+def test_who_says_no_token_in_time_is_sent_away() -> None:
+    hub = make(identities=KNOWN, login_timeout=10.0)
+    greet(hub, traits=UMQ)
+    assert hub.deadline() == 10.0
+    assert hub.expire(9.9) == []
+    assert hub.expire(10.0) == away(LOGIN_TIMED_OUT)
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 11.0) == []
+    assert hub.deadline() is None
+
+
+def test_who_says_nothing_at_all_is_sent_away() -> None:
+    hub = make(login_timeout=10.0)
+    hub.arrive("x", LRPM, Credentials(), 5.0)
+    assert hub.expire(15.0) == away(LOGIN_TIMED_OUT)
+    assert hub.stats()["refused_logins"] == 1
+    hub.leave("x", 15.0)
+    hub.arrive("x", LRPM, Credentials(), 20.0)
+    assert hub.leave("x", 21.0) == []
+    assert hub.deadline() is None
+
+
+def test_where_there_is_another_way_or_none_nobody_is_welcomed_as_nobody() -> None:
+    assert greet(make(identities=KNOWN), traits=LRPM) == away(TOKEN_REQUIRED)
+    assert greet(make(identities=(CARLA,)), traits=UMQ) == away(TOKEN_REQUIRED)
+    assert greet(make(), traits=UMQ) == away(TOKEN_REQUIRED)
+
+
+def test_a_wrong_token_as_a_variable() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, traits=UMQ)
+    told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
+    assert told == ("x", "v", Reason.DENIED, UNKNOWN_TOKEN)
+    assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == ok("x", "v")
+    assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == away()
+    assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
+
+
+def test_tokens_cannot_be_tried_for_ever() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, credentials=Credentials())
+    for _ in range(9):
+        assert refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))[2] is Reason.DENIED
+    assert hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0) == away()
+    assert hub.stats()["refused_logins"] == 10
+
+
+def test_the_anonymous_may_become_somebody() -> None:
+    hub = make(identities=KNOWN, guest=Permissions(call=()))
+    greet(hub, credentials=Credentials())
+    assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.DENIED
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 1.0) == ok("x", "v")
+    assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.NO_SUCH_METHOD
+    assert hub.handle("x", UnsetVariable("v", "token"), 1.0) == ok("x", "v")
+
+
+# Too many, and too late.
+
+
+def test_a_full_hub_lets_nobody_in() -> None:
+    hub = make(max_sessions=1)
+    hub.arrive("first", LRPM, Credentials(), 0.0)
+    assert hub.handle("first", Hello(), 0.0) == welcome("first")
+    assert greet(hub, credentials=Credentials()) == [
+        Delivery("x", Goodbye(f"{TOO_MANY_SESSIONS}: the limit of 1 for the whole hub is reached"))
+    ]
+    hub.leave("x", 0.0)
+    hub.leave("first", 0.0)
+    assert greet(hub, credentials=Credentials()) == welcome("x")
+
+
+def test_a_closing_hub_lets_nobody_in() -> None:
+    hub = make()
+    hub.drain(0.0)
+    assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(HUB_CLOSING))]
+
+
+# New rules.
+
+
+def test_new_rules_hold_for_those_who_are_there() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, Text("sesame"))
+    hub.arrive("guest", LRPM, Credentials(), 0.0)
+    hub.handle("guest", Hello(), 0.0)
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
+    hub.reload(HubSettings(identities=(Identity("alice", "sesame", permissions=Permissions(call=("b.*",))),)))
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.NO_SUCH_METHOD
+    assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is Reason.DENIED
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_SUCH_METHOD
+    hub.reload(HubSettings(anonymous="never"))
+    assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.DENIED
+    hub.reload(HubSettings(anonymous_permissions=Permissions(call=("a.*",))))
+    assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_SUCH_METHOD
+
+
+def test_what_somebody_may_not_have_any_more_ends() -> None:
+    hub = make(identities=(Identity("alice", "sesame"),))
+    greet(hub, Text("sesame"))
+    for method in ("a.b", "c"):
+        offer(hub, "x", method)
+        offer(hub, "x", method, route=True)
+    subscribe(hub, "x", pattern("news.*"), "1")
+    subscribe(hub, "x", pattern("other"), "2")
+    rights = Permissions(offer=("a.*",), subscribe=("news.*",))
+    assert hub.reload(HubSettings(identities=(Identity("alice", "sesame", "", rights),))) == [
+        Delivery("x", TopicClosed("2"))
+    ]
+    assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (2, 1)
+    assert hub.reload(HubSettings()) == [Delivery("x", TopicClosed("1"))]
+    assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (0, 0)
+    assert hub.reload(HubSettings()) == []
+
+
+def test_new_rules_do_not_let_those_in_who_stand_at_the_door() -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, traits=UMQ)
+    hub.reload(HubSettings(identities=KNOWN))
+    assert refusal(hub.handle("x", Call("c", "hub.ping"), 0.0))[2] is Reason.DENIED
+
+
+def test_secrets_show_nowhere() -> None:
+    shown = repr(HubSettings(identities=KNOWN)) + repr(Credentials(bearer="sesame"))
+    assert not [secret for secret in ("sesame", "12345", "hush", "psst") if secret in shown]
+
+
+def test_all_who_came_are_counted() -> None:
+    assert opened().stats()["arrived"] == 5
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_variable: bool) -> None:
+    hub = make(identities=KNOWN)
+    greet(hub, NULL if by_variable else Text("sesame"), traits=UMQ)
+    if by_variable:
+        hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0)
+    assert identity(hub) == "alice"
+    assert b"sesame" not in hub._sessions["x"].credential_digest
+    for token, secret, reason in (
+        ("sesame", "other", Reason.NO_SUCH_METHOD),
+        ("other", "hush", Reason.DENIED),
+        ("", "hush", Reason.DENIED),
+        ("sesame", "", Reason.NO_SUCH_METHOD),
+    ):
+        hub.reload(HubSettings(identities=(Identity("alice", token, secret),)))
+        assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is reason
+
+
+# Without a session.
+
+
+def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
+    hub = make(identities=KNOWN, anonymous="loopback", guest=Permissions(call=("hub.ping",)))
+    assert hub.admission.may_call(Credentials(False, "sesame"), "a.b", 0.0)
+    assert not hub.admission.may_call(Credentials(True, "sesame"), "b.a", 0.0)
+    assert hub.admission.may_call(Credentials(True), "hub.ping", 0.0)
+    assert not hub.admission.may_call(Credentials(True), "hub.stats", 0.0)
+    assert not hub.admission.may_call(REMOTE, "hub.ping", 0.0)
+    assert hub.stats()["refused_logins"] == 0
+
+
+@pytest.mark.parametrize("known", [KNOWN, ()])
+def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[Identity, ...]) -> None:
+    hub = make(identities=known, anonymous="always")
+    told: list[object] = []
+    hub.admission.on_refused = told.append
+    with pytest.raises(Refusal) as refused:
+        hub.admission.may_call(Credentials(True, "wrong"), "hub.ping", 0.0)
+    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, UNKNOWN_TOKEN)
+    assert hub.stats()["refused_logins"] == 1
+    assert told == [None]
+
+
+# Sessions that a previous hub process authenticated.
+
+
+def restored(identity: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """A hub that has read one session from its store."""
+    hub = make(**settings)
+    hub.restore_session("x", NQ, identity, 0.0)
+    return hub
+
+
+def may_call(hub: Hub, method: str = "a.c") -> bool:
+    """Whether the session is authorized: a missing method is another refusal."""
+    return refusal(hub.handle("x", Call("c", method), 0.0))[2] is Reason.NO_SUCH_METHOD
+
+
+@pytest.mark.parametrize(("anonymous", "may"), [("always", True), ("loopback", True), ("never", False)], ids=str)
+def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_are_accepted(
+    anonymous: str, *, may: bool
+) -> None:
+    hub = restored("", identities=KNOWN, anonymous=anonymous)
+    assert may_call(hub) is may
+    hub.reload(HubSettings(identities=KNOWN, anonymous="never"))
+    assert not may_call(hub)
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "is_loopback", "name"),
+    [("always", False, ""), ("loopback", True, ""), ("loopback", False, None), ("never", True, None)],
+)
+def test_identify_returns_none_for_anonymous_credentials_that_are_not_accepted(
+    anonymous: str, *, is_loopback: bool, name: str | None
+) -> None:
+    assert make(anonymous=anonymous).admission.identify(Credentials(is_loopback)) == name
+
+
+def test_restored_identity_keeps_its_permissions_after_a_reload_of_the_same_settings() -> None:
+    hub = restored("alice", identities=KNOWN)
+    for _ in range(2):
+        assert may_call(hub)
+        hub.reload(HubSettings(identities=KNOWN))
+    hub.resume("x", Credentials(bearer="sesame"))
+    hub.reload(HubSettings(identities=KNOWN))
+    assert may_call(hub)
+    assert not may_call(hub, "b.c")
+    hub.reload(HubSettings())
+    assert not may_call(hub)
+
+
+def test_session_that_resumes_with_a_rotated_token_has_its_permissions_again() -> None:
+    rotated = HubSettings(identities=(Identity("alice", "simsalabim", permissions=ALICE.permissions),))
+    hub = make(identities=KNOWN)
+    greet(hub, traits=NQ, credentials=Credentials(bearer="sesame"))
+    assert may_call(hub)
+    hub.reload(rotated)
+    hub.resume("x", Credentials(bearer="sesame"))
+    assert not may_call(hub)
+    hub.resume("x", Credentials(bearer="simsalabim"))
+    assert may_call(hub)
+    hub.reload(HubSettings(identities=KNOWN))
+    assert not may_call(hub)
+
+
+def test_restored_identity_that_resumes_without_a_token_has_to_show_it() -> None:
+    hub = restored("alice", identities=KNOWN)
+    hub.resume("x", Credentials(remote="127.0.0.1:4711"))
+    assert not may_call(hub)
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0) == ok("x", "v")
+    assert may_call(hub)
+    hub.resume("x", Credentials(remote="127.0.0.1:4712"))
+    assert may_call(hub)
+
+
+def test_anonymous_session_that_resumes_from_another_machine_loses_permissions_for_loopback() -> None:
+    hub = make()
+    greet(hub, traits=NQ, credentials=Credentials())
+    hub.resume("x", REMOTE)
+    assert not may_call(hub)
+    hub.resume("x", Credentials())
+    assert may_call(hub)

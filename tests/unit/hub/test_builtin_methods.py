@@ -1,0 +1,134 @@
+"""The methods that the hub offers itself."""
+
+from random import Random
+
+import pytest
+
+from fiveways.hub.builtin_methods import BUILT_IN_DOCS
+from fiveways.hub.core import Hub
+from fiveways.hub.session import public_name
+from fiveways.hub.settings import Identity, Permissions
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Part, Result, SetVariable
+from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+from tests.unit.hub.hub_helpers import LRPM, join, make, ok, only, opened, refusal
+
+
+def call(hub: Hub, method: str, body: Payload = NULL, now: float = 0.0) -> Payload:
+    found = only(hub.handle("ann", Call("c", method, body), now), Result).body
+    assert isinstance(found, Payload)
+    return found
+
+
+def test_ping_and_echo() -> None:
+    hub = opened()
+    assert call(hub, "hub.ping") == Value("pong")
+    assert call(hub, "hub.ping", Text("")) == Value("pong")
+    for body in (NULL, Text("1.10"), Json(b'{"a" : 1}'), Json(b'{"$base64":5}')):
+        assert call(hub, "hub.echo", body) is body
+
+
+def test_time() -> None:
+    hub = Hub(Random(7), epoch=1_700_000_000.0)
+    join(hub, "ann")
+    assert call(hub, "hub.time", now=12.5) == Value(1_700_000_012.5)
+
+
+def test_a_peer_is_known_to_others_by_another_name_than_its_id() -> None:
+    hub = opened()
+    hub.handle("ann", SetVariable("s", "colour", Value("red")), 0.0)
+    assert public_name("ann") != "ann"
+    assert call(hub, "hub.get", Value({"name": "colour", "peer": public_name("ann")})) == Value("red")
+
+
+def test_stats_can_be_written() -> None:
+    hub = opened()
+    hub.handle("ann", Call("c", "nothing"), 0.0)
+    told = call(hub, "hub.stats")
+    assert b'"failures":{"no such method":1}' in told.json()
+
+
+def test_no_other_peer_is_there() -> None:
+    hub = opened()
+    hub.arrive("late", LRPM, Credentials(), 0.0)
+    for peer in ("nobody", "late"):
+        told = refusal(hub.handle("ann", Call("c", "hub.get", Value({"name": "x", "peer": peer})), 0.0))
+        assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"there is no peer {peer}")
+
+
+@pytest.mark.parametrize("method", ["hub.ping", "hub.push"])
+def test_none_takes_a_stream(method: str) -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", Call("c", method, more=True), 0.0))
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no stream")
+    assert hub.handle("ann", Part("c", NULL, last=True), 0.0) == []
+
+
+@pytest.mark.parametrize("method", ["hub.push", "hub.echo"])
+def test_none_takes_attachments(method: str) -> None:
+    told = refusal(opened().handle("ann", Call("c", method, Value(["jobs", 1]), attachments=("0",)), 0.0))
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no attachments")
+
+
+def test_words_of_their_own_are_not_calls() -> None:
+    hub = opened()
+    told = refusal(hub.handle("ann", Call("c", "hub.publish"), 0.0))
+    assert told[2] is Reason.NO_SUCH_METHOD
+
+
+def test_all_have_documentation() -> None:
+    calls = (
+        "ping",
+        "echo",
+        "time",
+        "callback",
+        "get",
+        "push",
+        "pull",
+        "queues",
+        "dead",
+        "redrive",
+        "drop",
+        "owed",
+        "purge",
+        "peers",
+        "stats",
+        "traffic",
+        "rights",
+        "clock",
+        "results",
+    )
+    assert {name for name in BUILT_IN_DOCS if name in opened().built_ins} == {f"hub.{name}" for name in calls}
+    assert all(BUILT_IN_DOCS.values())
+
+
+def test_they_are_answered_while_the_hub_closes() -> None:
+    hub = opened()
+    hub.drain(0.0)
+    assert hub.handle("ann", Call("c", "hub.ping"), 0.0) == ok("ann", "c", Value("pong"))
+
+
+def test_everybody_is_told_what_it_may_do() -> None:
+    rights = Permissions(call=("math.*", "hub.stats"), offer=(), publish=("news.*",), subscribe=("*",))
+    hub = make(identities=(Identity("alice", token="sesame", permissions=rights),), guest=Permissions(call=()))  # noqa: S106
+    join(hub, "ann")
+    others = {"publish": ["*"], "subscribe": ["*"], "push": ["*"], "pull": ["*"], "close": []}
+    assert call(hub, "hub.rights") == Value({"identity": "", "call": [], "offer": ["*"], **others})
+    hub.handle("ann", SetVariable("s", "token", Value("sesame")), 0.0)
+    changed = {"identity": "alice", "call": ["math.*", "hub.stats"], "offer": [], "publish": ["news.*"]}
+    assert call(hub, "hub.rights") == Value(others | changed)
+
+
+def test_results_are_what_somebody_gives_the_hub() -> None:
+    hub = opened()
+    assert call(hub, "hub.results") == Value(None)
+    hub.built_ins.pipeline_results = lambda: {"rows": 5}
+    assert call(hub, "hub.results") == Value({"rows": 5})
+
+
+def test_results_are_for_those_who_may_call_for_them() -> None:
+    hub = make(guest=Permissions(call=("math.*",)))
+    join(hub, "ann")
+    told = refusal(hub.handle("ann", Call("c", "hub.results"), 0.0))
+    assert told == ("ann", "c", Reason.DENIED, "you may not call hub.results")

@@ -1,0 +1,160 @@
+"""Requests that were promised an answer, where something goes wrong at a bad moment."""
+
+from random import Random
+
+from fiveways.errors import LocalProtocolError
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery, Persist
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Register, Result
+from fiveways.model.store_changes import PutRequest
+from fiveways.wire.payload import Cbor
+from tests.unit.hub.hub_helpers import join, offer
+from tests.unit.hub.test_durable_requests import BODY, RELIABLE, accepted, asked, handled, opened, passed, request
+
+
+def test_a_callee_that_cannot_be_told_is_not_told_again_at_once() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    _, delivery = asked(hub)
+    assert isinstance(delivery, Delivery)
+    assert hub.handle_undelivered(delivery, LocalProtocolError("too many requests are open"), 0.0) == []
+
+
+def test_a_callee_that_dies_in_mid_stream_ends_the_stream() -> None:
+    hub = opened()
+    offer(hub, "bob", "m", share="first")
+    offer(hub, "eve", "m", share="first")
+    asked(hub)
+    hub.handle("bob", Result("1", BODY, stream=True, last=False), 0.0)
+    assert not any(isinstance(each, Delivery) and isinstance(each.message, Call) for each in hub.leave("bob", 1.0))
+
+
+def test_finish_gives_nothing_to_a_callee() -> None:
+    hub = opened()
+    offer(hub, "ann", "m")
+    asked(hub)
+    hub.drain(0.0)
+    assert not any(isinstance(each, Delivery) and isinstance(each.message, Call) for each in hub.end_calls(1.0))
+    assert hub.open_calls() == 0
+
+
+def test_a_failure_whose_data_has_no_value() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    (kept,) = hub.handle("bob", Failure("1", Reason.RAISED, "no", Cbor(b"\xa2\x01\x02\x01\x03")), 0.0)
+    assert isinstance(kept, Persist)
+
+
+def test_a_failure_with_half_a_surrogate_pair() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    (kept,) = hub.handle("bob", Failure("1", Reason.RAISED, "\udc80"), 0.0)
+    assert isinstance(kept, Persist)
+
+
+def test_no_redelivery_at_the_very_end_by_rounding() -> None:
+    random = Random(1)
+    for _ in range(2000):
+        hub = opened(request_ttl=604800.0)
+        offer(hub, "bob", "m")
+        now = random.random() * 1e5
+        asked(hub, now=now)
+        hub.handle("bob", Failure("1", Reason.OVERLOADED), now + random.random() * 100)
+        hub.expire(hub.deadline() or 0.0)
+        given = hub.expire(hub.deadline() or 0.0)
+        assert not any(isinstance(each, Delivery) and isinstance(each.message, Call) for each in given)
+
+
+def test_an_id_that_is_open_is_not_opened_again() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    asked(hub)
+    assert not any(
+        isinstance(each, Delivery) and isinstance(each.message, Call) for each in handled(hub, "nina", request())
+    )
+
+
+def test_what_is_accepted_is_bounded_in_bytes() -> None:
+    hub = opened(max_owed_bytes=2 * len(BODY.raw), share=0.5)
+    offer(hub, "bob", "m")
+    asked(hub)
+    refused = handled(hub, "nina", request(2))
+    assert [
+        each.message.reason for each in refused if isinstance(each, Delivery) and isinstance(each.message, Failure)
+    ] == [Reason.OVERLOADED]
+
+
+def test_a_request_that_takes_an_hour_is_not_timed_out() -> None:
+    hub = opened(call_timeout=30.0, max_timeout=60.0, request_ttl=7 * 24 * 3600.0)
+    offer(hub, "bob", "m")
+    asked(hub)
+    for minute in range(61):
+        assert hub.expire(minute * 60.0) == []
+    (kept,) = hub.handle("bob", Result("1", BODY), 3600.0)
+    assert isinstance(kept, Persist)
+    assert [each.peer for each in kept.then] == ["nina"]
+
+
+# A request that is made again under the same key, while the hub waits for callees of an earlier hub.
+
+
+def made_again() -> Hub:
+    """A hub that waits for callees; its peer has asked for a method, left, and asked again."""
+    hub = opened()
+    hub.await_registrations(5.0)
+    for _ in range(2):
+        assert asked(hub) == []
+        hub.leave("nina", 0.0)
+        join(hub, "nina", RELIABLE)
+    assert asked(hub) == []
+    return hub
+
+
+def test_request_made_again_before_its_callee_returns_is_given_once() -> None:
+    hub = made_again()
+    given = [each for each in handled(hub, "bob", Register("r", "m")) if isinstance(each, Persist | Delivery)]
+    assert [each for each in given if isinstance(each, Persist)] == [accepted()]
+    assert [each for each in given if isinstance(each, Delivery) and isinstance(each.message, Call)] == [
+        passed("bob", "1")
+    ]
+
+
+def test_request_made_again_for_an_unknown_method_fails_once_and_leaves_nothing() -> None:
+    hub = made_again()
+    assert [each.message.id for each in hub.expire(5.0) if isinstance(each, Delivery)] == ["m#1"]  # type: ignore[attr-defined]
+    hub.leave("nina", 5.0)
+    assert len(hub._durable_requests) == 0
+    assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
+
+
+# A request that is made again under the same key, while its first record waits to be written.
+
+
+def two_records() -> tuple[Hub, Persist, Persist]:
+    """A hub whose peer asked, left and asked again, and the records of both requests."""
+    hub = opened()
+    offer(hub, "bob", "m")
+    records: list[Persist] = []
+    for now in (0.0, 1.0):
+        deliveries = hub.handle("nina", request(), now)
+        records += [each for each in deliveries if isinstance(each, Persist) and isinstance(each.record, PutRequest)]
+        if now == 0.0:
+            hub.leave("nina", 0.5)
+            join(hub, "nina", RELIABLE, 0.5)
+    first, second = records
+    return hub, first, second
+
+
+def test_record_of_an_ended_session_accepts_nothing_and_gives_nothing() -> None:
+    hub, first, second = two_records()
+    assert hub.handle_persisted(first, 1.0) == []
+    assert hub.handle_persisted(second, 1.0) == [*second.then, passed("bob", "1")]
+
+
+def test_record_of_an_ended_session_that_cannot_be_written_refuses_nothing() -> None:
+    hub, first, second = two_records()
+    assert hub.handle_not_persisted(first, "no room", 1.0) == []
+    assert hub.handle_persisted(second, 1.0) == [*second.then, passed("bob", "1")]

@@ -1,0 +1,309 @@
+"""The hub as a whole: too fast, closing, new settings, strangers."""
+
+from typing import Any
+
+import pytest
+
+from fiveways.hub.delivery import Delivery
+from fiveways.hub.session import Caller
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.traits import Credentials
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Accepted,
+    Acknowledged,
+    Call,
+    Cancel,
+    Event,
+    Failure,
+    Goodbye,
+    Hello,
+    HubMessage,
+    Part,
+    Progress,
+    Publish,
+    Register,
+    Result,
+    SetVariable,
+    Subscribe,
+    TopicClosed,
+    Unsubscribe,
+)
+from fiveways.wire.payload import Value
+from tests.unit.hub.hub_helpers import (
+    LRPM,
+    NQ,
+    UMQ,
+    join,
+    make,
+    offer,
+    ok,
+    only,
+    opened,
+    pattern,
+    refusal,
+    subscribe,
+    topic,
+)
+
+PONG = Value("pong")
+
+
+# Too fast.
+
+
+def test_a_session_makes_so_many_requests_a_second_and_no_more() -> None:
+    hub = make(rate=2.0)
+    join(hub, "x")
+    assert [hub.handle("x", Call("c", "hub.ping"), 0.0) for _ in range(2)] == [ok("x", "c", PONG)] * 2
+    told = Failure("c", Reason.OVERLOADED, "more than 2 requests a second", retry_after=0.5)
+    assert hub.handle("x", Call("c", "hub.ping"), 0.0) == [Delivery("x", told)]
+    (delivery,) = hub.handle("x", Call("c", "hub.ping"), 0.25)
+    assert isinstance(delivery, Delivery)
+    assert isinstance(delivery.message, Failure)
+    assert delivery.message.retry_after == 0.25
+    assert hub.handle("x", Call("c", "hub.ping"), 0.5) == ok("x", "c", PONG)
+    assert refusal(hub.handle("x", Register("c", "m"), 0.5))[2] is Reason.OVERLOADED
+
+
+def test_what_was_not_used_is_kept_for_one_second() -> None:
+    hub = make(rate=2.0)
+    join(hub, "x")
+    told = [hub.handle("x", Call("c", "hub.ping"), 100.0) for _ in range(3)]
+    assert told[:2] == [ok("x", "c", PONG)] * 2
+    assert refusal(told[2])[2] is Reason.OVERLOADED
+
+
+def test_a_publication_too_many_that_wants_no_answer_is_dropped() -> None:
+    hub = make(rate=1.0)
+    join(hub, "x")
+    join(hub, "y")
+    subscribe(hub, "y", pattern("t"))
+    assert len(hub.handle("x", Publish(None, topic("t")), 0.0)) == 1
+    assert hub.handle("x", Publish(None, topic("t")), 0.0) == []
+    assert hub.stats()["dropped"] == 1
+    assert refusal(hub.handle("x", Publish("p", topic("t")), 0.0))[2] is Reason.OVERLOADED
+
+
+def test_one_that_is_too_fast_slows_nobody_else() -> None:
+    hub = make(rate=1.0)
+    join(hub, "x")
+    join(hub, "y")
+    for _ in range(10):
+        hub.handle("x", Call("c", "hub.ping"), 0.0)
+    assert hub.handle("y", Call("c", "hub.ping"), 0.0) == ok("y", "c", PONG)
+
+
+def test_answers_are_never_too_fast() -> None:
+    hub = make(rate=1.0)
+    join(hub, "x")
+    join(hub, "y")
+    offer(hub, "y", "m")
+    subscribe(hub, "x", pattern("t"))
+    hub.handle("x", Call("1", "m"), 5.0)
+    hub.handle("x", Call("2", "m"), 10.0)
+    assert only(hub.handle("y", Result("1"), 10.0), Result).id == "1"
+    assert only(hub.handle("y", Result("2"), 10.0), Result).id == "2"
+    assert hub.handle("x", Unsubscribe("u", "s"), 10.0) == ok("x", "u")
+
+
+def test_what_lives_in_the_hub_itself_is_never_too_fast() -> None:
+    hub = make(rate=1.0)
+    hub.arrive("app", LRPM, Credentials(is_trusted=True), 0.0)
+    hub.handle("app", Hello(), 0.0)
+    for name in ("a.one", "a.two", "a.three"):
+        offer(hub, "app", name)
+
+
+def test_slow_is_also_a_rate() -> None:
+    hub = make(rate=0.1)
+    join(hub, "x")
+    assert hub.handle("x", Call("c", "hub.ping"), 0.0) == ok("x", "c", PONG)
+    assert refusal(hub.handle("x", Call("c", "hub.ping"), 9.0))[2] is Reason.OVERLOADED
+    assert hub.handle("x", Call("c", "hub.ping"), 10.0) == ok("x", "c", PONG)
+
+
+# Closing.
+
+
+def test_a_closing_hub_takes_no_new_calls_and_ends_the_open_ones() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("1", "m"), 0.0)
+    assert hub.drain(0.0) == []
+    told = refusal(hub.handle("ann", Call("2", "m"), 0.0))
+    assert told == ("ann", "2", Reason.UNAVAILABLE, "the hub is closing")
+    assert refusal(hub.handle("ann", Call("2", "x", callback=True), 0.0))[2] is Reason.UNAVAILABLE
+    assert hub.open_calls() == 1
+    assert only(hub.handle("bob", Result("1"), 0.0), Result).id == "1"
+    assert hub.open_calls() == 0
+    assert hub.handle("ann", Publish("p", topic("t")), 0.0) == ok("ann", "p", Value(256), "p256")
+
+
+def test_a_hub_that_ends_ends_all_calls() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("1", "m"), 0.0)
+    hub.handle("cleo", Call("2", "m", more=True, timeout=5.0), 0.0)
+    hub.handle("ann", Call("q", "hub.push", Value(["q", 1])), 0.0)
+    hub.handle("eve", Call("q", "hub.pull", Value(["q", "w"])), 0.0)
+    hub.drain(0.0)
+    text = "the hub is closing"
+    assert hub.end_calls(0.0) == [
+        Delivery("bob", Cancel("1"), "1"),
+        Delivery("ann", Failure("1", Reason.LOST, text), "1"),
+        Delivery("eve", Cancel("3"), "3"),
+        Delivery("cleo", Failure("2", Reason.UNAVAILABLE, text), "2"),
+    ]
+    assert (hub.open_calls(), hub.stats()["queues"], hub.deadline()) == (0, {"q": 1}, None)
+
+
+# New settings.
+
+
+def test_new_timeouts_hold_for_new_calls() -> None:
+    hub = opened(call_timeout=30.0)
+    offer(hub, "bob", "m")
+    hub.handle("ann", Call("old", "m"), 0.0)
+    hub.reload(HubSettings(call_timeout=5.0, max_timeout=8.0))
+    assert only(hub.handle("ann", Call("new", "m"), 1.0), Call).timeout == 5.0
+    assert only(hub.handle("ann", Call("long", "m", timeout=20.0), 1.0), Call).timeout == 8.0
+    assert hub.deadline() == 6.0
+    ended = []
+    while (deadline := hub.deadline()) is not None:
+        words = [delivery.message for delivery in hub.expire(deadline) if isinstance(delivery, Delivery)]
+        ended += [(deadline, word.id) for word in words if isinstance(word, Failure)]
+    assert ended == [(6.0, "new"), (9.0, "long"), (30.0, "old")]
+
+
+def test_no_call_waits_longer_than_the_longest_timeout() -> None:
+    hub = opened(call_timeout=30.0, max_timeout=10.0)
+    offer(hub, "bob", "m")
+    assert only(hub.handle("ann", Call("c", "m"), 0.0), Call).timeout == 10.0
+
+
+def test_new_bounds_hold_at_once() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.reload(HubSettings(max_offers=1, max_queues=0, rate=1.0))
+    assert refusal(hub.handle("bob", Register("1", "n"), 0.0)) == ("bob", "1", Reason.OVERLOADED, "more than 1 offers")
+    text = "too many queues: the limit of 0 for the whole hub is reached"
+    assert refusal(hub.handle("eve", Call("1", "hub.push", Value(["q", 1])), 0.0))[3] == text
+    assert refusal(hub.handle("eve", Call("1", "hub.ping"), 0.0))[3] == "more than 1 requests a second"
+
+
+# Strangers.
+
+
+def test_who_is_not_there_is_not_heard() -> None:
+    hub = make()
+    assert hub.handle("nobody", Call("c", "hub.ping"), 0.0) == []
+    assert hub.leave("nobody", 0.0) == []
+    assert hub.unsubscribe_slow_consumer("nobody", "s") == []
+
+
+def test_nobody_arrives_twice() -> None:
+    hub = opened()
+    with pytest.raises(AssertionError, match="ann is here already"):
+        hub.arrive("ann", LRPM, Credentials(), 0.0)
+
+
+def test_who_has_left_may_come_back() -> None:
+    hub = opened()
+    hub.leave("ann", 0.0)
+    join(hub, "ann")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Call("c", "hub.ping"),
+        Publish("c", topic("t")),
+        Result("1"),
+        Cancel("c"),
+        Part("c"),
+        Progress("1"),
+        Unsubscribe("c", "s"),
+    ],
+)
+def test_before_the_hello_nothing_is_heard(word: HubMessage) -> None:
+    hub = make()
+    hub.arrive("x", LRPM, Credentials(), 0.0)
+    assert hub.handle("x", word, 0.0) == []
+
+
+def test_a_goodbye_needs_no_answer() -> None:
+    hub = make()
+    hub.arrive("x", LRPM, Credentials(), 0.0)
+    assert hub.handle("x", Goodbye(), 0.0) == []
+    hub.handle("x", Hello(), 0.0)
+    assert hub.handle("x", Goodbye("bye"), 0.0) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [Hello(), Accepted("1"), Acknowledged("1"), Event("s", ("t",)), TopicClosed("s"), Cancel("c"), Progress("c")],
+)
+def test_words_that_mean_nothing_to_the_hub(word: HubMessage) -> None:
+    assert opened().handle("ann", word, 0.0) == []
+
+
+def test_requests_with_words_of_their_own_are_never_open() -> None:
+    hub = make()
+    join(hub, "x", UMQ)
+    join(hub, "y", NQ)
+    hub.handle("x", Register("1", "m"), 0.0)
+    hub.handle("x", Subscribe("2", pattern("t"), "s"), 0.0)
+    assert (hub.open_calls(), hub.deadline()) == (0, None)
+
+
+def test_a_method_in_this_process_may_know_its_caller() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    hub.handle("ann", SetVariable(None, "colour", Value("red")), 0.0)
+    hub.handle("ann", Call("c", "m"), 0.0)
+    assert hub.caller_info("1") == Caller("ann", "lrpm-json", "", {"colour": Value("red")})
+    assert hub.caller_info("2") is None
+    hub.handle("bob", Result("1"), 0.0)
+    assert hub.caller_info("1") is None
+
+
+def test_stats() -> None:
+    hub = opened()
+    offer(hub, "bob", "m")
+    subscribe(hub, "bob", pattern("t"))
+    for _ in range(2):
+        hub.handle("ann", Call("c", "m"), 0.0)
+    hub.handle("bob", Result("1"), 0.0)
+    hub.handle("ann", Publish(None, topic("t")), 0.0)
+    hub.handle("ann", Call("t", "hub.callback", Value("x")), 0.0)
+    hub.handle("ann", Call("t", "hub.push", Value(["q", 1])), 0.0)
+    expected: dict[str, Any] = {
+        "closing": False,
+        "sessions": 5,
+        "connected_sessions": 5,
+        "resumable_sessions": 0,
+        "arrived": 5,
+        "offers": 1,
+        "subscriptions": 1,
+        "retained": 0,
+        "callbacks": 1,
+        "queues": {"q": 1},
+        "open_calls": 0,
+        "owed": 0,
+        "incomplete_bytes": 0,
+        "calls": 1,
+        "results": 1,
+        "failures": {"bad arguments": 1},
+        "refused": 1,
+        "refused_logins": 0,
+        "refused_sessions": 0,
+        "publications": 1,
+        "deliveries": 1,
+        "dropped": 0,
+        "stray": 0,
+        "undelivered": 0,
+    }
+    assert hub.stats() == expected
+    hub.drain(0.0)
+    assert hub.stats()["closing"]

@@ -1,0 +1,68 @@
+"""The table of pending calls: all its indexes agree."""
+
+from random import Random
+
+from fiveways.hub.pending_calls import PendingCall, PendingCalls
+from fiveways.hub.permissions import Access
+from fiveways.hub.session import Session
+from fiveways.hub.settings import ALL_PERMISSIONS
+from fiveways.hub.timers import Timers, WakeTime
+from fiveways.hub.traffic_totals import TrafficTotals
+from fiveways.hub.traits import Credentials
+from tests.unit.hub.hub_helpers import LRPM
+
+
+def sessions(count: int) -> list[Session]:
+    return [Session(f"p{number}", LRPM, Credentials(), Access(ALL_PERMISSIONS)) for number in range(count)]
+
+
+def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
+    calls, (caller, callee) = PendingCalls(30.0, 60.0, WakeTime(), TrafficTotals(9, 9)), sessions(2)
+    pending = calls.open(caller, "c", callee, "a.b", 30.0, 0.0)
+    assert caller.calls_made == {"c": pending}
+    assert callee.calls_served == {"1": pending}
+    assert (calls.get("1"), calls.get("2"), len(calls)) == (pending, None, 1)
+    calls.close(pending, 1.0)
+    assert (caller.calls_made, callee.calls_served, calls.get("1"), len(calls)) == ({}, {}, None, 0)
+
+
+def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
+    chance = Random(7)
+    calls, peers = PendingCalls(30.0, 60.0, WakeTime(), TrafficTotals(9, 9)), sessions(3)
+    now, number, there = 0.0, 0, dict[str, PendingCall]()
+    for _ in range(5000):
+        now += chance.random()
+        if chance.random() < 0.5:
+            number += 1
+            timeout = chance.choice([30.0, 30.0, 5.0, 0.0, 60.0])
+            pending = calls.open(chance.choice(peers), str(number), chance.choice(peers), "a.b", timeout, now)
+            there[pending.op] = pending
+        elif there and chance.random() < 0.8:
+            calls.close(there.pop(chance.choice(list(there))), now)
+        if chance.random() < 0.01:
+            calls.set_timeouts(chance.choice([5.0, 30.0]), 60.0)
+        deadline = calls.deadline()
+        first = min((pending.deadline for pending in there.values()), default=None)
+        assert (deadline is None) is (first is None)
+        assert deadline is None or first is None or deadline <= first
+        if chance.random() < 0.2:
+            late = calls.expire(now)
+            assert {pending.op for pending in late} == {op for op, each in there.items() if each.deadline <= now}
+            for pending in late:
+                del there[pending.op]
+        assert len(calls) == len(there)
+    assert len(calls.expire(now + 100.0)) == len(there)
+    assert (calls.deadline(), [peer.calls_made | peer.calls_served for peer in peers]) == (None, [{}, {}, {}])
+    assert (calls._with_default_timeout, calls._with_timer, len(calls._timers), calls._timers._heap) == ({}, {}, 0, [])
+
+
+def test_dead_entries_of_a_heap_are_swept_out() -> None:
+    timers = Timers(WakeTime())
+    for number in range(10_000):
+        timers.set(str(number), 1000.0 + number)
+        timers.cancel(str(number))
+    assert (len(timers), timers.next_due()) == (0, None)
+    assert len(timers._heap) <= 65
+    timers.set("x", 5.0)
+    timers.cancel("unknown")
+    assert (timers.next_due(), timers.pop_due(4.9), timers.pop_due(5.0), timers.next_due()) == (5.0, [], ["x"], None)

@@ -1,0 +1,124 @@
+"""Places for sessions, by owner."""
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery
+from fiveways.hub.rate_limit import Allowances
+from fiveways.hub.session import Session
+from fiveways.hub.session_limits import TOO_MANY_SESSIONS
+from fiveways.hub.settings import HubSettings, Identity
+from fiveways.hub.traits import Credentials, ProtocolTraits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Failure, Goodbye, Hello, SetVariable, Welcome
+from fiveways.wire.payload import Text
+from tests.unit.hub.hub_helpers import LRPM, UMQ, make
+
+NQ = ProtocolTraits("nq", names.NQ, topics.NQ, is_durable=True)
+ADA = Identity("ada", token="of-ada")  # noqa: S106
+
+
+def come(hub: Hub, peer: str, traits: ProtocolTraits = UMQ, remote: str = "10.0.0.1:5", bearer: str = "") -> str:
+    """Let a peer arrive and say hello; return why it was sent away, if it was."""
+    hub.arrive(peer, traits, Credentials(True, bearer, remote=remote), 0.0)
+    (told,) = hub.handle(peer, Hello(), 0.0)
+    assert isinstance(told, Delivery)
+    if isinstance(told.message, Goodbye):
+        return told.message.text.removeprefix(f"{TOO_MANY_SESSIONS}: ")
+    assert isinstance(told.message, Welcome)
+    return ""
+
+
+def counts(hub: Hub) -> tuple[object, object, object]:
+    stats = hub.stats()
+    return stats["connected_sessions"], stats["resumable_sessions"], stats["refused_sessions"]
+
+
+def test_one_address_may_use_its_share_and_others_the_rest() -> None:
+    hub = make(max_sessions=4)
+    assert [come(hub, peer) for peer in "ab"] == ["", ""]
+    assert come(hub, "c") == "the share of 2 for address 10.0.0.1 is used up"
+    assert come(hub, "d", LRPM, "10.0.0.2:7") == ""
+    hub.leave("a", 1.0)
+    hub.leave("c", 1.0)  # it was sent away, and had no place
+    assert counts(hub) == (2, 0, 1)
+    assert come(hub, "e") == ""
+
+
+def test_places_are_reserved_for_identities() -> None:
+    hub = make(max_sessions=4, identities=(ADA,))
+    assert [come(hub, str(number), remote=f"10.0.0.{number}:1") for number in range(3)] == ["", "", ""]
+    assert come(hub, "3", remote="10.0.0.3:1") == "the share of 3 for all anonymous peers is used up"
+    assert come(hub, "4", bearer="of-ada") == ""
+
+
+def test_session_that_shows_a_token_takes_a_place_of_its_identity() -> None:
+    hub = make(max_sessions=2, identities=(ADA,))
+    assert come(hub, "a", bearer="of-ada") == ""
+    assert come(hub, "b") == ""
+    (told,) = hub.handle("b", SetVariable("1", "token", Text("of-ada")), 0.0)
+    assert isinstance(told, Delivery)
+    assert isinstance(told.message, Failure)
+    assert (told.message.reason, hub.identity_of("b")) == (Reason.OVERLOADED, "")
+    hub.leave("a", 0.0)
+    hub.handle("b", SetVariable("2", "token", Text("of-ada")), 0.0)
+    assert (hub.identity_of("b"), counts(hub)) == ("ada", (1, 0, 1))
+    assert come(hub, "c") == ""  # the place of its address is free again
+    for peer in "bc":
+        hub.leave(peer, 0.0)
+    assert counts(hub) == (0, 0, 1)
+
+
+def test_resumable_session_counts_as_connected_only_while_it_is() -> None:
+    hub = make(max_sessions=2, max_resumable=8)
+    assert [come(hub, peer, NQ) for peer in "abc"] == ["", "", ""]
+    assert counts(hub) == (0, 3, 0)
+    assert (
+        hub.admission.session_limits.take_connection_slot("a"),
+        hub.admission.session_limits.take_connection_slot("a"),
+    ) == ("", "")
+    assert (
+        hub.admission.session_limits.take_connection_slot("b")
+        == f"{TOO_MANY_SESSIONS}: the share of 1 for address 10.0.0.1 is used up"
+    )
+    hub.admission.session_limits.release_connection_slot("a")
+    assert hub.admission.session_limits.take_connection_slot("b") == ""
+    assert counts(hub) == (1, 3, 1)
+    for peer in "abc":
+        hub.leave(peer, 0.0)
+    assert counts(hub) == (0, 0, 1)
+
+
+def test_session_of_an_earlier_hub_gets_a_place_in_any_case() -> None:
+    hub = make(max_resumable=2)
+    for peer in "abc":
+        hub.restore_session(peer, NQ, "", 0.0)
+    assert counts(hub) == (0, 3, 0)
+    assert come(hub, "d", NQ) == "the limit of 2 for the whole hub is reached"
+
+
+def test_limits_hold_after_a_reload() -> None:
+    hub = make(max_sessions=4)
+    assert come(hub, "a") == ""
+    hub.reload(HubSettings(max_sessions=2))
+    assert come(hub, "b") == "the share of 1 for address 10.0.0.1 is used up"
+
+
+def test_allowance_passes_from_one_session_of_an_owner_to_the_next() -> None:
+    allowances = Allowances()
+
+    def session(remote: str) -> Session:
+        hub = make(rate=5.0)
+        assert come(hub, "a", NQ, remote) == ""
+        found = hub.find_session("a")
+        assert found is not None
+        return found
+
+    first = session("10.0.0.1:5")
+    allowances.restore(first)
+    assert first.allowance == 5.0
+    first.allowance, first.refilled_at = 1.5, 3.0
+    allowances.save(first)
+    second, other = session("10.0.0.1:6"), session("10.0.0.2:6")
+    for each in (second, other):
+        allowances.restore(each)
+    assert (second.allowance, second.refilled_at, other.allowance) == (1.5, 3.0, 5.0)

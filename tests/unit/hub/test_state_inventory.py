@@ -1,0 +1,147 @@
+"""An operator lists and purges what the hub holds, by owner."""
+
+from typing import Any
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Deliveries, Delivery, Persist
+from fiveways.hub.retained import retained_memory
+from fiveways.hub.settings import Permissions
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Failure, Result
+from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer
+from fiveways.wire.payload import Value
+from tests.unit.hub.hub_helpers import LRPM, offer, refusal, topic
+from tests.unit.hub.test_owner_shares import BODY, OTHER, STRANGER, absent, ask, fill, join, push, retain, shared, told
+
+THEM = f"address {STRANGER}"
+
+
+def filled(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """A hub that holds something of two owners."""
+    hub = shared(keeps=True, **settings)
+    join(hub, "op", "10.0.0.1", "t")
+    absent(hub)
+    for peer, address in (("one", STRANGER), ("other", OTHER)):
+        join(hub, peer, address)
+        for number in (1, 2):
+            assert ask(hub, peer, number) == "accepted"
+        assert push(hub, peer, "q") == "pushed"
+        assert retain(hub, peer, f"a.{peer}") == "retained"
+    return hub
+
+
+def called(hub: Hub, method: str, **body: str) -> tuple[Any, Deliveries]:
+    """What the operator is answered, and all that the hub does."""
+    done = hub.handle("op", Call("c", method, Value(body)), 1.0)
+    answers = [each.message for each in told(hub, done) if each.peer == "op"]
+    (answer,) = answers
+    assert isinstance(answer, Result)
+    assert answer.body is not None
+    return answer.body.value(), done
+
+
+def rows(hub: Hub, **chosen: str) -> set[tuple[object, ...]]:
+    found, _ = called(hub, "hub.owed", **chosen)
+    assert found["more"] == 0
+    return {tuple(each.values()) for each in found["held"]}
+
+
+def test_everything_is_listed_by_kind_owner_and_name() -> None:
+    hub = filled()
+    size = len(BODY.raw)
+    one, other = retained_memory(topic("a.one"), BODY), retained_memory(topic("a.other"), BODY)
+    assert rows(hub) == {
+        ("requests", THEM, "m", 2, 0, 2 * size),
+        ("requests", f"address {OTHER}", "m", 2, 0, 2 * size),
+        ("jobs", THEM, "q", 1, 0, 1),
+        ("jobs", f"address {OTHER}", "q", 1, 0, 1),
+        ("values", THEM, "a.one", 1, 0, one),
+        ("values", f"address {OTHER}", "a.other", 1, 0, other),
+    }
+    assert {row[0] for row in rows(hub, owner=THEM)} == {"requests", "jobs", "values"}
+    assert {row[1] for row in rows(hub, owner=THEM)} == {THEM}
+    assert rows(hub, kind="values", name="a.o*e") == {("values", THEM, "a.one", 1, 0, one)}
+    assert rows(hub, owner="identity ada") == set()
+
+
+def test_requests_of_one_owner_are_cancelled_and_their_peers_hear_so() -> None:
+    hub = filled()
+    answer, done = called(hub, "hub.purge", kind="requests", owner=THEM)
+    assert answer == {"purged": 2, "more": 0}
+    kept = [each for each in done if isinstance(each, Persist) and isinstance(each.record, PutAnswer)]
+    assert [each.record.key for each in kept if isinstance(each.record, PutAnswer)] == ["m#1", "m#2"]
+    failures = [then.message for each in kept for then in each.then if then.peer == "one"]
+    assert [each.reason for each in failures if isinstance(each, Failure)] == [Reason.CANCELLED] * 2
+    assert {row[1] for row in rows(hub, kind="requests")} == {f"address {OTHER}"}
+    assert hub._durable_requests._pool.number == hub._durable_requests._waiting.pool.number == 2
+
+
+def test_purge_frees_the_share() -> None:
+    hub = filled()
+    fill(hub, join(hub, "two", STRANGER))
+    assert "for address" in ask(hub, "one", 99)
+    called(hub, "hub.purge", kind="requests", owner=THEM, name="m")
+    assert ask(hub, "one", 99) == "accepted"
+
+
+def test_callee_of_a_purged_request_is_told() -> None:
+    hub = filled()
+    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert ask(hub, "one", 1, "live") == "accepted"
+    assert {row[4] for row in rows(hub, kind="requests", name="live")} == {1}
+    answer, done = called(hub, "hub.purge", kind="requests", name="live")
+    assert answer == {"purged": 1, "more": 0}
+    assert [each.peer for each in done if isinstance(each, Delivery) and isinstance(each.message, Cancel)] == ["worker"]
+    assert hub.open_calls() == 0
+
+
+def test_jobs_are_deleted_waiting_delayed_or_dead_but_not_with_a_worker() -> None:
+    hub = filled(max_tries=2, retry_delay=50.0)
+
+    def pulled() -> str:
+        join(hub, "worker", "10.0.0.3", traits=LRPM) if hub.find_session("worker") is None else None
+        done = hub.handle("worker", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
+        return next(each.message.id for each in done if isinstance(each, Delivery) and isinstance(each.message, Call))
+
+    push(hub, "one", "q")
+    hub.handle("worker", Failure(pulled(), Reason.RAISED, "no"), 0.0)  # the stranger's first is delayed
+    given = pulled()  # and the other's is with a worker
+    assert rows(hub, kind="jobs", owner=THEM) == {("jobs", THEM, "q", 2, 0, 2)}
+    answer, done = called(hub, "hub.purge", kind="jobs", name="q*")
+    assert answer == {"purged": 2, "more": 0}
+    assert [each.record for each in done if isinstance(each, Persist)] == [DropJob("q", 3), DropJob("q", 1)]
+    assert rows(hub, kind="jobs") == {("jobs", f"address {OTHER}", "q", 1, 1, 1)}
+    assert hub.queue_counts() == {"q": {"waiting": 0, "given": 1, "dead": 0}}
+    hub.handle("worker", Result(given), 0.0)
+    assert (hub.queue_counts(), hub._work_queues._bytes.used, hub._work_queues._pool.used) == ({}, 0, 0)
+
+
+def test_values_are_forgotten_and_the_answer_waits_for_the_store() -> None:
+    hub = filled()
+    answer, done = called(hub, "hub.purge", kind="values", owner=THEM)
+    assert answer == {"purged": 1, "more": 0}
+    (kept,) = done
+    assert isinstance(kept, Persist)
+    assert (kept.record, [each.peer for each in kept.then]) == (DropRetained('["a","one"]'), ["op"])
+    assert {row[2] for row in rows(hub, kind="values")} == {"a.other"}
+
+
+def test_purge_needs_a_kind_and_an_owner_or_a_name() -> None:
+    hub = filled()
+    for body in ({}, {"kind": "jobs"}, {"owner": THEM}, {"kind": "all", "name": "*"}, {"kind": 1.5, "name": "*"}):
+        assert refusal(hub.handle("op", Call("c", "hub.purge", Value(body)), 0.0))[2] is Reason.BAD_ARGUMENTS
+    assert called(hub, "hub.purge", kind="jobs", name="none")[0] == {"purged": 0, "more": 0}
+
+
+def test_default_permissions_do_not_allow_to_purge() -> None:
+    hub = filled()
+    word = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER}"}))
+    assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED
+    assert len(rows(hub, kind="requests")) == 2
+
+
+def test_only_those_who_may_call_them_list_and_purge() -> None:
+    hub = filled(guest=Permissions(call=("m", "hub.push")))
+    for method in ("hub.owed", "hub.purge"):
+        word = Call("c", method, Value({"kind": "jobs", "name": "*"}))
+        assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED

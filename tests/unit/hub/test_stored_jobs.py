@@ -1,0 +1,186 @@
+"""Work and retained values that a store keeps, and work that nobody finishes."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.delivery import Delivery, Persist
+from fiveways.hub.settings import HubSettings
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, CloseTopic, Failure, Publish, Result
+from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer, PutDeadLetter, PutJob, PutRetained
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Binary, Cbor, Json, Payload, Value
+from tests.unit.hub.hub_helpers import NQ, join, offer, ok, opened, pattern, refusal, subscribe, topic
+
+
+def keeping(**settings: int) -> Hub:
+    hub = Hub(Random(7), Limits(), HubSettings(**settings), 1000.0, keeps=True)  # type: ignore[arg-type]
+    for peer in ("ann", "bob"):
+        join(hub, peer)
+    return hub
+
+
+OWNER = "address unknown"
+"""Of the peers of these tests, which have no address."""
+
+
+def push(hub: Hub, data: object = 1) -> list[object]:
+    return [*hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": data})), 0.0)]
+
+
+def pull(hub: Hub) -> str:
+    """Ask for work, and return under which id it comes."""
+    deliveries = hub.handle("bob", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
+    (given,) = [each.message for each in deliveries if isinstance(each, Delivery) and isinstance(each.message, Call)]
+    return given.id
+
+
+def asked(hub: Hub, method: str, body: object = None) -> object:
+    (answer, *_) = hub.handle("ann", Call("c", method, Value(body)), 0.0)
+    assert isinstance(answer, Delivery)
+    assert isinstance(answer.message, Result)
+    assert answer.message.body is not None
+    return answer.message.body.value()
+
+
+def test_a_push_is_answered_when_it_is_safe_and_work_that_is_done_is_forgotten() -> None:
+    hub = keeping()
+    answer = Delivery("ann", Result("p", Value({"waiting": 1})))
+    assert push(hub, {"n": 1}) == [Persist(PutJob("q", 1, b'{"n":1}', 0, OWNER), [answer])]
+    assert hub.handle("bob", Result(pull(hub)), 0.0) == [Persist(DropJob("q", 1), [])]
+    assert asked(hub, "hub.queues") == {}
+
+
+def test_what_nobody_finishes_is_put_aside_and_can_be_tried_again() -> None:
+    hub = keeping(max_tries=2, retry_delay=0)
+    push(hub)
+    failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 1.0)
+    assert failed == [Persist(PutJob("q", 1, b"1", 1, OWNER), [])]
+    failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 2.0)
+    assert failed == [Persist(PutDeadLetter("q", 1, "raised: no", 1002.0), [])]
+    assert asked(hub, "hub.queues") == {"q": {"waiting": 0, "given": 0, "dead": 1}}
+    deliveries = hub.handle("ann", Call("r", "hub.redrive", Value({"queue": "q"})), 3.0)
+    assert deliveries == [*ok("ann", "r", Value({"redriven": 1})), Persist(PutJob("q", 1, b"1", 0, OWNER), [])]
+    assert asked(hub, "hub.redrive", {"queue": "q"}) == {"redriven": 0}
+    assert hub.handle("bob", Result(pull(hub)), 4.0) == [Persist(DropJob("q", 1), [])]
+
+
+def test_without_a_store_nothing_is_kept() -> None:
+    hub = opened(max_tries=1)
+    assert hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0) == ok(
+        "ann", "p", Value({"waiting": 1})
+    )
+    assert hub.handle("ann", Publish("v", topic("t"), Value(1), retain=True), 0.0) == ok("ann", "v", Value(256), "p256")
+
+
+def test_a_new_hub_goes_on_with_the_work_of_the_last() -> None:
+    hub = keeping()
+    dead = (PutJob("q", 3, b"[3]", 5), PutDeadLetter("q", 3, "raised: no", 9.0))
+    hub.restore_stored([PutJob("q", 7, b"[1]", 1), PutJob("q", 5, b"[2]", 0)], [dead], [])
+    assert asked(hub, "hub.queues") == {"q": {"waiting": 2, "given": 0, "dead": 1}}
+    shown = {"job": 3, "tries": 5, "error": "raised: no", "at": 9.0, "size": 3}
+    assert asked(hub, "hub.dead", {"queue": "q"}) == {"jobs": [shown], "more": 0}
+    deliveries = hub.handle("bob", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
+    (call,) = [each.message for each in deliveries if isinstance(each, Delivery) and isinstance(each.message, Call)]
+    assert (call.body, call.redelivered) == (Json(b"[2]"), False)
+    (kept, *_) = push(hub)
+    assert isinstance(kept, Persist)
+    assert isinstance(kept.record, PutJob)
+    assert kept.record.number > 7
+
+
+def test_retained_values_are_kept_and_dropped() -> None:
+    hub = keeping()
+    done = [Delivery("ann", Result("v", Value(256)), "p256")]
+    published = hub.handle("ann", Publish("v", topic("a.b"), Value(1), retain=True), 0.0)
+    assert published == [Persist(PutRetained('["a","b"]', b"1", 256, OWNER), done)]
+    (dropped, _) = hub.handle("ann", CloseTopic("c", topic("a.b")), 0.0)
+    assert dropped == Persist(DropRetained('["a","b"]'), [])
+    hub.restore_stored([], [], [PutRetained('["a","b"]', b"2", 300)])
+    assert hub.stats()["retained"] == 1
+    (last,) = hub.handle("ann", Publish("v", topic("x"), Value(1)), 0.0)
+    assert last == Delivery("ann", Result("v", Value(301)), "p301")
+
+
+NO_JSON_FORM = [
+    pytest.param(Cbor(b"\xa2\x01\x01\x611\x02"), id="two keys that are equal in JSON"),
+    pytest.param(Cbor(b"\xf0"), id="unassigned simple value"),
+    pytest.param(Cbor(b"\xc1\x61x"), id="time that is no number"),
+    pytest.param(Json(b'{"$base64":1}'), id="marker without a string"),
+    pytest.param(Value({1: 2}), id="key that is no text"),
+]
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM[:3])
+def test_value_without_a_json_form_is_refused_and_not_retained(body: Payload) -> None:
+    hub = keeping()
+    subscribe(hub, "bob", pattern("t"))
+    told = refusal(hub.handle("ann", Publish("v", topic("t"), body, retain=True), 0.0))
+    assert told[:3] == ("ann", "v", Reason.BAD_ARGUMENTS)
+    assert (hub.stats()["retained"], hub.last_publication_number()) == (0, 255)
+    # Without `retain` nothing is stored, and a subscriber with the same encoding can read it.
+    hub.handle("ann", Publish("w", topic("t"), body), 0.0)
+    assert hub.last_publication_number() == 256
+
+
+def test_refused_value_leaves_the_retained_one_as_it_was() -> None:
+    hub = keeping()
+    hub.handle("ann", Publish("v", topic("t"), Value(1), retain=True), 0.0)
+    hub.handle("ann", Publish("w", topic("t"), Cbor(b"\xf0"), retain=True), 0.0)
+    assert hub.retained_value(topic("t")) == (Value(1), 256)
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM)
+def test_work_without_a_json_form_is_refused(body: Payload) -> None:
+    hub = keeping()
+    (answer, *_) = hub.handle("ann", Call("p", "hub.push", body), 0.0)
+    assert isinstance(answer, Delivery)
+    assert isinstance(answer.message, Failure)
+    assert answer.message.reason is Reason.BAD_ARGUMENTS
+    told = refusal(hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": {1: 2}})), 0.0))
+    assert told[2] is Reason.BAD_ARGUMENTS
+    assert hub.stats()["queues"] == {}
+
+
+def test_retained_bytes_are_stored_in_their_json_form() -> None:
+    (kept,) = keeping().handle("ann", Publish("v", topic("t"), Binary(b"Hello"), retain=True), 0.0)
+    assert isinstance(kept, Persist)
+    assert kept.record == PutRetained('["t"]', b'{"$base91":"q0R+Cq!"}', 256, OWNER)
+
+
+@pytest.mark.parametrize("body", NO_JSON_FORM[:3])
+def test_answer_without_a_json_form_fails_a_durable_request(body: Payload) -> None:
+    hub = keeping()
+    join(hub, "cleo", replace(NQ, is_durable=True))
+    offer(hub, "bob", "m")
+    deliveries = hub.handle("cleo", Call("c", "m", Json(b"1")), 0.0)
+    (given,) = [each for keep in deliveries if isinstance(keep, Persist) for each in hub.handle_persisted(keep, 0.0)][
+        -1:
+    ]
+    assert isinstance(given, Delivery)
+    assert isinstance(given.message, Call)
+    (kept,) = hub.handle("bob", Result(given.message.id, body), 1.0)
+    assert isinstance(kept, Persist)
+    assert isinstance(kept.record, PutAnswer)
+    (told,) = kept.then
+    assert isinstance(told.message, Failure)
+    assert told.message.reason is Reason.RAISED
+    assert hub.stats()["owed"] == 0
+
+
+def test_retained_values_beyond_the_bounds_are_restored() -> None:
+    hub = keeping(max_retained=1, max_retained_bytes=10)
+    hub.restore_stored([], [], [PutRetained('["a"]', b'"0123456789"', 300), PutRetained('["b"]', b"1", 301)])
+    assert hub.stats()["retained"] == 2
+    told = refusal(hub.handle("ann", Publish("v", topic("c"), Value(1), retain=True), 0.0))
+    assert told[2] is Reason.OVERLOADED
+
+
+def test_dropping_a_dead_job_is_answered_when_it_is_safe() -> None:
+    hub = keeping()
+    hub.restore_stored([], [(PutJob("q", 3, b"[3]", 5), PutDeadLetter("q", 3, "no", 9.0))], [])
+    (kept,) = hub.handle("ann", Call("c", "hub.drop", Value({"queue": "q", "job": 3})), 0.0)
+    assert kept == Persist(DropJob("q", 3), [Delivery("ann", Result("c"), "", "hub.drop")])

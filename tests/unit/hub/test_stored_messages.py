@@ -1,0 +1,87 @@
+"""Words as they are kept: whatever is written down is read again as it was."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.errors import Unrepresentable
+from fiveways.hub.stored_messages import decode_answer, decode_call, encode_call, encode_failure, encode_result
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure, Result
+from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+BODIES = VALUES.map(lambda value: Json(msgspec.json.encode(value)))
+"""As NQ peers write them."""
+EXTRAS = st.none() | st.dictionaries(TEXTS, BODIES, min_size=1, max_size=3)
+
+
+@given(method=TEXTS, body=BODIES, spelling=TEXTS, traceparent=TEXTS, extras=EXTRAS)
+def test_a_call_is_read_as_it_was_written(
+    method: str, body: Payload, spelling: str, traceparent: str, extras: dict[str, Payload] | None
+) -> None:
+    call = Call("k", method, body, spelling, traceparent=traceparent, extras=extras)
+    assert decode_call("k", encode_call(call)) == call
+
+
+@given(body=BODIES, extras=EXTRAS)
+def test_a_result_is_read_as_it_was_written(body: Payload, extras: dict[str, Payload] | None) -> None:
+    result = Result("k", body, extras=extras)
+    assert decode_answer("k", encode_result(result)) == result
+
+
+@given(
+    reason=st.sampled_from(Reason),
+    text=TEXTS,
+    data=st.none() | BODIES,
+    retry_after=st.none() | st.floats(0, 1e6),
+    name=TEXTS,
+    code=st.integers(-(2**63), 2**63 - 1),
+)
+def test_a_failure_is_read_as_it_was_written(
+    reason: Reason, text: str, data: Payload | None, retry_after: float | None, name: str, code: int
+) -> None:
+    failure = Failure("k", reason, text, data, retry_after, name, code)
+    assert decode_answer("k", encode_failure(failure)) == failure
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (Text("1.10"), b"1.10"),
+        (Text("plain"), b'"plain"'),
+        (Value({"a": [1, None]}), b'{"a":[1,null]}'),
+        (Cbor(b"\x82\x01\xf6"), b"[1,null]"),
+        (Binary(b"\x00"), b'{"$base91":"!!"}'),
+        (None, b"null"),
+    ],
+)
+def test_answers_of_all_protocols_are_kept_as_an_nq_peer_reads_them(body: Payload | None, kept: bytes) -> None:
+    read = decode_answer("k", encode_result(Result("k", body)))
+    assert isinstance(read, Result)
+    assert read.body == Json(kept)
+
+
+def test_what_has_no_value_cannot_be_kept() -> None:
+    with pytest.raises(Unrepresentable):
+        encode_result(Result("k", Cbor(b"\xa2\x01\x02\x01\x03")))
+
+
+def test_words_without_extras_are_kept_without() -> None:
+    assert encode_result(Result("k", NULL, extras={})) == encode_result(Result("k", NULL))
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_kept_word_is_not_taken_for_one(raw: bytes) -> None:
+    for read in (decode_call, decode_answer):
+        try:
+            word = read("k", raw)
+        except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+            continue
+        assert word.id == "k"

@@ -1,0 +1,144 @@
+"""Who gets what is published on a topic."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fiveways.hub.delivery import Subscriber
+from fiveways.hub.refusal import Refusal
+from fiveways.hub.settings import HubSettings
+from fiveways.hub.shares import HUB_OWNER
+from fiveways.hub.subscriptions import Subscriptions
+from fiveways.model.topics import ANY_SEGMENT, Pattern
+from fiveways.wire.limits import Limits
+from tests.unit.hub.hub_helpers import pattern, topic
+
+segments = st.sampled_from(["", "a", "b", "ab", "aba", "$s"])
+levels = segments.map(lambda text: (text,)) | st.sampled_from(
+    [ANY_SEGMENT, ("", ""), ("a", ""), ("", "a"), ("a", "a"), ("", "b", ""), ("a", "b", "a"), ("ab", "")]
+)
+patterns = st.builds(Pattern, st.lists(levels, max_size=3).map(tuple), st.booleans())
+all_topics = st.lists(segments, min_size=1, max_size=4).map(tuple)
+
+
+def make(most: int = 10) -> Subscriptions:
+    return Subscriptions(Limits(max_subscriptions=most))
+
+
+def table(*written: str) -> Subscriptions:
+    """Each pattern is the subscription of a peer of that name."""
+    subscriptions = make()
+    for text in written:
+        subscriptions.add(pattern(text), Subscriber(text, "s"), HUB_OWNER)
+    return subscriptions
+
+
+def found(subscriptions: Subscriptions, text: str) -> list[str]:
+    return [subscriber.peer for subscriber in subscriptions.match(topic(text))]
+
+
+def test_literal_topics_and_patterns() -> None:
+    subscriptions = table("a.b", "a.*", "*.b", "a/#", "#", "a/+", "a.b.c", "x*.y")
+    assert found(subscriptions, "a.b") == ["a.b", "a.*", "*.b", "a/+", "a/#", "#"]
+    assert found(subscriptions, "a") == ["a/#", "#"]
+    assert found(subscriptions, "xx.y") == ["x*.y", "#"]
+    assert found(subscriptions, "x.y") == ["#"]
+    assert found(subscriptions, "a.b.c") == ["a.b.c", "a/#", "#"]
+
+
+def test_wildcards_at_the_beginning_match_no_topics_of_the_system() -> None:
+    subscriptions = table("#", "*", "+/x", "$sys", "$sys/#")
+    assert found(subscriptions, "$sys") == ["$sys", "$sys/#"]
+    assert found(subscriptions, "$sys.x") == ["$sys/#"]
+    assert found(subscriptions, "sys.x") == ["+/x", "#"]
+
+
+@given(st.lists(patterns, max_size=8), st.data())
+def test_the_tree_finds_what_the_patterns_match(asked: list[Pattern], data: st.DataObject) -> None:
+    asked = [each for each in asked if each.levels or each.matches_deeper]
+    subscriptions = make(100)
+    for number, each in enumerate(asked):
+        subscriptions.add(each, Subscriber("peer", str(number)), HUB_OWNER)
+    gone = data.draw(st.sets(st.sampled_from(range(len(asked))))) if asked else set()
+    for number in gone:
+        assert subscriptions.remove("peer", str(number))
+    for where in data.draw(st.lists(all_topics, max_size=4)):
+        for _ in range(2):  # the second time from the cache
+            numbers = sorted(int(subscriber.subscription) for subscriber in subscriptions.match(where))
+            assert numbers == [n for n, wanted in enumerate(asked) if n not in gone and wanted.matches(where)]
+    subscriptions.leave("peer")
+    assert len(subscriptions) == 0
+    assert (len(subscriptions._patterns), subscriptions._steps.used, subscriptions.size) == (0, 0, 0)
+    assert (subscriptions._exact, subscriptions._by_peer) == ({}, {})
+
+
+def test_the_same_tuple_comes_until_somebody_comes_or_goes() -> None:
+    subscriptions = table("a.b", "a.*")
+    first, other = subscriptions.match(topic("a.b")), subscriptions.match(topic("x"))
+    subscriptions.add(pattern("x"), Subscriber("new", "s"), HUB_OWNER)
+    assert subscriptions.match(topic("a.b")) is first
+    assert subscriptions.match(topic("x")) != other
+    subscriptions.add(pattern("a.b"), Subscriber("new", "t"), HUB_OWNER)
+    second = subscriptions.match(topic("a.b"))
+    assert second is not first
+    subscriptions.remove("new", "x")
+    assert subscriptions.match(topic("a.b")) is second
+    subscriptions.add(pattern("z.*"), Subscriber("new", "u"), HUB_OWNER)
+    assert subscriptions.match(topic("a.b")) is second
+    subscriptions.remove("new", "u")
+    assert subscriptions.match(topic("a.b")) is second
+    subscriptions.add(pattern("*.b"), Subscriber("new", "v"), HUB_OWNER)
+    assert len(subscriptions.match(topic("a.b"))) == len(second) + 1
+
+
+def test_the_cache_is_bounded_by_topics_and_by_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 3)
+    monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_SUBSCRIBERS", 5)
+    subscriptions = table("x")
+    for text in "abcd":
+        subscriptions.match(topic(text))
+    assert list(subscriptions._cache) == [("d",)]
+    subscriptions = table("#", "+", "a")
+    for text in "abc":
+        subscriptions.match(topic(text))
+    assert (list(subscriptions._joined_lists), subscriptions._joined_length) == ([("c",)], 2)
+    subscriptions.add(pattern("c"), Subscriber("new", "s"), HUB_OWNER)
+    assert list(subscriptions._cache) == []
+    subscriptions.match(topic("c"))
+    assert (list(subscriptions._joined_lists), subscriptions._joined_length) == ([("c",)], 3)
+
+
+def test_a_name_is_taken_once_and_there_are_not_too_many() -> None:
+    subscriptions = table(*"abcdefghij")
+    for number in range(10):
+        subscriptions.add(pattern("x"), Subscriber("peer", str(number)), HUB_OWNER)
+    with pytest.raises(Refusal, match="more than 10 subscriptions"):
+        subscriptions.add(pattern("x"), Subscriber("peer", "10"), HUB_OWNER)
+    with pytest.raises(Refusal, match="subscription 1 is in use"):
+        subscriptions.add(pattern("y"), Subscriber("peer", "1"), HUB_OWNER)
+    assert subscriptions.remove("peer", "1")
+    assert not subscriptions.remove("peer", "1")
+    assert not subscriptions.remove("stranger", "1")
+    subscriptions.add(pattern("y"), Subscriber("peer", "1"), HUB_OWNER)
+
+
+def test_an_operator_has_the_last_word_about_slow_readers() -> None:
+    subscriptions = make()
+    subscriptions.configure(HubSettings(topic_policies=(("orders.*", "block"), ("*", "close"))))
+    subscriptions.add(pattern("#"), Subscriber("all", "s", when_full="skip"), HUB_OWNER)
+    subscriptions.add(pattern("orders.new"), Subscriber("one", "s", envelope=True, when_full="unsubscribe"), HUB_OWNER)
+    one, everything = Subscriber("one", "s", True, "block"), Subscriber("all", "s", False, "block")
+    assert subscriptions.match(topic("orders.new")) == (one, everything)
+    assert subscriptions.match(topic("other")) == (Subscriber("all", "s", False, "close"),)
+    subscriptions.configure(HubSettings())
+    assert subscriptions.match(topic("other")) == (Subscriber("all", "s"),)
+    subscriptions.configure(HubSettings(topic_policies=(("nothing", "close"),)))
+    assert subscriptions.match(topic("other")) == (Subscriber("all", "s"),)
+
+
+def test_a_topic_is_closed_for_those_who_named_it() -> None:
+    subscriptions = table("a.b", "a.*")
+    subscriptions.add(pattern("a.b"), Subscriber("peer", "t"), HUB_OWNER)
+    assert subscriptions.close_topic(topic("a.b")) == [Subscriber("a.b", "s"), Subscriber("peer", "t")]
+    assert subscriptions.close_topic(topic("a.b")) == []
+    assert found(subscriptions, "a.b") == ["a.*"]

@@ -1,0 +1,36 @@
+"""How long all calls took, as `hub.traffic` tells it: counts that only grow, so that differences have percentiles."""
+
+from typing import Any
+
+from fiveways.hub.core import Hub
+from fiveways.hub.histogram import BOUNDS
+from fiveways.model.messages import Call, Result
+from tests.unit.hub.hub_helpers import offer, only, opened
+
+
+def told(hub: Hub, now: float) -> Any:  # noqa: ANN401  JSON
+    return only(hub.handle("dan", Call("t", "hub.traffic"), now), Result).body.native["latency"]
+
+
+def call(hub: Hub, method: str, asked_at: float, answered_at: float) -> None:
+    asked = only(hub.handle("ann", Call("c", method), asked_at), Call)
+    hub.handle("bob", Result(asked.id), answered_at)
+
+
+def test_calls_of_all_methods_are_counted_by_how_long_they_took() -> None:
+    hub = opened()
+    offer(hub, "bob", "one")
+    offer(hub, "bob", "two")
+    assert told(hub, 0.0) == {"bounds": list(BOUNDS), "counts": [0] * (len(BOUNDS) + 1)}
+    call(hub, "one", 1.0, 1.002)
+    call(hub, "two", 2.0, 2.002)
+    call(hub, "two", 3.0, 3.4)
+    counts = told(hub, 4.0)["counts"]
+    wanted = {0.0025: 2, 0.5: 1}
+    assert counts == [*(wanted.get(bound, 0) for bound in BOUNDS), 0]
+    call(hub, "one", 5.0, 5.002)
+    later = told(hub, 6.0)["counts"]
+    assert [now - then for now, then in zip(later, counts, strict=True)] == [
+        *(int(bound == 0.0025) for bound in BOUNDS),
+        0,
+    ]

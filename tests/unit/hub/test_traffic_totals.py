@@ -1,0 +1,460 @@
+"""What passed, in numbers: what a known conversation adds up to, and names that are too many."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from fiveways.hub.core import Hub
+from fiveways.hub.session import public_name
+from fiveways.hub.settings import HubSettings, Identity, Permissions
+from fiveways.hub.spans import SpanRecorder
+from fiveways.hub.traffic_totals import (
+    MAX_FAILURE_TEXT,
+    MAX_RECENT_FAILURES,
+    MAX_SLOW_CONSUMERS,
+    OTHER_LABEL,
+    UNKNOWN_LABEL,
+    CallStats,
+    SlowConsumer,
+    TrafficTotals,
+)
+from fiveways.hub.traits import OBSERVER, Credentials, ProtocolTraits
+from fiveways.model import names, topics
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Discover, Failure, Hello, Publish, Result, SetVariable, Subscribe
+from fiveways.wire.payload import NULL, Value
+from tests.unit.hub.hub_helpers import LRPM, PEERS, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
+
+RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
+
+
+def told(hub: Hub, now: float = 100.0) -> Any:  # noqa: ANN401  what `hub.traffic` answers
+    return only(hub.handle("dan", Call("traffic", "hub.traffic"), now), Result).body.native
+
+
+def method(hub: Hub, name: str) -> dict[str, Any]:
+    (found,) = [each for each in told(hub)["methods"] if each["method"] == name]
+    return dict(found)
+
+
+def bridge(hub: Hub, caller: str, callee: str) -> dict[str, Any]:
+    (found,) = [each for each in told(hub)["bridges"] if (each["caller"], each["callee"]) == (caller, callee)]
+    return dict(found)
+
+
+def test_calls_are_counted_by_method_and_by_bridge() -> None:
+    hub = opened()
+    offer(hub, "bob", "math.add")
+    for number in range(4):
+        hub.handle("ann", Call(str(number), "math.add"), 1.0)
+        hub.handle("bob", Result(str(number + 1)), 1.0 + 0.004)
+    hub.handle("ann", Call("f", "math.add"), 2.0)
+    hub.handle("bob", Failure("5", Reason.RAISED, "no"), 2.5)
+    hub.handle("cleo", Call("o", "math.add"), 3.0)
+    found = method(hub, "math.add")
+    assert (found["calls"], found["results"], found["failures"]) == (6, 4, 1)
+    assert found["seconds"] == pytest.approx(4 * 0.004 + 0.5)
+    assert 0.0025 < found["p50"] <= 0.005
+    assert 0.25 < found["p99"] <= 0.5
+    assert bridge(hub, "lrpm-json", "umq") == {
+        "caller": "lrpm-json",
+        "callee": "umq",
+        "calls": 5,
+        "failures": 1,
+        "p95": pytest.approx(0.4375),
+    }
+    assert bridge(hub, "nq", "umq") == {"caller": "nq", "callee": "umq", "calls": 1, "failures": 0, "p95": None}
+    protocols = told(hub)["protocols"]
+    assert {name: each["sessions"] for name, each in protocols.items()} == {"lrpm-json": 2, "nq": 1, "umq": 2}
+    assert protocols["nq"]["calls"] == 1
+    assert protocols["umq"]["calls"] == 0
+
+
+def test_many_calls_are_folded_while_they_come() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    for number in range(1, 3000):
+        hub.handle("ann", Call("c", "a.b"), float(number))
+        hub.handle("bob", Result(str(number)), number + 0.01)
+        assert sum(len(cell.durations) for cell in hub.traffic.by_key.values()) <= 1024
+    found = method(hub, "a.b")
+    assert (found["calls"], found["results"]) == (2999, 2999)
+    assert found["seconds"] == pytest.approx(29.99)
+
+
+def test_what_the_hub_answers_by_itself_has_no_time() -> None:
+    hub = opened()
+    hub.handle("bob", Call("1", "hub.ping"), 0.0)
+    hub.handle("bob", Call("2", "hub.get", NULL), 0.0)
+    ping, get = method(hub, "hub.ping"), method(hub, "hub.get")
+    assert ping == {"method": "hub.ping", "calls": 1, "results": 1, "failures": 0, "seconds": 0.0} | dict.fromkeys(
+        ("p50", "p95", "p99")
+    )
+    assert (get["calls"], get["results"], get["failures"]) == (1, 0, 1)
+    assert bridge(hub, "umq", "hub")["calls"] == 2
+
+
+def test_publications_are_counted_by_topic_and_by_protocol() -> None:
+    hub = opened()
+    subscribe(hub, "ann", pattern("news.*"))
+    subscribe(hub, "bob", pattern("news.sport"))
+    hub.handle("cleo", Publish(None, topic("news.sport"), Value(1), retain=True), 0.0)
+    hub.handle("cleo", Publish(None, topic("news.art"), Value(1)), 0.0)
+    hub.handle("cleo", Publish(None, topic("nobody.listens"), Value(1)), 0.0)
+    later = hub.handle("dan", Subscribe("r", pattern("news.*"), "s"), 0.0)
+    assert len(later) == 2
+    hub.traffic.count_missed(topic("news.sport"))
+    found = told(hub)
+    assert found["topics"] == [
+        {"topic": "news.sport", "publications": 1, "deliveries": 3, "missed": 1},
+        {"topic": "news.art", "publications": 1, "deliveries": 1, "missed": 0},
+        {"topic": "nobody.listens", "publications": 1, "deliveries": 0, "missed": 0},
+    ]
+    assert found["protocols"]["nq"]["publications"] == 3
+    assert found["others"] == {"methods": 0, "topics": 0}
+
+
+def test_text_of_failure_is_told_without_secrets() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no answer of db://u:geheim@h?api_key=geheim"), 1.0)
+    assert told(hub)["failures"][0]["text"] == "no answer of db://u:***@h?api_key=***"
+
+
+def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    for number in range(60):
+        hub.handle("ann", Call(str(number), "a.b"), 0.0)
+        hub.handle("bob", Failure(str(number + 1), Reason.RAISED, f"{number} " + "x" * 999), number + 1.0)
+    failures = told(hub)["failures"]
+    assert len(failures) == MAX_RECENT_FAILURES
+    assert [each["at"] for each in failures] == [float(at) for at in range(60, 10, -1)]
+    assert failures[0] == {
+        "at": 60.0,
+        "method": "a.b",
+        "caller": "lrpm-json",
+        "callee": "umq",
+        "reason": "raised",
+        "text": ("59 " + "x" * 999)[:MAX_FAILURE_TEXT],
+        "caller_peer": public_name("ann"),
+        "callee_peer": public_name("bob"),
+        "op": "60",
+        "seconds": 60.0,
+        "trace": "",
+    }
+
+
+def test_every_way_to_end_is_counted_with_its_reason() -> None:
+    hub = opened()
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("late", "a.b", timeout=1.0), 0.0)
+    hub.expire(2.0)
+    hub.handle("ann", Call("unwanted", "a.b"), 2.0)
+    hub.handle("ann", Cancel("unwanted"), 3.0)
+    hub.handle("ann", Call("lost", "a.b"), 3.0)
+    hub.leave("bob", 4.0)
+    hub.handle("ann", Call("missing", "a.b"), 5.0)
+    hub.handle("ann", Call("unknown", "no.such"), 5.0)
+    hub.handle("ann", Call("token", "123456789012", callback=True), 5.0)
+    found = told(hub)["failures"]
+    assert [(each["method"], each["reason"], each["callee"]) for each in reversed(found)] == [
+        ("a.b", "timeout", "umq"),
+        ("a.b", "cancelled", "umq"),
+        ("a.b", "lost", "umq"),
+        ("a.b", "nobody serves it now", "hub"),
+        ("no.such", "no such method", "hub"),
+        ("(callback)", "no such callback", "hub"),
+    ]
+    # A call that was not routed has no operation and no callee.
+    assert [(each["op"], each["seconds"], bool(each["callee_peer"])) for each in reversed(found)] == [
+        *(("1", 2.0, True), ("2", 1.0, True), ("3", 1.0, True)),
+        *[("", 0.0, False)] * 3,
+    ]
+    assert {each["caller_peer"] for each in found} == {public_name("ann")}
+    assert method(hub, "a.b")["failures"] == 4
+    assert method(hub, UNKNOWN_LABEL)["failures"] == 1
+    assert method(hub, "(callback)")["calls"] == 1
+
+
+def test_work_and_questions_are_counted_as_what_they_were_asked_for() -> None:
+    hub = opened()
+    hub.handle("bob", Call("1", "hub.pull", Value({"queue": "jobs", "callback": "7"})), 0.0)
+    hub.handle("ann", Call("2", "hub.push", Value({"queue": "jobs", "data": 1})), 0.0)
+    hub.handle("bob", Result("1"), 1.0)
+    offer(hub, "ann", "account", route=True)
+    hub.handle("bob", Discover("3", "account:"), 1.0)
+    assert bridge(hub, "hub", "umq")["calls"] == 1
+    assert method(hub, "hub.discover")["calls"] == 1
+    assert method(hub, "hub.pull")["results"] == 2
+
+
+def test_each_try_of_a_request_is_counted() -> None:
+    hub = opened()
+    join(hub, "nora", RELIABLE)
+    offer(hub, "bob", "a.b")
+    hub.handle("nora", Call("1", "a.b"), 0.0)
+    offer(hub, "eve", "a.b")
+    hub.leave("bob", 1.0)
+    hub.handle("eve", Result("2"), 3.0)
+    found = method(hub, "a.b")
+    assert (found["calls"], found["results"], found["failures"], found["seconds"]) == (2, 1, 1, 3.0)
+
+
+def test_names_beyond_the_bound_are_counted_together() -> None:
+    hub = opened(max_methods=10, max_topics=10)
+    for number in range(1000):
+        offer(hub, "bob", f"m{number}.x")
+        hub.handle("ann", Call("c", f"m{number}.x"), 0.0)
+        hub.handle("bob", Result(str(number + 1)), 0.001)
+        hub.handle("ann", Publish(None, topic(f"t.{number}"), NULL), 0.0)
+    found = told(hub)
+    named = [each["method"] for each in found["methods"] if each["method"] not in {OTHER_LABEL, "hub.traffic"}]
+    assert len(named) <= 10
+    assert len(found["topics"]) <= 11
+    forgotten = found["forgotten"]
+    assert sum(each["calls"] for each in found["methods"]) + forgotten["calls"] == 1000
+    assert sum(each["results"] for each in found["methods"]) + forgotten["results"] == 1000
+    assert (bridge(hub, "lrpm-json", "umq")["calls"], found["protocols"]["lrpm-json"]["calls"]) == (1000, 1000)
+    assert sum(found["latency"]["counts"]) == 1000
+    assert found["protocols"]["lrpm-json"]["publications"] == 1000
+    assert 700 < found["others"]["methods"] < 800  # the others had a name for a while
+    assert 700 < found["others"]["topics"] < 800
+
+
+def test_what_a_name_has_counted_is_no_burst_of_others() -> None:
+    hub = opened(max_methods=4, max_topics=4)
+    for number in range(12):
+        offer(hub, "bob", f"m{number}.x")
+
+    def others() -> tuple[int, int, int]:
+        cell, topics = hub.traffic.by_method().get(OTHER_LABEL, CallStats()), hub.traffic.other_topics
+        return cell.calls, len(cell.histogram), topics.publications
+
+    op, before = 0, others()
+    for _ in range(9):
+        for number in (0, 0, 0, 1, 1, 1, 2, 2, 2, *range(12)):
+            op += 1
+            hub.handle("ann", Call("c", f"m{number}.x"), 0.0)
+            hub.handle("bob", Result(str(op)), 0.001)
+            hub.handle("ann", Publish(None, topic(f"t.{number}"), NULL), 0.0)
+            now = others()
+            assert all(newer - older <= 1 for newer, older in zip(now, before, strict=True))
+            before = now
+    forgotten = told(hub)["forgotten"]
+    assert forgotten["calls"] == forgotten["results"] > 0
+    assert before[0] > 10
+
+
+def test_the_methods_of_the_hub_itself_are_not_forgotten() -> None:
+    hub = opened(max_methods=2)
+    hub.handle("ann", Call("p", "hub.ping"), 0.0)
+    for number in range(50):
+        offer(hub, "bob", f"m{number}.x")
+        hub.handle("ann", Call(str(number), f"m{number}.x"), 0.0)
+    assert method(hub, "hub.ping")["calls"] == 1
+
+
+def test_a_flood_of_names_does_not_push_out_those_that_are_used() -> None:
+    traffic = TrafficTotals(10, 10)
+    for number in range(1000):
+        for _ in range(3):
+            traffic.call_stats("busy.one", "umq", "nq").calls += 1
+            traffic.topic_stats(("busy",)).publications += 1
+        traffic.call_stats(f"junk{number}", "umq", "nq").calls += 1
+        traffic.topic_stats((f"junk{number}",)).publications += 1
+    assert traffic.by_method()["busy.one"].calls == 3000
+    assert traffic.topics["busy",].publications == 3000
+
+
+def test_a_call_that_ends_after_its_name_was_forgotten_is_counted() -> None:
+    hub = opened(max_methods=2)
+    for number in range(4):
+        offer(hub, "bob", f"m{number}.x")
+    hub.handle("ann", Call("open", "m0.x"), 0.0)
+    op = 1
+    for _ in range(20):
+        for number in (1, 2, 3):
+            op += 1
+            hub.handle("ann", Call("c", f"m{number}.x"), 0.0)
+            hub.handle("bob", Result(str(op)), 0.001)
+    assert ("m0.x", "lrpm-json", "umq") not in hub.traffic.by_key
+    hub.handle("bob", Failure("1", Reason.RAISED), 1.0)
+    assert bridge(hub, "lrpm-json", "umq")["failures"] == 1
+    found = told(hub)
+    numbers = [*(each for each in found["methods"] if "hub." not in each["method"]), found["forgotten"]]
+    assert [each["calls"] - each["results"] - each["failures"] for each in numbers] == [0] * len(numbers)
+    assert found["forgotten"]["failures"] == 1
+
+
+def test_names_that_nobody_offers_take_no_room() -> None:
+    hub = opened(max_methods=5, guest=Permissions(call=("allowed", "hub.traffic")))
+    for number in range(100):
+        hub.handle("ann", Call("c", f"junk{number}"), 0.0)
+    assert {key[0] for key in hub.traffic.by_key} == {UNKNOWN_LABEL}
+
+
+def test_requests_that_nobody_got_take_no_room_for_names_that_nobody_offered() -> None:
+    hub = opened(max_given=1, request_ttl=10.0)
+    join(hub, "nora", RELIABLE)
+    for name, is_route in (("a.b", False), ("gone", True)):
+        offer(hub, "bob", name, route=is_route)
+    hub.leave("bob", 0.0)
+    offer(hub, "eve", "full", route=True)
+    hub.handle("nora", Call("first", "full.one"), 0.0)
+    for number in range(20):
+        for where in ("gone", "full"):
+            hub.handle("nora", Call(f"{where}{number}", f"{where}.junk{number}"), 0.0)
+        hub.handle("nora", Call(f"unknown{number}", f"junk{number}"), 0.0)
+    hub.handle("nora", Call("was there", "a.b"), 0.0)
+    for number in range(10):
+        hub.handle("nora", Cancel(f"gone{number}"), 1.0)
+        hub.handle("nora", Cancel(f"full{number}"), 1.0)
+    hub.handle("eve", Result("1"), 2.0)
+    hub.leave("eve", 2.0)
+    for _ in range(3):
+        hub.expire(11.0)
+    calls = {each["method"]: each["calls"] for each in told(hub)["methods"]}
+    names = [name for name in calls if name.startswith("full.")]  # those that eve was given
+    assert {name: calls[name] for name in calls if name not in names} == {
+        "a.b": 1,
+        "gone": 20,
+        "full": 20,
+        UNKNOWN_LABEL: 20,
+    }
+    assert len(names) <= 2
+
+
+def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
+    hub = make(identities=(Identity("alice", "sesame"),), anonymous="never")
+    hub.arrive("eve", UMQ, Credentials(), 0.0)
+    hub.handle("eve", Hello(), 0.0)
+    for number in range(MAX_RECENT_FAILURES):
+        refused = only(hub.handle("eve", Call("c", f"look at me {number}"), 1.0), Failure)
+        assert refused.text == "authentication required: no token was given"
+    hub.arrive("dan", LRPM, Credentials(), 1.0)
+    hub.handle("dan", Hello(Value({"token": "sesame"})), 1.0)
+    found = told(hub)
+    assert (found["failures"], found["methods"]) == ([], [])
+    assert hub.stats()["failures"] == {"refused": MAX_RECENT_FAILURES}
+
+
+def test_slow_peers_are_told_worst_first() -> None:
+    hub = opened()
+    hub.traffic.slow_consumers = lambda: [SlowConsumer(str(number), "umq", number // 2, number) for number in range(50)]
+    slow = told(hub)["slow"]
+    assert len(slow) == MAX_SLOW_CONSUMERS
+    assert slow[0] == {"peer": "49", "protocol": "umq", "missed": 24, "waiting_bytes": 49}
+    assert slow[1]["waiting_bytes"] == 48
+
+
+def test_time_is_told_as_of_now() -> None:
+    hub = Hub(Random(1), epoch=1_000_000.0, began_at=40.0)
+    join(hub, "dan", now=41.0)
+    found = told(hub, 52.5)
+    assert (found["at"], found["uptime"]) == (1_000_052.5, 12.5)
+
+
+def test_it_is_for_those_who_may_call_it() -> None:
+    hub = opened(guest=Permissions(call=("math.*",)))
+    failure = only(hub.handle("ann", Call("c", "hub.traffic"), 0.0), Failure)
+    assert failure.reason is Reason.DENIED
+
+
+def test_new_bounds_hold_from_then_on() -> None:
+    hub = opened(max_methods=50)
+    for number in range(50):
+        hub.traffic.call_stats(f"m{number}", "umq", "nq").calls += number
+    hub.reload(HubSettings(max_methods=8))
+    for number in range(50, 60):
+        hub.traffic.call_stats(f"m{number}", "umq", "nq").calls += 1
+    named = {name for name in hub.traffic.by_method() if name != OTHER_LABEL}
+    assert len(named) <= 8
+    assert "m49" in named
+
+
+def test_nobody_is_told_by_its_id() -> None:
+    hub = opened()
+    hub.handle("ann", SetVariable("v", "token", Value("hunter2")), 0.0)
+    hub.handle("ann", Call("c", "no.such", Value("hunter2")), 0.0)
+    answer = only(hub.handle("dan", Call("t", "hub.traffic"), 0.0), Result).body.json()
+    assert b"hunter2" not in answer
+    # By the id it could come back; the public name is for everybody.
+    assert b'"ann"' not in answer
+    assert public_name("ann").encode() in answer
+
+
+def test_failure_of_a_recorded_call_has_its_trace() -> None:
+    hub = opened()
+    hub.set_span_recorder(SpanRecorder(Random(7), 1.0, 9))
+    offer(hub, "bob", "a.b")
+    hub.handle("ann", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no"), 1.0)
+    (failure,) = told(hub)["failures"]
+    assert len(failure["trace"]) == 32
+    assert int(failure["trace"], 16)
+
+
+def test_failure_of_a_durable_request_has_the_operation_of_the_request() -> None:
+    hub = make()
+    join(hub, "nora", RELIABLE)
+    for peer in ("bob", "dan"):
+        join(hub, peer)
+    offer(hub, "bob", "a.b")
+    hub.handle("nora", Call("1", "a.b"), 0.0)
+    hub.handle("bob", Failure("1", Reason.RAISED, "no"), 1.0)
+    (failure,) = told(hub)["failures"]
+    assert failure["op"].startswith("n")
+
+
+# Observers.
+
+
+def test_traffic_of_observers_is_told_apart() -> None:
+    hub = opened()
+    hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
+    hub.handle("zoe", Hello(), 0.0)
+    offer(hub, "bob", "math.add")
+    before = told(hub)
+    hub.traffic.protocol_stats(OBSERVER).count_received(10)
+    for name in ("hub.stats", "hub.traffic", "hub.peers"):
+        hub.handle("zoe", Call(name, name), 1.0)
+    after = told(hub)
+    assert after["protocols"] == before["protocols"] | {
+        "lrpm-json": before["protocols"]["lrpm-json"] | {"calls": 1}  # dan's own
+    }
+    assert [each["method"] for each in after["methods"]] == ["hub.traffic"]
+    assert {each["caller"] for each in after["bridges"]} == {"lrpm-json"}
+    assert after["observers"] == {"frames_in": 1, "frames_out": 0, "bytes_in": 10, "bytes_out": 0, "calls": 3}
+    assert before["observers"]["calls"] == 0
+    # All other calls of an observer count as load.
+    hub.handle("zoe", Call("sum", "math.add"), 2.0)
+    assert method(hub, "math.add")["calls"] == 1
+    assert bridge(hub, "lrpm-json", "umq")["calls"] == 1
+    assert after["protocols"]["lrpm-json"]["sessions"] == len([1 for each in PEERS.values() if each is LRPM]) + 1
+
+
+def test_metrics_have_the_traffic_of_observers_too() -> None:
+    hub = opened()
+    hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
+    hub.handle("zoe", Hello(), 0.0)
+    hub.handle("zoe", Call("1", "hub.stats"), 1.0)
+    assert hub.traffic.by_method()["hub.stats"].calls == 1
+    assert hub.traffic.by_protocol_pair()[OBSERVER, "hub"].calls == 1
+
+
+def test_frames_are_counted_one_by_one_or_later_together() -> None:
+    traffic = TrafficTotals(9, 9)
+    tally = traffic.protocol_stats("umq")
+    assert traffic.protocol_stats("umq") is tally
+    tally.count_received(10)
+    tally.count_sent(7)
+    tally.count_sent(1)
+    tally.unaggregated_sizes += [1, 2, 3]
+    traffic.aggregate_frames()
+    traffic.protocol_stats("nq")
+    traffic.aggregate_frames()
+    assert (tally.frames_in, tally.bytes_in, tally.frames_out, tally.bytes_out) == (4, 16, 2, 8)
+    assert tally.unaggregated_sizes == []

@@ -1,0 +1,71 @@
+"""Bodies judged together are judged as each alone."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import Malformed
+from fiveways.pipeline.decode.json_bodies import valid_json
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
+from fiveways.wire import strict_json
+
+PIECES = st.sampled_from(
+    [
+        b"1",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b'"a"',
+        b":",
+        b",",
+        b" ",
+        b"\n",
+        b"null",
+        b"1e5",
+        b"1e400",
+        b"-",
+        b".5",
+        b'"',
+        b"\\u00e9",
+    ]
+)
+
+
+def is_json(body: bytes) -> bool:
+    try:
+        strict_json.check(body)
+    except Malformed:
+        return False
+    return True
+
+
+def judged(bodies: list[bytes]) -> list[bool]:
+    slab = PayloadBuffer(pa.array(bodies, pa.binary()))
+    return [bool(each) for each in valid_json(slab, slab.starts, slab.ends)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(bodies=st.lists(st.lists(PIECES, max_size=6).map(b"".join), min_size=1, max_size=5))
+def test_together_as_alone(bodies: list[bytes]) -> None:
+    assert judged(bodies) == [is_json(body) for body in bodies]
+
+
+def test_two_wrongs_make_no_right() -> None:
+    """Side by side these are JSON, and as many values as there are bodies."""
+    assert judged([b"[1", b"2]", b"3,4"]) == [False, False, False]
+    assert judged([b'"a', b'b"', b"1,2"]) == [False, False, False]
+    assert judged([b"1 ", b"2", b" 3"]) == [False, True, False]
+
+
+def test_one_wrong_harms_no_neighbour() -> None:
+    bodies = [b"[%d]" % number for number in range(1000)]
+    bodies[500] = b"[5"
+    assert np.flatnonzero(~np.array(judged(bodies))).tolist() == [500]
+
+
+def test_numbers_and_depth_have_bounds() -> None:
+    deep = [b"[" * depth + b"]" * depth for depth in (128, 129)]
+    long = [b"9" * 4300, b"9" * 4301, b"1e308", b"1e309", b"1E+309", b"1e-999", b'"1e309"']
+    assert judged(deep + long) == [True, False, True, False, True, False, False, True, True]

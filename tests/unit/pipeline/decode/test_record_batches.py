@@ -1,0 +1,198 @@
+"""Records around the frames: batches, operations, marks, what was cut or left out, and other people's captures."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fiveways.journal import schema
+from fiveways.pipeline import spark_schemas
+from fiveways.pipeline.decode import decode
+from fiveways.protocols import registry
+from tests.unit.pipeline.decode import sample_records
+from tests.unit.pipeline.decode.sample_records import assert_alike, batch, row
+
+BATCH = b'[{"t":"a","r":"1","d":1},{"a":"b","i":["2","3"],"d":null},{"i":"c"}]'
+
+
+def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(each[name] for name in names) for each in assert_alike(rows).messages.to_pylist()]
+
+
+def test_columns_are_those_of_the_tables() -> None:
+    found = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.ROOT, "kind": "open"}]))
+    for table, columns in zip(
+        found, (spark_schemas.MESSAGES, spark_schemas.QUARANTINE, spark_schemas.MARKS), strict=True
+    ):
+        plain = [
+            pa.field(each.name, each.type.value_type if pa.types.is_dictionary(each.type) else each.type)
+            for each in table.schema
+        ]
+        assert pa.schema(plain) == spark_schemas.to_arrow(columns)
+        assert len(table) == 1
+
+
+def test_an_array_is_several_messages_each_with_its_operation() -> None:
+    rows = [row("nq", BATCH, op="5 - p6")]
+    expected = [(0, "call", "1", "5"), (1, "result", "2", None), (2, "result", "3", None), (3, "ack", None, "p6")]
+    assert told(rows, "part", "kind", "id", "op") == expected
+
+
+@pytest.mark.parametrize(("op", "expected"), [("5", None), ("5 6", None), ("5 6 7 8", None), (None, None), ("", None)])
+def test_operations_that_are_not_one_for_each_message_mean_nothing(op: str | None, expected: str | None) -> None:
+    assert {each for (each,) in told([row("nq", BATCH, op=op)], "op")} == {expected}
+
+
+@pytest.mark.parametrize(("op", "expected"), [("5", "5"), ("-", None), ("5 6", None), ("", None), (None, None)])
+def test_the_operation_of_a_single_message(op: str | None, expected: str | None) -> None:
+    rows = [row("umq", b"R1\nx", op=op), row("umq", b"Xv", op=op), row("umq", b"R2\nx", op="9")]
+    assert told(rows, "op") == [(expected,), (expected,), ("9",)]
+
+
+def test_a_bad_message_does_not_take_the_others_with_it() -> None:
+    found = assert_alike([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
+    assert [(each["part"], each["target"], each["op"]) for each in found.messages.to_pylist()] == [
+        (0, "a", "1"),
+        (1, "b", "3"),
+    ]
+    (bad,) = found.quarantine.to_pylist()
+    assert bad["reason"] == "neither r nor p, a, i or e: no message [NQ-13]"
+
+
+def test_attachments_follow_their_text() -> None:
+    rows = [
+        row("umq", b"A1\nR1\nx"),
+        row("umq", b"\x00\xff", kind="binary"),
+        row("umq36", None, kind="binary", size=70),
+    ]
+    assert told(rows, "kind", "body_size") == [("result", 1), ("attachment", 2), ("attachment", 70)]
+
+
+def test_publications_on_bridged_topics() -> None:
+    rows = [
+        row("mqtt-rpc", b"\xff", op="p1", channel="a/B", kind="binary"),
+        row("mqtt-rpc", b"hello", "out", op="p1", channel="a/B", kind="text"),
+        row("mqtt-rpc", None, "out", op="p1", channel=None, size=5),
+    ]
+    expected = [("publish", "a/B", "a.__42", 1), ("event", "a/B", "a.__42", 5), ("event", None, None, 5)]
+    assert told(rows, "kind", "target", "topic", "body_size") == expected
+
+
+def test_marks_keep_their_columns() -> None:
+    marks = [
+        {**sample_records.ROOT, "kind": kind, "reason": f"why {kind}", "op": "p1"}
+        for kind in sorted(schema.MARKER_KINDS)
+    ]
+    found = assert_alike([row("umq", b"R1\nx"), *marks])
+    assert [(each["kind"], each["reason"], each["seq"]) for each in found.marks.to_pylist()] == [
+        ("close", "why close", 1),
+        ("deny", "why deny", 2),
+        ("drop", "why drop", 3),
+        ("open", "why open", 4),
+    ]
+    assert len(found.messages) == 1
+
+
+def test_unreadable_frames_show_how_they_begin() -> None:
+    found = assert_alike(
+        [row("lrpm-json", b"\x01" * 300, op="3", channel="c"), row("xyz", b"?"), row("umq", b"x", kind="odd")]
+    )
+    first, *others = found.quarantine.to_pylist()
+    assert (first["payload"], first["size"], first["op"], first["channel"]) == ("01" * 256, 300, "3", "c")
+    assert first["reason"].endswith("[LRPM-13]")
+    assert [each["reason"] for each in others] == ["no protocol is called 'xyz'", "no record is called 'odd'"]
+
+
+@pytest.mark.parametrize("protocol", registry.PROTOCOLS)
+def test_what_was_left_out(protocol: str) -> None:
+    (found,) = assert_alike([row(protocol, None, size=9)]).quarantine.to_pylist()
+    assert (found["reason"], found["payload"], found["size"]) == ("payload left out", None, 9)
+
+
+CUT = [
+    ("umq", b"M7\nAccount:get\n[1", "call", "7", "account.get"),
+    ("umq", b"M7\nAccount:g", "call", "7", None),
+    ("umq", b"R7\n\xc3", "result", "7", None),
+    ("umq", b"M7", None, None, None),
+    ("umq", b"E7\n1", None, None, None),
+    ("umq36", b'C7:["a.b",[1,', "call", "7", "a.b"),
+    ("umq36", b'C7:["a.', "call", "7", None),
+    ("umq36", b"C7", None, None, None),
+    ("lrpm-json", b'[40,7,"a.b",{"x', "call", "7", "a.b"),
+    ("lrpm-json", b'[40,7,"a.b"', None, None, None),
+    ("lrpm-json", b"[41,7,[1", "result", "7", None),
+    ("lrpm-json", b'[20,40,7,"app.x",', "failure", "7", None),
+    ("lrpm-cbor", bytes.fromhex("85182807 63612e62 a16178"), "call", "7", "a.b"),
+    ("lrpm-cbor", bytes.fromhex("85182807 63612e"), None, None, None),
+    ("nq", b'{"t":"a-b","r":"7","d":[1', "call", "7", "a.b"),
+    ("nq", b'{"t":"a-b","r":"7', None, None, None),
+    ("nq", b'{"a":"x","i":"7","d":[1', "result", "7", None),
+    ("nq", b'{"a":"x","i":"7","e":{"ty', None, None, None),
+    ("nq", b'[{"i":"7"},', None, None, None),
+    ("mqtt-rpc", bytes.fromhex("0807 1219 0a03 616263 1212 00"), "call", "7", "s.abc"),
+    ("mqtt-rpc", bytes.fromhex("0807 1219 1217 00"), "result", "7", None),
+    ("mqtt-rpc", bytes.fromhex("0807 1219 0a03 61"), None, None, None),
+]
+
+
+@pytest.mark.parametrize(("protocol", "payload", "kind", "identifier", "method"), CUT)
+def test_what_was_cut(
+    protocol: str, payload: bytes, kind: str | None, identifier: str | None, method: str | None
+) -> None:
+    found = assert_alike([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
+    if kind is None:
+        assert [each["reason"] for each in found.quarantine.to_pylist()] == ["payload cut"]
+        return
+    (only,) = found.messages.to_pylist()
+    assert (only["kind"], only["id"], only["method"], only["body_size"]) == (kind, identifier, method, None)
+    assert only["size"] == len(payload) + 20
+
+
+def test_every_prefix_is_read_or_put_aside() -> None:
+    rows = [
+        {**each, "payload": each["payload"][:end], "size": len(each["payload"])}
+        for each in sample_records.from_vectors()[::40]
+        for end in range(min(len(each["payload"]), 40))
+    ]
+    found = assert_alike(rows)
+    assert len(found.messages) + len(found.quarantine) == len(rows)
+
+
+def test_a_table_in_pieces_is_one() -> None:
+    one, other = batch([row("umq", b"R1\nx")]), batch([row("nq", b'{"i":"a"}'), row("umq", b"R2\nx")])
+    found = decode(pa.Table.from_batches([one, other]))
+    assert found.messages["id"].to_pylist() == ["1", None, "2"]
+
+
+def test_nothing_gives_empty_tables() -> None:
+    for nothing in (batch([]), pa.Table.from_batches([batch([])]), schema.SCHEMA.empty_table()):
+        assert [len(table) for table in decode(nothing)] == [0, 0, 0]
+
+
+def test_a_capture_of_others_may_lack_a_column_have_more_and_hold_texts_by_number() -> None:
+    given = batch([row("umq", b"R1\nx", channel="c"), row("umq", b"T2\nx")])
+    others = pa.RecordBatch.from_pydict(
+        {
+            name: given[name].dictionary_encode() if name == "session" else given[name]
+            for name in given.schema.names[:-1]
+        }
+        | {"more": pa.array([1, 2])}
+    )
+    assert decode(others).messages.to_pylist() == decode(given).messages.to_pylist()
+
+
+def test_a_slice_is_not_the_whole() -> None:
+    given = batch([row("umq", b"R%d\nx" % number) for number in range(9)])
+    assert decode(given.slice(3, 4)).messages["id"].to_pylist() == ["3", "4", "5", "6"]
+
+
+def test_halves_of_surrogate_pairs_are_question_marks() -> None:
+    """A text that UTF-8 cannot hold is no reason to lose a frame."""
+    found = assert_alike([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
+    assert len(found.messages) + len(found.quarantine) == 1
+
+
+def test_input_columns_are_not_copied() -> None:
+    given = batch([row("umq", b"R%d\nx" % number) for number in range(100)])
+    found = decode(given).messages
+    assert found["at"].chunk(0).buffers()[1].address == given["at"].buffers()[1].address

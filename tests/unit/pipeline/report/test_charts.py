@@ -1,0 +1,80 @@
+"""Charts over time."""
+
+import re
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from fiveways.pipeline.report import axes
+from fiveways.pipeline.report.charts import Chart, Series, line_chart, separate_labels, stacked_chart
+
+PLOT = Chart("some", "Some chart", "per second", "It goes up.")
+CELLS = axes.time_buckets(0, 180)  # four minutes
+
+
+def paths(drawn: str, kind: str) -> list[str]:
+    return [
+        each.get("d", "")
+        for each in ET.fromstring(drawn).iter("path")  # noqa: S314  our own drawing
+        if kind in each.get("class", "").split()
+    ]
+
+
+def test_a_chart_has_a_title_a_description_and_the_table_behind_it() -> None:
+    drawn = line_chart(
+        PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, 3, 3]), Series("b", "p95", [4] * 4)]
+    )
+    root = ET.fromstring(drawn)  # noqa: S314
+    svg = root.find(".//svg")
+    assert svg is not None
+    assert svg.get("role") == "img"
+    told = {each.get("id"): each.text for each in svg if each.get("id")}
+    assert [told[each] for each in str(svg.get("aria-labelledby")).split()] == ["Some chart", "It goes up."]
+    assert root.find(".//div[@data-table='some-table']") is not None
+    assert ["".join(each.itertext()) for each in root.iter("li")] == ["b", "a"]  # nearest to their ends
+
+
+def test_a_bucket_without_a_value_is_a_gap_and_one_between_gaps_a_dot() -> None:
+    drawn = line_chart(PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, None, 3, None])])
+    (dots,) = paths(drawn, "line")
+    assert dots == "M125.0 750h0M625.0 250h0"
+    assert paths(drawn, "dot") == [dots]
+    (whole,) = paths(
+        line_chart(PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, None, None])]), "line"
+    )
+    assert whole == "M125.0 750L375.0 500"
+
+
+def test_layers_stand_on_each_other() -> None:
+    tops = []
+
+    def axis(top: float) -> axes.Scale:
+        tops.append(top)
+        return axes.linear_scale(top, str)
+
+    drawn = stacked_chart(PLOT, CELLS, axis, [Series("a", "c1", [1, 1, 1, 0]), Series("b", "c2", [3, 1, None, 0])])
+    assert tops == [4]
+    low, high = paths(drawn, "band")
+    assert low.startswith("M0 1000V750H250.0")
+    assert high.startswith("M0 1000V0H250.0V500H500.0V750H750.0V1000H1000.0")
+    assert high.endswith("V750H0.0Z")
+
+
+def test_a_single_bucket_is_drawn() -> None:
+    one = axes.time_buckets(0, 0)
+    assert paths(stacked_chart(PLOT, one, lambda top: axes.linear_scale(top, str), [Series("a", "c1", [5.0])]), "band")
+    (dot,) = paths(line_chart(PLOT, one, axes.logarithmic_scale(7, 7), [Series("a", "p50", [7])]), "line")
+    assert re.fullmatch(r"M500\.0 \d+h0", dot)
+
+
+@pytest.mark.parametrize("tops", [[], [5.0], [0.0, 1.0, 2.0], [90.0, 95.0, 99.0], [10.0, 80.0, 81.0]])
+def test_names_at_the_ends_do_not_overlap(tops: list[float]) -> None:
+    moved = separate_labels(tops, 100)
+    assert len(moved) == len(tops)
+    assert all(after - before >= 18 for before, after in pairwise(moved))
+    assert all(each <= 82 for each in moved)
+
+
+def test_names_that_have_room_stay_where_they_are() -> None:
+    assert separate_labels([3.0, 40.0, 70.0], 100) == [3.0, 40.0, 70.0]

@@ -1,0 +1,250 @@
+"""What the parts of the page say about known tables."""
+
+from pathlib import Path
+
+import pytest
+
+from fiveways.pipeline.report.overview import build_overview
+from fiveways.pipeline.report.table_reader import ReportTables
+from tests.unit.pipeline.report import report_tables
+from tests.unit.pipeline.report.report_tables import AT, MS
+
+
+def test_traffic_is_a_rate_by_protocol(tmp_path: Path) -> None:
+    rows = [
+        report_tables.frames(0, "umq", 600),
+        report_tables.frames(0, "nq", 60),
+        report_tables.frames(2, "umq", 6),
+        report_tables.frames(2, None, 5),
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"traffic": rows}))
+    assert found.rows("traffic-time-table") == [
+        ["08:00", "660", "600", "60", "0"],
+        ["08:01", "0", "0", "0", "0"],
+        ["08:02", "11", "6", "0", "5"],
+    ]
+    labels = ["".join(each.itertext()) for each in found.part("traffic").findall(".//ul[@class='ends']/li")]
+    assert sorted(labels) == ["nq", "others", "umq"]
+    marks = ["".join(each.itertext()) for each in found.part("traffic").findall(".//div[@class='ys']/span")]
+    assert marks == ["0", "5", "10", "15"]  # 660 frames in a minute are 11 a second
+
+
+def test_frames_with_a_wrong_clock_are_counted_but_do_not_stretch_the_charts(tmp_path: Path) -> None:
+    usual = [report_tables.frames(number, number_of=1000) for number in range(60)]
+    stray = [report_tables.frames(-100_000, number_of=2), report_tables.frames(10**6, number_of=1)]
+    slo = [report_tables.slo(0, calls=50), report_tables.slo(10**6, calls=1)]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"traffic": usual + stray, "slo": slo}))
+    assert "08:00 – 09:00 UTC (3 frames are before or after, and in no chart)" in found.text
+    assert found.tiles["Frames"].startswith("60.0 k")
+    assert found.tiles["Calls"].startswith("51 ")
+    assert len(found.rows("traffic-time-table")) == 60
+    near = [*usual, report_tables.frames(100, number_of=1)]
+    assert (
+        len(
+            report_tables.read(report_tables.write_all(tmp_path / "near", {"traffic": near})).rows("traffic-time-table")
+        )
+        == 101
+    )
+
+
+def test_bridges_of_like_size_have_like_shades(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        {"caller_protocol": "umq", "callee_protocol": each, "calls": calls, "errors": 0}
+        for each, calls in (("umq", 990), ("nq", 1000), ("umq36", 500))
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
+    assert [each.get("class") for each in found.part("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
+
+
+def test_latency_is_that_of_the_calls_and_not_of_the_methods(tmp_path: Path) -> None:
+    calls = [(0, "fast", 1)] * 90 + [(0, "slow", 100)] * 10 + [(1, "fast", 2)]
+    rows: dict[str, list[report_tables.Row]] = {
+        "slo": [
+            report_tables.slo(0, "fast", 90, ms=1),
+            report_tables.slo(0, "slow", 10, ms=100),
+            report_tables.slo(1, "fast", 1, 1, ms=2),
+        ],
+        "calls": [
+            {"method": name, "requested_at": AT + minute * 60 * 10**9, "latency_ns": ms * MS}
+            for minute, name, ms in calls
+        ],
+    }
+    found = report_tables.read(report_tables.write_all(tmp_path, rows))
+    assert found.rows("latency-time-table") == [
+        ["08:00", "1.00 ms", "100 ms", "100 ms", "100 ms", "100", "0", "0 %"],
+        ["08:01", "2.00 ms", "2.00 ms", "2.00 ms", "2.00 ms", "1", "1", "100 %"],
+    ]
+    assert [(row[0], row[4]) for row in found.rows("methods")] == [("slow", "100 ms"), ("fast", "1.00 ms")]
+    assert "estimate" not in found.text
+
+
+@pytest.mark.parametrize("most", [0, 10])
+def test_without_the_calls_or_with_too_many_the_estimate_says_that_it_is_one(tmp_path: Path, most: int) -> None:
+    times = range(1, 101)
+    rows: dict[str, list[report_tables.Row]] = {
+        "slo": [{**report_tables.slo(), "p50_ns": 50 * MS, "p95_ns": 95 * MS, "p99_ns": 99 * MS, "max_ns": 100 * MS}],
+        "calls": [{"method": "math.add", "requested_at": AT, "latency_ns": each * MS} for each in times],
+    }
+    report_tables.write_all(tmp_path, rows)
+    seen = build_overview(ReportTables(tmp_path), most_calls=most)
+    assert not seen.is_exact
+    assert build_overview(ReportTables(tmp_path)).is_exact
+    assert build_overview(ReportTables(tmp_path)).all_times == [50 * MS, 95 * MS, 99 * MS, 100 * MS]
+    for found, true in zip(seen.all_times, (50, 95, 99, 100), strict=True):
+        assert found == pytest.approx(true * MS, rel=0.05)
+    report_tables.write_all(tmp_path / "gold", {"slo": rows["slo"]})
+    assert "percentiles are estimated" in report_tables.read(tmp_path / "gold").said("latency")
+
+
+def test_methods_that_fail_are_ranked_and_the_worst_is_told_first(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        report_tables.slo(0, "often", 1000, 40),
+        report_tables.slo(1, "often", 1000, 10),
+        report_tables.slo(0, "mostly", 30, 20),
+        report_tables.slo(0, "once", 1, 1),
+        report_tables.slo(0, None, 40, 10),
+        report_tables.slo(0, "never", 500, 0),
+    ]
+    errors = [
+        {"method": "often", "outcome": "failed", "reason": "raised", "calls": 30, "last_at": AT, "sample_op": "7"},
+        {"method": "often", "outcome": "timeout", "reason": "timeout", "calls": 10, "last_at": AT},
+        {"method": "mostly", "outcome": "failed", "reason": "raised", "calls": 20, "last_at": AT + 10**9},
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"slo": rows, "errors": errors}))
+    tables = found.part("methods").findall(".//table")
+    failing = [
+        ["".join(cell.itertext()).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in tables[1].iter("tr")
+    ]
+    assert failing[1:] == [
+        ["often", "50", "2.5 %", "2,000"],
+        ["mostly", "20", "66.7 %", "30"],
+        ["(not known)", "10", "25.0 %", "40"],
+        ["once", "1", "100 %", "1"],
+    ]
+    assert "Failures mostly fails in 66.7 % of its calls; so does one more method" in found.said("look")
+    assert "failed raised 50 83.3 % 2026-03-03 08:00:01 7" in found.said("methods")
+
+
+def test_bridges_are_a_table_of_protocols_with_the_hub_last(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        {"caller_protocol": "nq", "callee_protocol": "umq", "calls": 1000, "errors": 0, "p95_ns": 2 * MS},
+        {"caller_protocol": "umq", "callee_protocol": None, "calls": 10, "errors": 1, "p95_ns": MS},
+        {"caller_protocol": "umq", "callee_protocol": "nq", "calls": 0, "errors": 0},
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
+    heads = ["".join(each.itertext()) for each in found.part("bridges").findall(".//table[@class='heat']/thead/tr/th")]
+    assert heads[1:] == ["umq", "nq", "the hub"]
+    assert found.rows("bridges") == [["umq", "·", "·", "101.00 ms▲ 10.0 %"], ["nq", "1.00 k2.00 ms", "·", "·"]]
+    shades = [each.get("class") for each in found.part("bridges").iter("td")][:6]
+    assert shades == ["h0", "h0", "h1", "h6", "h0", "h0"]
+
+
+def test_the_graph_adds_up_what_it_does_not_draw(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        {
+            "caller": f"c{number}",
+            "caller_protocol": "umq",
+            "method": f"m{number}",
+            "callee": None,
+            "calls": 100 - number,
+        }
+        for number in range(16)
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"service_graph": rows}))
+    said = found.said("services")
+    assert "and 7 more callers" in said
+    assert "and 2 more methods" in said
+    assert "and 7 more callers 616 calls" in said
+    assert "the hub itself 1.48 k calls" in said
+    assert "and 7 more callers → m9: 91 calls, 0 % failed" in said
+
+
+def test_each_anomaly_is_told_with_its_worst(tmp_path: Path) -> None:
+    rows: dict[str, list[report_tables.Row]] = {
+        "starved": [
+            {"method": "slow", "op": "1", "waited_ns": 5 * 10**9},
+            {"method": "slower", "op": "2", "caller_peer": "bob", "waited_ns": 90 * 10**9},
+        ],
+        "orphans": [{"at": AT, "target": "m", "peer": "p"}, {"at": AT, "target": "m", "peer": "p"}],
+        "slow_consumers": [
+            {"session": "a", "events": 90, "dropped": 10, "queued_p95_ns": 1},
+            {"session": "b", "events": 90, "dropped": 0, "queued_p95_ns": 2 * 10**9},
+            {"session": "quick", "events": 90, "dropped": 0, "queued_p95_ns": 10**6},
+        ],
+        "delivery_audit": [{"topic": "t", "lost": 0, "duplicated": 2, "reordered": 1}, {"topic": "whole", "lost": 0}],
+        "retries": [
+            {"method": "m", "calls": 9, "retried": 2, "retransmissions": 3, "useless": 1},
+            {"method": "calm", "calls": 9, "retried": 0, "retransmissions": 0},
+        ],
+        "security_audit": [{"what": "denied", "count": 4}, {"what": "stray", "count": 5}],
+        "unused": [{"what": "method", "name": "old", "offered_by": each} for each in ("a", "b")],
+    }
+    found = report_tables.read(report_tables.write_all(tmp_path, rows))
+    assert "2 calls accepted and never answered; the longest has waited 90.0 s" in found.said("anomaly-starved")
+    assert found.rows("anomaly-starved")[0][:2] == ["slower", "bob"]
+    assert "2 answers that nobody had asked for" in found.said("anomaly-orphans")
+    assert found.rows("anomaly-orphans")[0][5] == "2"
+    assert "2 subscribers are too slow; 10 events were dropped" in found.said("anomaly-slow_consumers")
+    assert [row[0] for row in found.rows("anomaly-slow_consumers")] == ["a", "b"]
+    assert "2 delivered twice, 1 out of order" in found.said("anomaly-delivery_audit")
+    assert len(found.rows("anomaly-delivery_audit")) == 1
+    assert "3 requests sent again for 2 calls, 1 of them after the answer" in found.said("anomaly-retries")
+    assert len(found.rows("anomaly-retries")) == 1
+    assert "stray : 5, denied : 4" in found.said("anomaly-security_audit")
+    assert "Never used: method s: 1" in found.said("anomaly-unused")
+    links = [each.get("href") for each in found.part("look").iter("a")]
+    assert links[:2] == ["#anomaly-starved", "#anomaly-slow_consumers"]  # problems before notes
+    assert all(found.part(str(link)[1:]) is not None for link in links)
+
+
+def test_capacity_is_the_highest_minute_of_all_nodes_together(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        {
+            "minute": report_tables.minute(0),
+            "node": "a",
+            "sessions": 3,
+            "busiest_second_frames": 9,
+            "open_calls_max": 1,
+        },
+        {"minute": report_tables.minute(0), "node": "b", "sessions": 4, "busiest_second_frames": 5, "busy_refusals": 2},
+        {"minute": report_tables.minute(2), "node": "a", "sessions": 5},
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"capacity": rows}))
+    assert found.rows("capacity-time-table") == [
+        ["08:00", "7", "14", "1", "2"],
+        ["08:01", "–", "–", "–", "–"],
+        ["08:02", "5", "0", "0", "0"],
+    ]
+    assert "Capacity 2 calls were refused because somebody was too busy" in found.said("look")
+
+
+def test_sessions_that_often_end_by_an_error_are_told(tmp_path: Path) -> None:
+    rows = [{"protocol": "nq", "transport": "ws", "sessions": 10, "still_open": 1, "closed_by_error": 4}]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"sessions_summary": rows}))
+    assert "Sessions 40.0 % of the sessions ended by an error (4 of 10)" in found.said("look")
+    assert found.rows("sessions")[0][:5] == ["nq", "ws", "10", "1", "4"]
+
+
+def test_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
+    rows: list[report_tables.Row] = [
+        {"session": "a", "bytes_in": 10, "bytes_out": 1, "frames_in": 5},
+        {"session": "b", "peer": "bob", "bytes_in": 9, "bytes_out": None, "frames_in": 1},
+        {"session": "b", "peer": "bob", "bytes_in": 0, "bytes_out": 8, "frames_out": 2, "date": "2026-03-04"},
+    ]
+    found = report_tables.read(report_tables.write_all(tmp_path, {"top_talkers": rows}))
+    assert [(row[0], row[2], row[5]) for row in found.rows("sessions")] == [("bob", "17 B", "3"), ("a", "11 B", "5")]
+
+
+def test_every_chart_has_its_numbers_and_every_link_its_place(tmp_path: Path) -> None:
+    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("a")))
+    areas = [each.get("data-table") for each in found.root.iter() if each.get("data-table")]
+    assert len(areas) == 7
+    for identity in areas:
+        assert found.part(str(identity)).tag == "table"
+    for link in found.root.iter("a"):
+        found.part(str(link.get("href"))[1:])
+    identities = [each.get("id") for each in found.root.iter() if each.get("id")]
+    assert len(identities) == len(set(identities))
+    for svg in found.root.iter("svg"):
+        if svg.get("role") == "img":
+            assert svg.find("title") is not None

@@ -1,0 +1,222 @@
+"""Attachments travel in a field of the method's message: whole, in order, or not at all."""
+
+import json
+from random import Random
+
+import pytest
+
+from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.model import messages as hub
+from fiveways.model.failures import Reason
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.mqtt_rpc.attachments import AttachmentField
+from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, decode, encode
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Json, Payload, Value
+
+FIELDS = {"carry": AttachmentField("files", is_repeated=True), "show": AttachmentField("photo", is_repeated=False)}
+
+
+class AsJson:
+    """Writes bodies as JSON; bytes are base64, as a schema has them."""
+
+    def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
+        value = body.value()
+        if value == "bad":
+            raise Unrepresentable("bad")
+        return b"" if value is None else Value(_plain(value)).json()
+
+    def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
+        return Json(data or b"null")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return json.loads(Value(value).json())["$base64"]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def attached(topic: str, kind: str, _direction: str) -> AttachmentField | None:
+    return FIELDS.get(kind) if topic == "/math" else None
+
+
+def make(role: Role, limits: Limits | None = None) -> MqttConversation:
+    options = {
+        "serve": {"/math": {"carry": "unary", "show": "unary", "plain": "unary", "count": "server"}},
+        "codec": AsJson(),
+        "attached": attached,
+    }
+    return MqttConversation(ConversationSetup("broker", role, Random(1), limits or Limits(), options))
+
+
+def said(talk: MqttConversation) -> list[object]:
+    return [message for packet in talk.take_packets() for message in decode(packet, Limits())]
+
+
+def call(body: object, *names: str, method: str = "math.carry", callback: bool = False, more: bool = False) -> hub.Call:
+    return hub.Call("h", method, Value(body), attachments=names, callback=callback, more=more)
+
+
+def test_a_call_waits_for_its_attachments_and_carries_them_in_order() -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call({"label": "x"}, "a", "b"), 0.0)
+    talk.send(hub.Attachment("b", b"\xff"), 0.0)
+    assert said(talk) == []
+    talk.send(hub.Attachment("a", b"\x00"), 0.0)
+    (request,) = said(talk)
+    assert isinstance(request, Request)
+    assert json.loads(request.value or b"") == {"label": "x", "files": ["AA==", "/w=="]}
+
+
+def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
+    talk = make(Role.SERVER)
+    request = encode(Request("/math", 7, "carry", b'{"label":"x","files":["AA==",""]}', True, 0, 0))
+    word, *attachments = talk.receive(request, 0.0)
+    assert isinstance(word, hub.Call)
+    assert (word.body.value(), len(word.attachments)) == ({"label": "x"}, 2)
+    assert attachments == [hub.Attachment(word.attachments[0], b"\x00"), hub.Attachment(word.attachments[1], b"")]
+    talk.send(hub.Result(word.id, Value({"label": "y"}), ("c",)), 0.0)
+    talk.send(hub.Attachment("c", b"\x01"), 0.0)
+    (response,) = said(talk)
+    assert isinstance(response, Response)
+    assert json.loads(response.value or b"") == {"label": "y", "files": ["AQ=="]}
+
+
+def test_a_body_that_is_no_object_has_no_attachments() -> None:
+    talk = make(Role.SERVER)
+    (word,) = talk.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    assert (word.body.value(), word.attachments) == ([1], ())
+
+
+@pytest.mark.parametrize("files", ["[]", "null"])
+def test_without_attachments_a_body_is_as_it_would_be_anyway(files: str) -> None:
+    talk = make(Role.SERVER)
+    (word,) = talk.receive(encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    assert (word.body.value(), word.attachments) == ({}, ())
+    talk.send(hub.Result(word.id, Value({"label": "y"})), 0.0)
+    (response,) = said(talk)
+    assert isinstance(response, Response)
+    assert json.loads(response.value or b"") == {"label": "y"}
+
+
+def test_an_answer_brings_its_attachments() -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call(None, method="math.show"), 0.0)
+    (request,) = said(talk)
+    assert isinstance(request, Request)
+    heard = talk.receive(encode(Response("/math", request.correlation_id, "", b'{"photo":"AA=="}', True)), 0.0)
+    assert heard == (hub.Result("h", Value({}), ("h/1",)), hub.Attachment("h/1", b"\x00"))
+
+
+def test_a_field_that_is_not_repeated_holds_one() -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call(None, "a", method="math.show"), 0.0)
+    talk.send(hub.Attachment("a", b"\x00"), 0.0)
+    (request,) = said(talk)
+    assert isinstance(request, Request)
+    assert json.loads(request.value or b"") == {"photo": "AA=="}
+    talk.send(hub.Call("h2", "math.show", Value(None), attachments=("b", "c")), 1.0)
+    talk.send(hub.Attachment("b", b""), 1.0)
+    talk.send(hub.Attachment("c", b""), 1.0)
+    assert talk.deadline() == 1.0
+    text = "2 attachments, where the field photo holds one"
+    assert list(talk.wake(1.0)) == [hub.Failure("h2", Reason.BAD_ARGUMENTS, text)]
+    assert said(talk) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        call({}, "a", method="math.plain"),
+        call({}, "a", method="hub.publish"),
+        call({}, "a", callback=True),
+        call({}, "a", more=True),
+        call("bad", "a"),
+    ],
+)
+def test_what_has_no_place_for_attachments_is_refused_at_once(word: hub.Call) -> None:
+    with pytest.raises(Unrepresentable):
+        make(Role.CLIENT).send(word, 0.0)
+
+
+@pytest.mark.parametrize("body", ["text", [1], {"files": []}])
+def test_a_body_beside_which_they_have_no_place_fails_its_call(body: object) -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call(body, "a"), 0.0)
+    talk.send(hub.Attachment("a", b""), 0.0)
+    (failure,) = talk.wake(0.0)
+    assert isinstance(failure, hub.Failure)
+    assert failure.reason is Reason.BAD_ARGUMENTS
+
+
+def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_run() -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call({}, "a"), 0.0)
+    talk.send(hub.Attachment("a", error="no disk"), 0.0)
+    assert list(talk.wake(0.0)) == [
+        hub.Failure("h", Reason.BAD_ARGUMENTS, "an attachment did not come: no disk"),
+    ]
+    server = make(Role.SERVER)
+    (word,) = server.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    server.send(hub.Result(word.id, Value({}), ("c",)), 0.0)
+    server.send(hub.Attachment("c", error="no disk"), 0.0)
+    (error,) = said(server)
+    assert isinstance(error, ErrorResponse)
+    assert (error.code, error.user_message) == (500, "an attachment did not come: no disk")
+
+
+def test_attachments_are_bounded_both_ways() -> None:
+    talk = make(Role.CLIENT, Limits(max_text=100))
+    talk.send(call({}, "a"), 0.0)
+    talk.send(hub.Attachment("a", b"x" * 101), 0.0)
+    assert [word.reason for word in talk.wake(0.0) if isinstance(word, hub.Failure)] == [Reason.TOO_LARGE]
+    server = make(Role.SERVER, Limits(max_attachments=1))
+    assert server.receive(encode(Request("/math", 7, "carry", b'{"files":["",""]}', True, 0, 0)), 0.0) == ()
+    (error,) = said(server)
+    assert isinstance(error, ErrorResponse)
+    assert (error.code, error.user_message) == (400, "2 attachments")
+
+
+def test_a_cancelled_call_is_not_said_when_its_attachments_come() -> None:
+    talk = make(Role.CLIENT)
+    talk.send(call({}, "a"), 0.0)
+    with pytest.raises(LocalProtocolError, match="open already"):
+        talk.send(call({}, "b"), 0.0)
+    talk.send(hub.Cancel("h"), 0.0)
+    talk.send(hub.Attachment("a", b""), 0.0)
+    assert said(talk) == []
+
+
+def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
+    talk = make(Role.SERVER)
+    (word,) = talk.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    talk.send(hub.Result(word.id, Value({}), ("c",)), 0.0)
+    with pytest.raises(LocalProtocolError, match="already"):
+        talk.send(hub.Result(word.id, Value({}), ("d",)), 0.0)
+    talk.send(hub.Failure(word.id, Reason.LOST), 0.0)
+    talk.send(hub.Attachment("c", b""), 0.0)
+    (error,) = said(talk)
+    assert isinstance(error, ErrorResponse)
+
+
+def test_an_answer_whose_message_has_no_field_for_them_is_refused() -> None:
+    talk = make(Role.SERVER)
+    (word,) = talk.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    with pytest.raises(Unrepresentable):
+        talk.send(hub.Result(word.id, Value({}), ("e",)), 0.0)
+
+
+def test_an_answer_in_parts_has_no_place_for_attachments() -> None:
+    talk = make(Role.SERVER)
+    (word,) = talk.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(word, hub.Call)
+    with pytest.raises(Unrepresentable):
+        talk.send(hub.Result(word.id, Value({}), ("c",), stream=True), 0.0)

@@ -1,0 +1,31 @@
+"""A conversation whose identifiers are known, and the JSON that it hears and says."""
+
+import json
+from random import Random
+from typing import Any
+
+from fiveways.model import messages as hub
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+
+
+def setup(limits: Limits | None = None, **options: object) -> ConversationSetup:
+    return ConversationSetup("p1", Role.SERVER, Random(7), limits or Limits(), {"id_prefix": "h", **options})
+
+
+def make(limits: Limits | None = None, **options: object) -> NqConversation:
+    return NqConversation(setup(limits, **options))
+
+
+def hear(talk: NqConversation, *messages: object, now: float = 0.0) -> list[hub.HubMessage]:
+    return list(talk.receive(Packet(json.dumps(messages[0] if len(messages) == 1 else messages).encode()), now))
+
+
+def said(talk: NqConversation) -> list[Any]:
+    found: list[Any] = []
+    for packet in talk.take_packets():
+        value = json.loads(packet.payload)
+        found += value if isinstance(value, list) else [value]
+    return found

@@ -1,0 +1,58 @@
+"""Those who are to be woken at once, and again: uvloop gives a handle then that does not tell its time."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from unittest.mock import MagicMock
+
+import pytest
+import uvloop
+
+from fiveways.client.reconnector import Reconnector
+from fiveways.client.session import Session
+from fiveways.client.settings import ClientSettings
+from fiveways.client.urls import parse
+from fiveways.hub.core import Hub
+from fiveways.protocols import registry
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.resumable_session import ResumableSession
+from fiveways.wire.limits import Limits
+from tests.unit.runtime.test_slow_consumer_attachments import LIMITS, peer
+
+NQ = registry.load("nq")
+
+
+def standing() -> ResumableSession:
+    talk = NQ.create_conversation(ConversationSetup("peer", Role.SERVER, Random(3), Limits()))
+    assert isinstance(talk, NqConversation)
+    return ResumableSession(talk, Exchange(Hub(Random(1), LIMITS)), Limits())
+
+
+def session() -> Session:
+    settings = ClientSettings(parse("umq+ws://hub"))
+    return Session(registry.load("umq"), settings, Reconnector(settings, MagicMock()), count(1))
+
+
+MAKERS: list[Callable[[], object]] = [
+    standing,
+    lambda: peer("one", Exchange(Hub(Random(1), LIMITS)))[0],
+    session,
+]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["standing", "pump", "client"])
+def test_who_is_due_at_once_may_be_due_again(make: Callable[[], object]) -> None:
+    async def run() -> list[float]:
+        who = make()
+        woken: list[float] = []
+        now = asyncio.get_running_loop().time()
+        who._wake = lambda: woken.append(1)  # type: ignore[attr-defined]
+        for deadline in (now, now + 60, now - 1):
+            who._wake_at(deadline)  # type: ignore[attr-defined]
+        await asyncio.sleep(0.01)
+        return woken
+
+    assert uvloop.run(run()) == [1]

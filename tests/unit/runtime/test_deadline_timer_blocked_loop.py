@@ -1,0 +1,53 @@
+"""Alarms of an event loop that was blocked."""
+
+import asyncio
+import socket
+import time
+
+from fiveways.runtime.deadline_timer import DeadlineTimer
+from tests.transports.event_loops import on_both_loops
+
+
+class Waiting(DeadlineTimer):
+    """Notes what happens to it."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.woken = asyncio.Event()
+
+    def _on_deadline(self) -> None:
+        self.notes.append("woken")
+        self.woken.set()
+
+
+@on_both_loops
+async def test_what_came_while_the_loop_was_blocked_is_read_before_the_alarm() -> None:
+    waiting, loop = Waiting(), asyncio.get_running_loop()
+    (ours, theirs), (busy, other) = socket.socketpair(), socket.socketpair()
+
+    def block() -> None:
+        """Read one socket for longer than that, while data comes for another."""
+        busy.recv(10)
+        time.sleep(1.5)
+        theirs.send(b"data")
+
+    with ours, theirs, busy, other:
+        loop.add_reader(ours, lambda: waiting.notes.append(ours.recv(10).decode()))
+        loop.add_reader(busy, block)
+        waiting._set_deadline(loop.time() + 0.5)
+        other.send(b"go")
+        await asyncio.wait_for(waiting.woken.wait(), 60)
+        loop.remove_reader(ours)
+        loop.remove_reader(busy)
+    assert waiting.notes == ["data", "woken"]
+
+
+@on_both_loops
+async def test_alarm_of_a_blocked_loop_can_be_stopped() -> None:
+    waiting, loop = Waiting(), asyncio.get_running_loop()
+    waiting._set_deadline(loop.time())
+    time.sleep(0.5)  # noqa: ASYNC251  the loop is blocked
+    await asyncio.sleep(0)
+    waiting._cancel_timer()
+    await asyncio.sleep(0.1)
+    assert waiting.notes == []

@@ -1,0 +1,166 @@
+"""Who listens to a link, and brokers that misbehave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage
+
+HOST = "127.0.0.1"
+CONNACK = b"\x20\x02\x00\x00"
+PATIENCE = 120.0
+
+
+class Ear:
+    """Notes what a link tells."""
+
+    def __init__(self) -> None:
+        self.heard: list[MqttMessage] = []
+        self.writables = 0
+        self.losses: list[str] = []
+        self.on_received: Callable[[MqttMessage], object] | None = None
+        self._changed = asyncio.Event()
+
+    def received(self, message: MqttMessage) -> None:
+        self.heard.append(message)
+        self._changed.set()
+        if self.on_received is not None:
+            self.on_received(message)
+
+    def writable(self) -> None:
+        self.writables += 1
+        self._changed.set()
+
+    def lost(self, reason: str) -> None:
+        self.losses.append(reason)
+        self._changed.set()
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [message.payload for message in self.heard]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that the link tells."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def hears(self, count: int) -> list[bytes]:
+        """Wait for so many messages, and return what they say."""
+        await self.until(lambda: len(self.heard) >= count or bool(self.losses))
+        assert not self.losses
+        return self.payloads
+
+    async def loses(self) -> str:
+        """Wait for the end of the link; return why."""
+        await self.until(lambda: bool(self.losses))
+        await asyncio.sleep(0.02)
+        assert len(self.losses) == 1
+        return self.losses[0]
+
+
+class FakeBroker:
+    """One connection of a broker that does what a test tells it to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def say(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def packet(self) -> bytes:
+        """What the client says next, but for its PINGREQs; nothing if it is gone."""
+        while True:
+            try:
+                packet = await asyncio.wait_for(self._packet(), PATIENCE)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return b""
+            if packet != b"\xc0\x00":
+                return packet
+
+    async def pinged(self) -> None:
+        """Wait for a PINGREQ, and for nothing else."""
+        assert await asyncio.wait_for(self._packet(), PATIENCE) == b"\xc0\x00"
+
+    async def _packet(self) -> bytes:
+        head = await self._reader.readexactly(2)
+        length, digit = head[1] & 127, 0
+        while head[-1] > 127:
+            head += await self._reader.readexactly(1)
+            digit += 1
+            length |= (head[-1] & 127) << 7 * digit
+        return head + await self._reader.readexactly(length)
+
+    def hang_up(self) -> None:
+        self._writer.transport.abort()
+
+
+class FakePlace:
+    """Where a fake broker listens."""
+
+    def __init__(self, port: int) -> None:
+        self.broker = Broker(HOST, port)
+        self.connections: asyncio.Queue[FakeBroker] = asyncio.Queue()
+
+    async def connection(self) -> FakeBroker:
+        """The next client that comes."""
+        return await asyncio.wait_for(self.connections.get(), PATIENCE)
+
+
+@asynccontextmanager
+async def fake_broker(first: bytes = CONNACK) -> AsyncIterator[FakePlace]:
+    """A broker that takes CONNECT, answers `first`, and then does what it is told to."""
+    made: list[FakeBroker] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = FakeBroker(reader, writer)
+        made.append(connection)
+        await connection.packet()
+        connection.say(first)
+        place.connections.put_nowait(connection)
+
+    server = await asyncio.start_server(accept, HOST, 0)
+    place = FakePlace(server.sockets[0].getsockname()[1])
+    try:
+        yield place
+    finally:
+        server.close()
+        for connection in made:
+            connection.hang_up()
+        await asyncio.sleep(0)
+
+
+class Wire(asyncio.Transport):
+    """A socket that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_over = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.written))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def abort(self) -> None:
+        self.is_over = True
+
+    def close(self) -> None:
+        self.is_over = True
+
+
+def wired(ear: Ear, *, max_packet: int = 1 << 20) -> tuple[MqttLink, Wire]:
+    """A link that is let in, on a socket that is none."""
+    link, wire = MqttLink(Broker("nowhere", 1), b"hello", max_packet, 0), Wire()
+    link.connection_made(wire)
+    link.data_received(CONNACK)
+    link.begin(ear)
+    assert wire.written == [b"hello"]
+    wire.written.clear()
+    return link, wire
