@@ -100,7 +100,7 @@ bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--q
 docs: $(READY) ## rewrite the pages that are made: the configuration and the metrics from the code, the matrix from what happens
 	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 	$(RUN) fiveways.runtime.metric_families > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
-	$(RUN) tests.bridges.matrix_page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
+	$(RUN) tests.conformance.bridges.matrix_page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
@@ -114,8 +114,9 @@ lowest: $(READY) ## the tests of the client and its transports with the lowest v
 	$(RUN) uv pip freeze --quiet --exclude-editable --python .cache/lowest/bin/python > .cache/lowest/versions.txt
 	$(RUN) uv pip install --quiet --python .cache/lowest/bin/python --constraint .cache/lowest/versions.txt \
 		cbor2 hypothesis paho-mqtt prometheus-client pytest pytest-xdist
-	.cache/lowest/bin/python -m pytest -n $(WORKERS) tests/transports tests/client tests/runtime/test_http_port.py tests/schemas \
-		tests/unit/protocols/mqtt_rpc/test_frames.py tests/packaging/test_client_install.py
+	.cache/lowest/bin/python -m pytest -n $(WORKERS) tests/integration/transports tests/unit/transports \
+		tests/integration/client tests/unit/client tests/integration/runtime/test_http_port.py \
+		tests/unit/protocols/mqtt_rpc/test_frames.py tests/integration/packaging/test_client_install.py
 
 lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
 	$(COMPILE) --extra hub --output-file requirements.lock

@@ -10,8 +10,8 @@ from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Value
-from tests.protocols import conversations as talks
-from tests.protocols import vectors
+from tests.support import conversations as talks
+from tests.support import vectors
 
 SMALL = {"max_text": 2048, "max_attachments": 4, "max_expected_attachments": 8, "max_pending": 4, "max_variables": 4}
 SPLIT = b"\xfe\xfe"

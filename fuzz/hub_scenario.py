@@ -18,7 +18,7 @@ from fuzz.hub_clients import KINDS, Client
 from fuzz.hub_simulation import OTHER_SETTINGS, PEER_TTL, REQUEST_TTL, SETTINGS, SimulatedHub
 from fuzz.hub_state import check, check_durable, check_empty
 from fuzz.virtual_time import VirtualLoop, replaced
-from tests.unit.store.store_helpers import Model
+from tests.support.store_helpers import Model
 
 _WEIGHTS: Final = {
     "act": 50,

@@ -31,7 +31,7 @@ from fiveways.transports.memory import MemoryLink, link_pair
 from fiveways.transports.mqtt_link import MqttMessage
 from fuzz import hub_app
 from fuzz.virtual_time import InlineStore, unix_time
-from tests.unit.store.store_helpers import Model
+from tests.support.store_helpers import Model
 
 TOKENS: Final = {"ada": "token-of-ada", "bob": "token-of-bob"}
 SECRET: Final = "secret-of-ada"  # noqa: S105  of a hub without sockets

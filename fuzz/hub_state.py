@@ -15,7 +15,7 @@ from fiveways.settings.hub_settings import to_hub_settings
 from fuzz.fuzz_target import PropertyViolated
 from fuzz.hub_simulation import SimulatedHub
 from fuzz.virtual_time import EPOCH
-from tests.unit.store.store_helpers import Model
+from tests.support.store_helpers import Model
 
 _LEFT = (
     *("sessions", "offers", "subscriptions", "callbacks", "open_calls", "owed"),

@@ -17,7 +17,7 @@ from fiveways.store.request_log import RequestLog
 from fiveways.store.state_file import StateFile
 from fiveways.store.store import MAX_WAITING, MAX_WAITING_BYTES, Store
 from fiveways.store.writer_thread import Change, CommitFunction, Outcome, WriterThread
-from tests.unit.store.store_helpers import Model
+from tests.support.store_helpers import Model
 
 EPOCH: Final = 1_700_000_000.0
 """Unix time at which the loop's clock shows 0."""

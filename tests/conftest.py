@@ -11,7 +11,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import processes, reporting
+from tests.support import processes, reporting
 
 # A shell without job control starts what it puts into the background with SIGINT ignored, and so do `nohup` and many CI
 # runners. Children inherit that, and tests that interrupt them would wait in vain.
@@ -38,13 +38,20 @@ settings.load_profile("patient")
 
 
 ONE_SPARK = tuple(
-    f"tests/pipeline/test_{name}.py" for name in ("stream", "job", "cluster", "cli_pipeline", "leftovers")
+    f"tests/integration/pipeline/test_{name}.py" for name in ("stream", "job", "cluster", "cli_pipeline", "leftovers")
 )
-"""The files that share tables as well; they take half of the time of tests/pipeline."""
+"""The files that share tables as well; they take half of the time of tests/integration/pipeline."""
 FIRST = (
     *ONE_SPARK,
-    "tests/pipeline/",
-    *(f"tests/{name}/" for name in ("web", "demo", "docs", "cli", "mqtt", "runtime", "client", "transports")),
+    "tests/integration/pipeline/",
+    "tests/integration/web/",
+    "tests/integration/demo/",
+    "tests/docs/",
+    "tests/integration/cli/",
+    "tests/integration/mqtt/",
+    "tests/integration/runtime/",
+    "tests/integration/client/",
+    "tests/integration/transports/",
 )
 """The folders with tests that take long, the longest first; the short ones fill the gaps at the end."""
 
@@ -53,14 +60,14 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives whole files to workers, because most tests of a file share a hub.
 
     A Spark takes long to start and to warm up, so two workers get the files that share one: `ONE_SPARK`, and the other
-    half of tests/pipeline.
+    half of tests/integration/pipeline.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file in ONE_SPARK:
             return ONE_SPARK[0]
-        return "tests/pipeline/" if file.startswith("tests/pipeline/") else file
+        return "tests/integration/pipeline/" if file.startswith("tests/integration/pipeline/") else file
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,7 +24,7 @@ import uvloop
 from benchmarks.hub.results import Sample, Table
 from benchmarks.hub.routers import ROOT, environment
 from benchmarks.mqtt import echo, rpc
-from tests.brokers.broker_processes import BROKERS, running
+from tests.support.broker_processes import BROKERS, running
 
 IN_FLIGHT: Final = 64
 SIZE: Final = 128

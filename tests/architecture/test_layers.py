@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "fiveways"
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "src" / "fiveways"
 
 # What each layer may import besides itself. `.` is the package's own __init__.py, which only says the public names.
 CORE = {"errors", "extras", "wire", "model"}

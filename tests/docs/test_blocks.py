@@ -6,8 +6,9 @@ from operator import attrgetter
 
 import pytest
 
-from tests.docs import following, markdown, registry
-from tests.docs.markdown import ROOT, Block, Page
+from tests.support.docs import following, markdown, registry
+from tests.support.docs.markdown import Block, Page
+from tests.support.paths import ROOT
 
 PAGES = markdown.pages()
 BLOCKS = [block for page in PAGES for block in page.blocks()]

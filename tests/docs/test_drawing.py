@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tests.docs.markdown import ROOT
+from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "src" / "fiveways"
 DRAWING = ROOT / "docs" / "data-path.svg"

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.docs import desk, following, frames, markdown, matching
-from tests.docs.markdown import Block, Page
+from tests.support.docs import desk, following, frames, markdown, matching
+from tests.support.docs.markdown import Block, Page
 
 Followed: TypeAlias = Callable[[str], None]
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import markdown
-from tests.docs.markdown import ROOT, Page
+from tests.support.docs import markdown
+from tests.support.docs.markdown import Page
+from tests.support.paths import ROOT
 
 PAGES = markdown.pages()
 MAP = Page(ROOT / "docs" / "README.md")

@@ -17,9 +17,10 @@ import fiveways
 from fiveways.cli.root import app
 from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.settings.load import SECTIONS
-from tests.cli import hubs
-from tests.docs import following, markdown
-from tests.docs.markdown import ROOT, Page
+from tests.support import hubs
+from tests.support.docs import following, markdown
+from tests.support.docs.markdown import Page
+from tests.support.paths import ROOT
 
 PAGES = markdown.pages()
 PROGRAM = typer.main.get_command(app)

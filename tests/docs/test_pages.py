@@ -1,4 +1,7 @@
-"""Every page without Spark is followed from top to bottom. `tests/pipeline/test_docs_with_spark.py` has those with it."""
+"""Every page without Spark is followed from top to bottom.
+
+`tests/integration/pipeline/test_docs_with_spark.py` has those with it.
+"""
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
@@ -6,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import hubs
-from tests.docs import desk, following, markdown
+from tests.support import hubs
+from tests.support.docs import desk, following, markdown
 
 PORTS = ("7500", "7555", "7600", "1883")
 """What the docs name; a page has others in their place."""

@@ -3,16 +3,15 @@
 import json
 import re
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
 from fiveways.model.failures import Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec
-from tests.protocols import vectors
+from tests.support import vectors
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
 
 
@@ -26,7 +25,7 @@ def short(rule: str) -> str:
 
 
 def failure_rows() -> list[str]:
-    rows = json.loads((ROOT / "tests/vectors/failures.json").read_text(encoding="utf-8"))
+    rows = json.loads((ROOT / "tests/conformance/vectors/failures.json").read_text(encoding="utf-8"))
     columns = ("umq36", "umq", "lrpm", "mqtt", "nq")
     cells = [[Reason[row["reason"]].value, row["ran"], *(row[each] or "-" for each in columns)] for row in rows]
     return [f"| {' | '.join(map(str, row))} |" for row in cells]

@@ -10,8 +10,7 @@ import uvloop
 from rich.console import Console
 
 from fiveways.app.app import App
-from fiveways.app.loader import LoadError
-from fiveways.app.loader import load_app as load_app
+from fiveways.app.loader import LoadError, load_app
 from fiveways.cli import logs
 from fiveways.cli.errors import UsageError
 from fiveways.cli.program import program_command

@@ -28,8 +28,8 @@ from fiveways.model.topics import Topic
 from fiveways.wire.payload import Payload, Text, Value
 
 HMAC_METHOD: Final = "hmac-sha256"
-TOKEN_REQUIRED: Final = "authentication required: no token was given"
-UNKNOWN_TOKEN: Final = "the hub does not know this token"
+ANONYMOUS_REFUSED: Final = "authentication required: no token was given"
+WRONG_LOGIN: Final = "the hub does not know this token"
 BAD_PROOF: Final = "the hub does not accept this proof"
 """The same for an unknown identity and for a wrong secret."""
 HUB_CLOSING: Final = "the hub is closing"
@@ -148,7 +148,7 @@ class Admission:
                 return self._refuse_too_many_failures(session, wait)
             identity = self._identity_of_token(token)
             if identity is None:
-                return self._deny(session, UNKNOWN_TOKEN, now)
+                return self._deny(session, WRONG_LOGIN, now)
             return self._admit(session, identity, token)
         if session.traits.has_challenge and isinstance(value, dict) and isinstance(value.get("identity"), str):
             if wait := self.retry_after(session.credentials, now):
@@ -160,7 +160,7 @@ class Admission:
             # It may still say its token as a variable, and has until the deadline to do so.
             self._enter(session, Stage.UNIDENTIFIED)
             return [Delivery(session.peer, self._greeting(session))]
-        return self._deny(session, TOKEN_REQUIRED, None)
+        return self._deny(session, ANONYMOUS_REFUSED, None)
 
     def restore(self, session: Session, identity: str) -> None:
         """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
@@ -219,7 +219,7 @@ class Admission:
             if known is None:
                 self._failed_logins.count(credentials, now)
                 self._count_refused_login()
-                raise Refusal(Reason.DENIED, UNKNOWN_TOKEN)
+                raise Refusal(Reason.DENIED, WRONG_LOGIN)
             access = self._access[known.name]
         else:
             access = self._anonymous_access if self._admits_anonymous(credentials) else NO_ACCESS
@@ -278,10 +278,10 @@ class Admission:
             return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
         if word.id is None or attempts >= _MAX_TOKEN_ATTEMPTS:
-            return self._deny(session, UNKNOWN_TOKEN, now)
+            return self._deny(session, WRONG_LOGIN, now)
         self._failed_logins.count(session.credentials, now)
         self._count_refused_login(session)
-        raise Refusal(Reason.DENIED, UNKNOWN_TOKEN)
+        raise Refusal(Reason.DENIED, WRONG_LOGIN)
 
     def leave(self, session: Session) -> None:
         """Forget a session."""

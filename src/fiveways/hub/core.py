@@ -5,7 +5,7 @@ from math import inf
 from random import Random
 
 from fiveways.errors import LocalProtocolError
-from fiveways.hub.admission import NO_ACCESS, TOKEN_REQUIRED, Admission
+from fiveways.hub.admission import ANONYMOUS_REFUSED, NO_ACCESS, Admission
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtin_methods import BuiltInMethods, PeerDirectory
 from fiveways.hub.callbacks import Callbacks
@@ -428,7 +428,7 @@ class Hub:
 
     def _handle_unexpected(self, session: Session, word: HubMessage) -> Deliveries:
         if session.stage is Stage.UNIDENTIFIED and type(word) in REQUEST_TYPES:
-            raise Refusal(Reason.DENIED, TOKEN_REQUIRED)
+            raise Refusal(Reason.DENIED, ANONYMOUS_REFUSED)
         return []
 
     def _refuse(self, session: Session, word: HubMessage, refusal: Refusal, now: float) -> Deliveries:

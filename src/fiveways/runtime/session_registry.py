@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 from urllib.parse import parse_qs
 
-from fiveways.hub.admission import TOKEN_REQUIRED, TOO_MANY_FAILED_LOGINS, UNKNOWN_TOKEN
+from fiveways.hub.admission import ANONYMOUS_REFUSED, TOO_MANY_FAILED_LOGINS, WRONG_LOGIN
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.rate_limit import Allowances
 from fiveways.hub.session import Stage
@@ -203,7 +203,7 @@ class SessionRegistry:
             self._lend_allowance(standing)
         if standing.is_denied or self._exchange.hub.stage_of(standing.peer) is Stage.UNIDENTIFIED:
             self._end(standing)
-            return unauthorized(UNKNOWN_TOKEN if credentials.bearer else TOKEN_REQUIRED, readable)
+            return unauthorized(WRONG_LOGIN if credentials.bearer else ANONYMOUS_REFUSED, readable)
         if standing.is_dismissed:
             farewell = self._exchange.hub.goodbye_of(standing.peer)
             self._end(standing)

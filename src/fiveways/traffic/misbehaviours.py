@@ -14,7 +14,7 @@ from fiveways.traffic.counts import TrafficCounts
 from fiveways.traffic.raw_websocket import BINARY, TEXT, ConnectionGone, RawWebSocket
 from fiveways.traffic.target import Target
 
-_WRONG_TOKEN: Final = "nobody-has-given-out-this-one"
+_WRONG_CREDENTIAL: Final = "nobody-has-given-out-this-one"
 _CALL_TIMEOUT: Final = 5.0
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds after which a hub that has not closed the link will not do so."""
@@ -64,7 +64,9 @@ async def send_malformed(target: Target, tally: TrafficCounts, number: int) -> N
 async def connect_with_wrong_token(target: Target, tally: TrafficCounts, speaker: str) -> None:
     """Try to come in with a token that nobody has given out."""
     try:
-        async with connect(target.url(speaker), token=_WRONG_TOKEN, reconnect=False, timeout=_CALL_TIMEOUT) as peer:
+        async with connect(
+            target.url(speaker), token=_WRONG_CREDENTIAL, reconnect=False, timeout=_CALL_TIMEOUT
+        ) as peer:
             await peer.call("hub.ping", timeout=_CALL_TIMEOUT)
     except Refused:
         tally.count(speaker, "login", "refused")

@@ -7,8 +7,8 @@ import pytest
 
 from fiveways.cli.root import main
 from fiveways.model.store_changes import PutJob, PutPeer, PutRetained
-from tests.unit.store.damage_cases import sql
-from tests.unit.store.store_helpers import keep
+from tests.support.damage_cases import sql
+from tests.support.store_helpers import keep
 
 
 @pytest.fixture

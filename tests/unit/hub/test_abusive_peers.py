@@ -22,7 +22,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.topics import Pattern
 from fiveways.wire.payload import NULL, Text, Value
-from tests.unit.hub.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer
+from tests.support.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer
 
 BOUNDS = {"max_pending": 20, "max_subscriptions": 20, "max_variables": 20, "max_expected_attachments": 20}
 SETTINGS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fiveways.hub.admission import HUB_CLOSING, LOGIN_TIMED_OUT, TOKEN_REQUIRED, UNKNOWN_TOKEN
+from fiveways.hub.admission import ANONYMOUS_REFUSED, HUB_CLOSING, LOGIN_TIMED_OUT, WRONG_LOGIN
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.refusal import Refusal
@@ -25,7 +25,7 @@ from fiveways.model.messages import (
     Unsubscribe,
 )
 from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import (
+from tests.support.hub_helpers import (
     LRPM,
     NQ,
     UMQ,
@@ -55,7 +55,7 @@ def greet(
     return hub.handle("x", Hello(body), 0.0)
 
 
-def away(text: str = UNKNOWN_TOKEN) -> Deliveries:
+def away(text: str = WRONG_LOGIN) -> Deliveries:
     return [Delivery("x", Goodbye(text, denied=True))]
 
 
@@ -80,7 +80,7 @@ def identity(hub: Hub) -> str:
 def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> None:
     hub = make(anonymous=anonymous)
     told = greet(hub, credentials=Credentials(is_loopback))
-    assert told == (welcome("x") if is_let_in else away(TOKEN_REQUIRED))
+    assert told == (welcome("x") if is_let_in else away(ANONYMOUS_REFUSED))
     assert hub.stats()["refused_logins"] == (not is_let_in)
     assert hub.deadline() is None
 
@@ -187,7 +187,7 @@ def test_who_says_nothing_may_still_say_a_token() -> None:
         Call("c", "t", callback=True),
     ]
     for word in requests:
-        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, TOKEN_REQUIRED)
+        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, ANONYMOUS_REFUSED)
     others: list[HubMessage] = [Publish(None, topic("t")), Result("1"), Unsubscribe(None, "s"), Goodbye()]
     assert [hub.handle("x", word, 1.0) for word in others] == [[], [], [], []]
     assert hub.handle("x", SetVariable(None, "colour", Text("red")), 1.0) == []
@@ -219,16 +219,16 @@ def test_who_says_nothing_at_all_is_sent_away() -> None:
 
 
 def test_where_there_is_another_way_or_none_nobody_is_welcomed_as_nobody() -> None:
-    assert greet(make(identities=KNOWN), traits=LRPM) == away(TOKEN_REQUIRED)
-    assert greet(make(identities=(CARLA,)), traits=UMQ) == away(TOKEN_REQUIRED)
-    assert greet(make(), traits=UMQ) == away(TOKEN_REQUIRED)
+    assert greet(make(identities=KNOWN), traits=LRPM) == away(ANONYMOUS_REFUSED)
+    assert greet(make(identities=(CARLA,)), traits=UMQ) == away(ANONYMOUS_REFUSED)
+    assert greet(make(), traits=UMQ) == away(ANONYMOUS_REFUSED)
 
 
 def test_a_wrong_token_as_a_variable() -> None:
     hub = make(identities=KNOWN)
     greet(hub, traits=UMQ)
     told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
-    assert told == ("x", "v", Reason.DENIED, UNKNOWN_TOKEN)
+    assert told == ("x", "v", Reason.DENIED, WRONG_LOGIN)
     assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == ok("x", "v")
     assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == away()
     assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
@@ -365,7 +365,7 @@ def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[
     hub.admission.on_refused = told.append
     with pytest.raises(Refusal) as refused:
         hub.admission.may_call(Credentials(True, "wrong"), "hub.ping", 0.0)
-    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, UNKNOWN_TOKEN)
+    assert (refused.value.reason, refused.value.text) == (Reason.DENIED, WRONG_LOGIN)
     assert hub.stats()["refused_logins"] == 1
     assert told == [None]
 

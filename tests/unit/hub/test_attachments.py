@@ -5,7 +5,7 @@ from fiveways.hub.delivery import Delivery, Fanout, Subscriber
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Call, Event, Hurry, Publish, Result, SetVariable
 from fiveways.wire.payload import NULL, Text
-from tests.unit.hub.hub_helpers import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic
+from tests.support.hub_helpers import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic
 
 GONE = "the sender is gone"
 

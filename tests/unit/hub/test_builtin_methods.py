@@ -12,7 +12,7 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Part, Result, SetVariable
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import LRPM, join, make, ok, only, opened, refusal
+from tests.support.hub_helpers import LRPM, join, make, ok, only, opened, refusal
 
 
 def call(hub: Hub, method: str, body: Payload = NULL, now: float = 0.0) -> Payload:

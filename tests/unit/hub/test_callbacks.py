@@ -8,7 +8,7 @@ from fiveways.hub.delivery import Delivery
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import Json, Text, Value
-from tests.unit.hub.hub_helpers import join, offer, only, opened, refusal
+from tests.support.hub_helpers import join, offer, only, opened, refusal
 
 
 def token(hub: Hub, owner: str = "bob", own_id: str = "9A8Z") -> str:

@@ -14,7 +14,7 @@ from fiveways.model.messages import Call, Cancel, Description, Discover, Failure
 from fiveways.model.names import fold_prefix
 from fiveways.protocols.builtin_methods import description_payload
 from fiveways.wire.payload import NULL
-from tests.unit.hub.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
+from tests.support.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, join, offer, ok, only, opened, refusal, welcome
 
 TRAITS = [UMQ, UMQ36, LRPM, MQTT, NQ]
 

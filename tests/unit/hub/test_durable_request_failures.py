@@ -9,7 +9,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Register, Result
 from fiveways.model.store_changes import PutRequest
 from fiveways.wire.payload import Cbor
-from tests.unit.hub.hub_helpers import join, offer
+from tests.support.hub_helpers import join, offer
 from tests.unit.hub.test_durable_requests import BODY, RELIABLE, accepted, asked, handled, opened, passed, request
 
 

@@ -30,7 +30,7 @@ from fiveways.model.messages import (
 from fiveways.model.store_changes import DropPeer, PutAnswer, PutPeer, PutRequest, PutTombstone
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Cbor, Json
-from tests.unit.hub.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer, ok, refusal
+from tests.support.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer, ok, refusal
 
 RELIABLE = replace(NQ, is_durable=True)
 PEERS = {"nina": RELIABLE, "bob": UMQ, "ann": LRPM, "eve": UMQ, "ned": RELIABLE}

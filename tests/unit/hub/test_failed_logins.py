@@ -3,7 +3,7 @@
 import pytest
 
 from fiveways.hub import failed_logins
-from fiveways.hub.admission import TOO_MANY_FAILED_LOGINS, UNKNOWN_TOKEN
+from fiveways.hub.admission import TOO_MANY_FAILED_LOGINS, WRONG_LOGIN
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.failed_logins import FailedLogins
@@ -13,7 +13,7 @@ from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Goodbye, Hello, Proof, SetVariable
 from fiveways.wire.payload import NULL, Payload, Text, Value
-from tests.unit.hub.hub_helpers import LRPM, UMQ, make, refusal, welcome
+from tests.support.hub_helpers import LRPM, UMQ, make, refusal, welcome
 
 HERE = Credentials(remote="192.0.2.1:4711")
 THERE = Credentials(remote="192.0.2.2:4711")
@@ -102,18 +102,18 @@ def banned(seconds: int) -> Deliveries:
 def test_token_is_not_looked_at_while_its_address_has_to_wait() -> None:
     hub = make(identities=(ALICE,), max_failures=3)
     for _ in range(3):
-        assert greet(hub, Text("wrong")) == away(UNKNOWN_TOKEN)
+        assert greet(hub, Text("wrong")) == away(WRONG_LOGIN)
     assert greet(hub, Text("sesame")) == banned(1)
     assert greet(hub, credentials=Credentials(bearer="sesame", remote=HERE.remote)) == banned(1)
     assert greet(hub, Text("sesame"), credentials=THERE) == welcome("x")
     assert greet(hub, Text("sesame"), now=1.0) == welcome("x")
-    assert greet(hub, Text("wrong"), now=1.0) == away(UNKNOWN_TOKEN)
+    assert greet(hub, Text("wrong"), now=1.0) == away(WRONG_LOGIN)
     assert hub.stats()["refused_logins"] == 6
 
 
 def test_anonymous_peers_of_an_address_that_has_to_wait_are_accepted() -> None:
     hub = make(identities=(ALICE,), max_failures=1, anonymous="always")
-    assert greet(hub, Text("wrong")) == away(UNKNOWN_TOKEN)
+    assert greet(hub, Text("wrong")) == away(WRONG_LOGIN)
     assert greet(hub) == welcome("x")
 
 

@@ -4,7 +4,7 @@ import hmac
 
 import pytest
 
-from fiveways.hub.admission import BAD_PROOF, LOGIN_TIMED_OUT, TOKEN_REQUIRED, compute_mac
+from fiveways.hub.admission import ANONYMOUS_REFUSED, BAD_PROOF, LOGIN_TIMED_OUT, compute_mac
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.settings import HubSettings, Identity
@@ -12,7 +12,7 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Challenge, Proof
 from fiveways.wire.payload import Json, Value
-from tests.unit.hub.hub_helpers import LRPM, UMQ, make, only, refusal, welcome
+from tests.support.hub_helpers import LRPM, UMQ, make, only, refusal, welcome
 from tests.unit.hub.test_admission import KNOWN, REMOTE, away, greet, identity
 
 
@@ -86,7 +86,7 @@ def test_a_challenge_has_a_deadline() -> None:
 
 
 def test_where_there_are_no_challenges_an_identity_alone_is_nothing() -> None:
-    assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ) == away(TOKEN_REQUIRED)
+    assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ) == away(ANONYMOUS_REFUSED)
     assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ, Credentials()) == welcome("x")
     assert greet(make(identities=KNOWN), Value({"identity": 5}), LRPM, Credentials()) == welcome("x")
 

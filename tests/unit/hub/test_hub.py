@@ -30,7 +30,7 @@ from fiveways.model.messages import (
     Unsubscribe,
 )
 from fiveways.wire.payload import Value
-from tests.unit.hub.hub_helpers import (
+from tests.support.hub_helpers import (
     LRPM,
     NQ,
     UMQ,

@@ -12,7 +12,7 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Hello, Register, Result, SetVariable, Unregister
 from fiveways.wire.payload import Text
-from tests.unit.hub.hub_helpers import LRPM, NQ, held, make, offer, only, refusal, welcome
+from tests.support.hub_helpers import LRPM, NQ, held, make, offer, only, refusal, welcome
 
 GRACE = 60.0
 OWNER = Identity("owner", "of-owner")

@@ -18,7 +18,7 @@ from fiveways.model.messages import Accepted, Call, Cancel, Failure, Hello, Publ
 from fiveways.model.store_changes import PutDeadLetter, PutJob, PutPeer, PutRetained
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.unit.hub.hub_helpers import LRPM, NQ, offer, only, topic
+from tests.support.hub_helpers import LRPM, NQ, offer, only, topic
 
 RELIABLE = replace(NQ, is_durable=True)
 ADA = Identity("ada", token="t", permissions=Permissions(call=("*", "hub.purge")))  # noqa: S106

@@ -12,7 +12,7 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Hello, Register, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import LRPM, PEERS, join, make, offer, only, opened, pattern, refusal, subscribe
+from tests.support.hub_helpers import LRPM, PEERS, join, make, offer, only, opened, pattern, refusal, subscribe
 
 PLAIN = {"identity": "", "name": "", "address": "", "since": 0.0, "observer": False}
 NOTHING = {"methods": 0, "subscriptions": 0, "registered": [], "subscribed": []}

@@ -15,7 +15,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Goodbye, Hello, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import Value
-from tests.unit.hub.hub_helpers import MQTT, held, join, make, offer, ok, refusal
+from tests.support.hub_helpers import MQTT, held, join, make, offer, ok, refusal
 
 APP = ProtocolTraits("app", names.LOCAL, topics.UMQ, accepts_streams=True, cancels=True, is_single_peer=True)
 CLOSABLE = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_variables=True, is_single_peer=True)

@@ -9,7 +9,7 @@ from fiveways.hub.settings import ALL_PERMISSIONS
 from fiveways.hub.timers import Timers, WakeTime
 from fiveways.hub.traffic_totals import TrafficTotals
 from fiveways.hub.traits import Credentials
-from tests.unit.hub.hub_helpers import LRPM
+from tests.support.hub_helpers import LRPM
 
 
 def sessions(count: int) -> list[Session]:

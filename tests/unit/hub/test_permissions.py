@@ -26,7 +26,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.topics import UMQ, Pattern, Topic, spell
 from fiveways.wire.payload import Value
-from tests.unit.hub.hub_helpers import LRPM, make, ok, only, pattern, refusal, subscribe, topic, welcome
+from tests.support.hub_helpers import LRPM, make, ok, only, pattern, refusal, subscribe, topic, welcome
 from tests.unit.hub.test_subscriptions import all_topics, patterns
 
 

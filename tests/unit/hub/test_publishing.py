@@ -9,7 +9,7 @@ from fiveways.hub.settings import HubSettings
 from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import join, offer, ok, opened, pattern, refusal, subscribe, topic
+from tests.support.hub_helpers import join, offer, ok, opened, pattern, refusal, subscribe, topic
 
 BODY = Json(b"21.5")
 HEAT = topic("sensors.1.heat")

@@ -8,7 +8,7 @@ from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import join, ok, only, opened, refusal
+from tests.support.hub_helpers import join, ok, only, opened, refusal
 
 
 def push(hub: Hub, data: object, queue: str = "q", peer: str = "ann") -> Deliveries:

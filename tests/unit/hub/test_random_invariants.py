@@ -43,7 +43,7 @@ from fiveways.model.messages import (
 )
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Payload, Value
-from tests.unit.hub.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, held, pattern, topic
+from tests.support.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, held, pattern, topic
 
 STEPS = 600
 NAMES = ["a", "a.b", "a.b.c", "r.x", "r.s.y", "hub.ping", "nothing"]

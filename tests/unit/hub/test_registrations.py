@@ -15,7 +15,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Description, Discover, Register, Result, Unregister
 from fiveways.wire.payload import Value
-from tests.unit.hub.hub_helpers import LRPM, UMQ, join, make, offer, ok, only, opened, refusal
+from tests.support.hub_helpers import LRPM, UMQ, join, make, offer, ok, only, opened, refusal
 
 
 def callees(hub: Hub, times: int) -> list[str]:

@@ -13,8 +13,8 @@ from fiveways.hub.traits import Credentials
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, Unsubscribe
 from fiveways.model.topics import ANY_SEGMENT, Pattern, Topic
 from fiveways.wire.payload import NULL, Value
-from tests.unit.hub.hub_helpers import join, ok, opened, pattern, topic
-from tests.unit.hub.line_counting import instructions
+from tests.support.hub_helpers import join, ok, opened, pattern, topic
+from tests.support.line_counting import instructions
 
 MANY = 1000
 EVERYTHING = Pattern((ANY_SEGMENT,), True)

@@ -19,7 +19,7 @@ from fiveways.model.messages import (
     Unregister,
 )
 from fiveways.wire.payload import NULL, Json, Text, Value
-from tests.unit.hub.hub_helpers import offer, ok, only, opened, refusal
+from tests.support.hub_helpers import offer, ok, only, opened, refusal
 
 BODY = Json(b'{"user":"alice"}')
 

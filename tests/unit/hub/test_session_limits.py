@@ -11,7 +11,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure, Goodbye, Hello, SetVariable, Welcome
 from fiveways.wire.payload import Text
-from tests.unit.hub.hub_helpers import LRPM, UMQ, make
+from tests.support.hub_helpers import LRPM, UMQ, make
 
 NQ = ProtocolTraits("nq", names.NQ, topics.NQ, is_durable=True)
 ADA = Identity("ada", token="of-ada")  # noqa: S106

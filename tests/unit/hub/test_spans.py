@@ -12,7 +12,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.model.trace_context import parse_traceparent
-from tests.unit.hub.hub_helpers import join, offer, only, opened
+from tests.support.hub_helpers import join, offer, only, opened
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = SAMPLED[:-1] + "0"

@@ -10,7 +10,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer
 from fiveways.wire.payload import Value
-from tests.unit.hub.hub_helpers import LRPM, offer, refusal, topic
+from tests.support.hub_helpers import LRPM, offer, refusal, topic
 from tests.unit.hub.test_owner_shares import BODY, OTHER, STRANGER, absent, ask, fill, join, push, retain, shared, told
 
 THEM = f"address {STRANGER}"

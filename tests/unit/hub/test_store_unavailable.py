@@ -10,7 +10,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, CloseTopic, Failure, HubMessage, Publish, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutDeadLetter, PutJob, PutRetained
 from fiveways.wire.payload import NULL, Json, Value
-from tests.unit.hub.hub_helpers import NQ, join, make, offer, pattern, refusal, subscribe, topic
+from tests.support.hub_helpers import NQ, join, make, offer, pattern, refusal, subscribe, topic
 
 WHY = "it cannot be kept now: no room is left on its disk"
 

@@ -13,7 +13,7 @@ from fiveways.model.messages import Call, CloseTopic, Failure, Publish, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer, PutDeadLetter, PutJob, PutRetained
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Binary, Cbor, Json, Payload, Value
-from tests.unit.hub.hub_helpers import NQ, join, offer, ok, opened, pattern, refusal, subscribe, topic
+from tests.support.hub_helpers import NQ, join, offer, ok, opened, pattern, refusal, subscribe, topic
 
 
 def keeping(**settings: int) -> Hub:

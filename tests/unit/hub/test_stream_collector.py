@@ -6,7 +6,7 @@ from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Text, Value
-from tests.unit.hub.hub_helpers import offer, only, opened, refusal
+from tests.support.hub_helpers import offer, only, opened, refusal
 
 # Answers.
 

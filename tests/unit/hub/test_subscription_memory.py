@@ -20,8 +20,8 @@ from fiveways.hub.subscriptions import subscription_memory as bytes_of_subscript
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Binary, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import pattern, topic
-from tests.unit.hub.line_counting import instructions
+from tests.support.hub_helpers import pattern, topic
+from tests.support.line_counting import instructions
 from tests.unit.hub.test_subscriptions import all_topics, make, patterns
 
 MANY = 2000

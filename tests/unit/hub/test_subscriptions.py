@@ -11,7 +11,7 @@ from fiveways.hub.shares import HUB_OWNER
 from fiveways.hub.subscriptions import Subscriptions
 from fiveways.model.topics import ANY_SEGMENT, Pattern
 from fiveways.wire.limits import Limits
-from tests.unit.hub.hub_helpers import pattern, topic
+from tests.support.hub_helpers import pattern, topic
 
 segments = st.sampled_from(["", "a", "b", "ab", "aba", "$s"])
 levels = segments.map(lambda text: (text,)) | st.sampled_from(

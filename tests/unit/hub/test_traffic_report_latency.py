@@ -5,7 +5,7 @@ from typing import Any
 from fiveways.hub.core import Hub
 from fiveways.hub.histogram import BOUNDS
 from fiveways.model.messages import Call, Result
-from tests.unit.hub.hub_helpers import offer, only, opened
+from tests.support.hub_helpers import offer, only, opened
 
 
 def told(hub: Hub, now: float) -> Any:  # noqa: ANN401  JSON

@@ -24,7 +24,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Discover, Failure, Hello, Publish, Result, SetVariable, Subscribe
 from fiveways.wire.payload import NULL, Value
-from tests.unit.hub.hub_helpers import LRPM, PEERS, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
+from tests.support.hub_helpers import LRPM, PEERS, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
 
 RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 

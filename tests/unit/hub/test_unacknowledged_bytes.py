@@ -9,9 +9,9 @@ from fiveways.model.messages import Call, Event, Failure, Result, Subscribe
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES
 from fiveways.wire.payload import Json
-from tests.unit.hub.hub_helpers import LRPM, offer, only
+from tests.support.conversation_driver import hear, make, said
+from tests.support.hub_helpers import LRPM, offer, only
 from tests.unit.hub.test_owner_shares import ADA, OTHER, STRANGER, join, shared
-from tests.unit.protocols.nq.conversation_driver import hear, make, said
 
 LIMIT = 32 * BORROW_STEP
 LONG = Json(b'"' + b"x" * 20_000 + b'"')

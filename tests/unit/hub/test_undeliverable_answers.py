@@ -16,7 +16,7 @@ from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Description, Discover, Failure, HubMessage, Result
 from fiveways.model.store_changes import PutAnswer, PutRequest
 from fiveways.wire.payload import Cbor, Value
-from tests.unit.hub.hub_helpers import join, make, offer, only, opened
+from tests.support.hub_helpers import join, make, offer, only, opened
 
 RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 NO_VALUE = Cbor(b"\xa2\x01\x02\x01\x03")

@@ -11,7 +11,7 @@ from fiveways.model import names, topics
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Hello, StopUpdates, Update, UpdatesClosed
 from fiveways.wire.payload import Text
-from tests.unit.hub.hub_helpers import LRPM, held, join, make
+from tests.support.hub_helpers import LRPM, held, join, make
 
 APP = ProtocolTraits("app", names.LOCAL, topics.UMQ, accepts_streams=True, cancels=True)
 UMQ = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_updates=True)

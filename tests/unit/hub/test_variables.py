@@ -4,7 +4,7 @@ from fiveways.hub.core import Hub
 from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.hub.hub_helpers import join, ok, only, opened, refusal
+from tests.support.hub_helpers import join, ok, only, opened, refusal
 
 
 def put(hub: Hub, name: str, body: Payload = NULL, peer: str = "ann") -> None:

@@ -8,7 +8,7 @@ import pytest
 from fiveways.journal.errors import BadSegment
 from fiveways.journal.operation_index import OperationIndex
 from fiveways.journal.reader import list_segments, read_batches
-from tests.unit.journal.journal_writing import Written
+from tests.support.journal_writing import Written
 
 PATIENCE = 120.0
 

@@ -19,7 +19,7 @@ from fiveways.journal.writer import JournalWriter
 from fiveways.journal.writer_messages import SegmentRules, WriterConfig
 from fiveways.model.secret_names import DEFAULT_SECRET_NAMES
 from fiveways.wire.packet import Packet, join_operations
-from tests.unit.journal.journal_writing import RUN, Written, records
+from tests.support.journal_writing import RUN, Written, records
 
 
 def test_what_was_noted_is_read_again(tmp_path: Path) -> None:

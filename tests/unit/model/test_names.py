@@ -3,7 +3,6 @@ import tracemalloc
 import unicodedata
 from contextlib import suppress
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import TypedDict
 
 import pytest
@@ -14,6 +13,7 @@ from fiveways.errors import Unrepresentable
 from fiveways.model import names
 from fiveways.model.names import LRPM, MQTT, NQ, UMQ, UMQ36, BadName, NameStyle
 from fiveways.wire import base36
+from tests.support.paths import VECTOR_FOLDER
 
 STYLES = {style.label: style for style in (UMQ, UMQ36, LRPM, MQTT, NQ)}
 
@@ -27,9 +27,7 @@ class Vector(TypedDict):
     why: str
 
 
-VECTORS: dict[str, list[Vector]] = json.loads(
-    Path(__file__).parents[2].joinpath("vectors", "names.json").read_text(encoding="utf-8")
-)
+VECTORS: dict[str, list[Vector]] = json.loads(VECTOR_FOLDER.joinpath("names.json").read_text(encoding="utf-8"))
 
 NASTY = st.sampled_from(
     [

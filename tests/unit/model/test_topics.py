@@ -1,7 +1,6 @@
 import json
 from contextlib import suppress
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from time import perf_counter
 from typing import TypedDict, cast
 
@@ -13,6 +12,7 @@ from fiveways.errors import Unrepresentable
 from fiveways.model import topics
 from fiveways.model.bidi_controls import find_bidi_control
 from fiveways.model.topics import ANY_SEGMENT, LRPM, MQTT, NQ, UMQ, BadTopic, Pattern, SegmentPattern, Topic, TopicStyle
+from tests.support.paths import VECTOR_FOLDER
 
 STYLES = {style.label: style for style in (MQTT, UMQ, LRPM, NQ)}
 
@@ -36,9 +36,7 @@ class Matching(TypedDict):
 
 Spelling = TypedDict("Spelling", {"name": str, "from": str, "pattern": str, "to": str, "text": str})
 
-VECTORS: dict[str, object] = json.loads(
-    Path(__file__).parents[2].joinpath("vectors", "topics.json").read_text(encoding="utf-8")
-)
+VECTORS: dict[str, object] = json.loads(VECTOR_FOLDER.joinpath("topics.json").read_text(encoding="utf-8"))
 SPELLED = cast("list[dict[str, str]]", VECTORS["spelled"])
 MATCHES = cast("list[Matching]", VECTORS["matches"])
 by_name = itemgetter("name")

@@ -1,4 +1,4 @@
-"""Calls of one segment, and of many, told by hand. `tests/pipeline` has the same from Spark."""
+"""Calls of one segment, and of many, told by hand. `tests/integration/pipeline` has the same from Spark."""
 
 from random import Random
 
@@ -7,9 +7,9 @@ import pytest
 
 from fiveways.pipeline.arrow_schemas import CALLS
 from fiveways.pipeline.pairing import PARTIAL_CALLS, build_calls, merge_partial_calls, pair_messages
-from tests.pipeline.matching_cases import CASES
-from tests.pipeline.random_captures import CUTS, alike, cut
-from tests.pipeline.reference_matching import Row, table
+from tests.support.matching_cases import CASES
+from tests.support.random_captures import CUTS, alike, cut
+from tests.support.reference_matching import Row, table
 
 
 def rows_of(pieces: pa.Table) -> list[Row]:

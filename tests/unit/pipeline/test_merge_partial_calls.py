@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from fiveways.pipeline.pairing import MERGED_CALLS, PARTIAL_CALLS, merge_partial_calls, pair_messages
-from tests.pipeline.matching_cases import CASES
-from tests.pipeline.random_captures import CUTS, alike, at_random, cut
-from tests.pipeline.reference_matching import Row, calls_of, message, table
+from tests.support.matching_cases import CASES
+from tests.support.random_captures import CUTS, alike, at_random, cut
+from tests.support.reference_matching import Row, calls_of, message, table
 
 
 def whole(rows: list[Row]) -> list[Row]:

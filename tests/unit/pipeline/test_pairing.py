@@ -7,7 +7,7 @@ import pytest
 
 from fiveways.pipeline import spark_schemas
 from fiveways.pipeline.pairing import PARTIAL_CALLS, pair_messages, roles
-from tests.pipeline.reference_matching import NOON, OTHERS, Row, message, role_of, table
+from tests.support.reference_matching import NOON, OTHERS, Row, message, role_of, table
 
 NQ: Row = {"protocol": "nq", "session": "s", "peer": "p"}
 TEXTS = ("run", "session", "peer", "protocol", "direction", "kind", "op", "id", "target", "method", "status")

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from fiveways.protocols import builtin_methods
 from fiveways.protocols.umq.bridge import STYLES
 from fiveways.wire import strict_json
 from fiveways.wire.payload import Json, Text, Value
-from tests.protocols import vectors
+from tests.support import vectors
+from tests.support.paths import VECTOR_FOLDER
 
-ENTRIES = json.loads((Path(__file__).parents[2] / "vectors" / "builtins.json").read_text(encoding="utf-8"))
+ENTRIES = json.loads((VECTOR_FOLDER / "builtins.json").read_text(encoding="utf-8"))
 
 
 def read(entry: dict[str, Any]) -> object:

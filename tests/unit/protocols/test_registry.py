@@ -5,7 +5,7 @@ from fiveways.model.messages import Call
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.wire.payload import Value
-from tests.protocols import conversations as talks
+from tests.support import conversations as talks
 
 
 def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from fiveways.replay.frame_decoder import body_text, body_value, decode_frame
 from fiveways.replay.frame_rewriting import PROTOCOLS, split_frame
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.unit.pipeline.decode.sample_records import packets
+from tests.support.sample_records import packets
 
 
 def record(protocol: str, packet: Packet, direction: str = "in") -> Record:

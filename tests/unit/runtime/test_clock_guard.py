@@ -10,7 +10,7 @@ from fiveways.runtime.clock import steady_clock
 from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.exchange import Exchange
 from fiveways.wire.limits import Limits
-from tests.unit.store.store_helpers import in_loop
+from tests.support.store_helpers import in_loop
 
 DAY = 86_400.0
 BEGAN = 1e9

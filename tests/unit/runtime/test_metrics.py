@@ -20,9 +20,9 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.metric_families import COUNTER, FAMILIES, HISTOGRAM
 from fiveways.transports.http import Request
 from fiveways.wire.payload import NULL
-from tests.unit.hub.hub_helpers import offer, opened, pattern, subscribe, topic
+from tests.support.hub_helpers import offer, opened, pattern, subscribe, topic
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 PLAIN = {
     "fiveways_outbox_bytes": 7,
     "fiveways_slow_peers": 0,

@@ -15,7 +15,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.peer_connection import PeerConnection
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.unit.hub.line_counting import instructions
+from tests.support.line_counting import instructions
 from tests.unit.runtime.lrpm_peers import FrameLink, enter
 
 LIMITS = Limits(max_unread_events=1000)

@@ -18,7 +18,7 @@ from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 from fiveways.store.writer_thread import DoneCallback
 from fiveways.wire.limits import Limits
-from tests.runtime.test_nq_http import waiting
+from tests.integration.runtime.test_nq_http import waiting
 
 FULL = StoreError("the disk is full", "the disk is full")
 ODD = StoreError("it is too large", "it is too large", is_its_own=True)

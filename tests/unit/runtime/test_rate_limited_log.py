@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.runtime.session_log import SessionLog
 from fiveways.runtime.structured_logging import RateLimitedLog
-from tests.unit.hub.hub_helpers import make
+from tests.support.hub_helpers import make
 
 LOG = logging.getLogger("fiveways.test")
 

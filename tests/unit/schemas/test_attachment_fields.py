@@ -7,7 +7,7 @@ import pytest
 from fiveways.protocols.mqtt_rpc.attachments import AttachmentFieldLookup
 from fiveways.runtime.mqtt.broker_config import BadBrokerConfig, BrokerConfig
 from fiveways.settings.sections import MqttSettings
-from tests.unit.schemas.compiled_schema import crossing, greeter
+from tests.support.compiled_schema import crossing, greeter
 
 
 def attached(schema: Path, attachments: dict[str, str]) -> AttachmentFieldLookup:

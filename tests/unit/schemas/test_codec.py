@@ -10,7 +10,7 @@ from fiveways.errors import Malformed, Unrepresentable
 from fiveways.protocols.mqtt_rpc.bridge import JSON_CODEC, RAW_BYTES_CODEC, REQUEST, RESPONSE, Codec, Options
 from fiveways.schemas import SchemaCodec, Service, load_services, make_kind_lookup
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
-from tests.unit.schemas import compiled_schema
+from tests.support import compiled_schema
 
 TOPIC = "/my-greeter"
 pb: Any = compiled_schema.greeter().module

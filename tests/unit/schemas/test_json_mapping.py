@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fiveways.errors import Malformed, Unrepresentable
 from fiveways.schemas.codec import MessageCodec
 from fiveways.wire.payload import Cbor, Json, Text, Value
-from tests.unit.schemas import compiled_schema
+from tests.support import compiled_schema
 
 pb: Any = compiled_schema.greeter().module
 EVERYTHING = MessageCodec(pb.Everything, is_request=True)

@@ -10,7 +10,7 @@ from fiveways.errors import Malformed, Unrepresentable
 from fiveways.schemas import load_services
 from fiveways.schemas.codec import MessageCodec
 from fiveways.wire.payload import Json, Value
-from tests.unit.schemas import compiled_schema
+from tests.support import compiled_schema
 
 pb: Any = compiled_schema.greeter().module
 NODE = MessageCodec(pb.Node, is_request=True)

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from fiveways.schemas import Method, SchemaError, Service, load_services
-from tests.unit.schemas import compiled_schema
+from tests.support import compiled_schema
 
 KINDS = {"SayHello": "unary", "Count": "server", "Sum": "client", "Chat": "both"}
 SIMPLE = 'syntax = "proto3"; package p; message M {} service S { rpc Do(M) returns (M); }'

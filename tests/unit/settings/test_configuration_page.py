@@ -9,8 +9,7 @@ from fiveways.settings.docs import documented_settings, render_page, render_toml
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.load import SECTIONS, load, read_settings
 from fiveways.settings.sections import IdentitySettings
-
-ROOT = Path(__file__).parents[3]
+from tests.support.paths import ROOT
 
 
 def test_every_setting_is_explained() -> None:

@@ -29,7 +29,7 @@ from fiveways.store.batch_statement import Step
 from fiveways.store.contents import StoreContents
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
-from tests.unit.store.store_helpers import LATER, NOW, Model, content, in_loop, keep, opened, written
+from tests.support.store_helpers import LATER, NOW, Model, content, in_loop, keep, opened, written
 
 REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
 ANSWER = PutAnswer("p", "k", b"answer", LATER)

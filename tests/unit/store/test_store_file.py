@@ -22,8 +22,8 @@ from fiveways.model.store_changes import (
 from fiveways.store import request_log, schema
 from fiveways.store.contents import StoreContents
 from fiveways.store.errors import StoreError
-from tests.unit.store import old_schemas
-from tests.unit.store.store_helpers import LATER, child, content, in_loop, keep, opened
+from tests.support import old_schemas
+from tests.support.store_helpers import LATER, child, content, in_loop, keep, opened
 
 
 @in_loop

@@ -7,8 +7,8 @@ import pytest
 from fiveways.errors import ConnectionLost, Refused
 from fiveways.transports import mqtt_connection, mqtt_frames
 from fiveways.transports.mqtt_link import MqttMessage, PacketIdsExhausted, SubscriptionRefused, open_mqtt
-from tests.transports.event_loops import on_both_loops
-from tests.unit.transports.mqtt_fakes import Ear, FakePlace, fake_broker, wired
+from tests.support.event_loops import on_both_loops
+from tests.support.mqtt_fakes import Ear, FakePlace, fake_broker, wired
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = mqtt_frames.PUBACK, mqtt_frames.PUBREC, mqtt_frames.PUBREL, mqtt_frames.PUBCOMP
 acknowledge = mqtt_frames.acknowledge

@@ -6,7 +6,6 @@ import math
 from base64 import b64decode
 from collections import OrderedDict
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import cbor2
@@ -16,9 +15,10 @@ from hypothesis import strategies as st
 
 from fiveways.errors import Malformed, Unrepresentable
 from fiveways.wire import cbor
+from tests.support.paths import VECTOR_FOLDER
 
 MAX_DEPTH = 128
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "cbor.json").read_text())
+VECTORS = json.loads((VECTOR_FOLDER / "cbor.json").read_text())
 
 
 class Vector(NamedTuple):

@@ -1,4 +1,4 @@
-"""Bodies between the encodings, by tests/vectors/values.json.
+"""Bodies between the encodings, by tests/conformance/vectors/values.json.
 
 A vector has a `body` in the encoding `from`, and what it is in others in `to`. JSON and text are written as strings,
 CBOR and binary as hexadecimal digits, values as themselves except for what JSON lacks: `{"!bytes": "00ff"}`,
@@ -9,7 +9,6 @@ refusal.
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,8 +17,9 @@ from hypothesis import strategies as st
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire import strict_json
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
+from tests.support.paths import VECTOR_FOLDER
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "values.json").read_text())
+VECTORS = json.loads((VECTOR_FOLDER / "values.json").read_text())
 ERRORS: dict[object, type[FivewaysError]] = {"unrepresentable": Unrepresentable}
 
 

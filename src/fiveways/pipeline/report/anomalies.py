@@ -118,9 +118,8 @@ def _slow_consumers(rows: pa.Table) -> Anomaly:
     waits = pc.fill_null(pc.greater(sums.column("queued_p95_ns"), _SLOW_QUEUE_NS), fill_value=False)
     slow = sums.filter(pc.or_(dropped, waits))
     if not slow.num_rows:
-        return _no_anomaly(
-            f"No subscriber lost events, or let them wait for more than {units.duration(_SLOW_QUEUE_NS, trim=True)} (p95)."
-        )
+        longest = units.duration(_SLOW_QUEUE_NS, trim=True)
+        return _no_anomaly(f"No subscriber lost events or had events waiting for more than {longest} (p95).")
     shown, more = top_rows(slow, MAX_ROWS, f"-dropped -queued_p95_ns {' '.join(keys)}")
     lost = column_sum(slow, "dropped")
     many = "1 subscriber is" if slow.num_rows == 1 else f"{units.count(slow.num_rows)} subscribers are"

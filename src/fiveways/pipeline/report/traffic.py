@@ -54,11 +54,12 @@ def _traffic_chart(rows: pa.Table, cells: axes.TimeBuckets) -> Markup:
         )
         for each in names
     ]
+    shown = ", ".join(shorten(escape_invisible(each), 24) for each in names)
     plot = Chart(
         "traffic-time",
         "Frames over time",
         f"per second, mean of {cells.width_text}",
-        f"{units.count(column_sum(rows, 'frames'))} frames: {', '.join(shorten(escape_invisible(each), 24) for each in names)}.",
+        f"{units.count(column_sum(rows, 'frames'))} frames: {shown}.",
         260,
     )
     drawn = stacked_chart(

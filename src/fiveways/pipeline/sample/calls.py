@@ -111,7 +111,15 @@ class CallGroup:
         return self.call * 4 + leg
 
     def add_lines(
-        self, what: LineKind, at: Column, leg: int, *, out: bool, num: Column, session: Column, **more: Any
+        self,
+        what: LineKind,
+        at: Column,
+        leg: int,
+        *,
+        out: bool,
+        num: Column,
+        session: Column,
+        **more: Any,  # noqa: ANN401
     ) -> None:
         """Say something about each of them; `more` are further columns of the plan."""
         self.script.add(

@@ -16,8 +16,8 @@ from fiveways.pipeline.decode.fastpath import PreparedBatch, _scan_groups, decod
 from fiveways.pipeline.sample.capture import generate
 from fiveways.pipeline.sample.options import Options
 from fiveways.protocols import registry
-from tests.unit.pipeline.decode import sample_records
-from tests.unit.pipeline.decode.sample_records import assert_alike, batch, row
+from tests.support import sample_records
+from tests.support.sample_records import assert_alike, batch, row
 
 PROTOCOLS = list(registry.PROTOCOLS)
 TOKENS = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fiveways.pipeline.decode.message_row import STATUS_OF_REASON
-from tests.unit.pipeline.decode.sample_records import assert_alike, row
+from tests.support.sample_records import assert_alike, row
 
 IN, OUT = "in", "out"
 OK = {"status": "result"}

@@ -9,8 +9,8 @@ from fiveways.journal import schema
 from fiveways.pipeline import spark_schemas
 from fiveways.pipeline.decode import decode
 from fiveways.protocols import registry
-from tests.unit.pipeline.decode import sample_records
-from tests.unit.pipeline.decode.sample_records import assert_alike, batch, row
+from tests.support import sample_records
+from tests.support.sample_records import assert_alike, batch, row
 
 BATCH = b'[{"t":"a","r":"1","d":1},{"a":"b","i":["2","3"],"d":null},{"i":"c"}]'
 

@@ -12,7 +12,7 @@ import pytest
 from fiveways.pipeline.report import page as module
 from fiveways.pipeline.report.page import render_directory
 from fiveways.pipeline.report.table_reader import TABLE_COLUMNS, ReportError, ReportTables
-from tests.unit.pipeline.report import report_tables
+from tests.support import report_tables
 
 HOSTILE = [
     "<script>alert(1)</script>",

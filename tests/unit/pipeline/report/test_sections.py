@@ -6,8 +6,8 @@ import pytest
 
 from fiveways.pipeline.report.overview import build_overview
 from fiveways.pipeline.report.table_reader import ReportTables
-from tests.unit.pipeline.report import report_tables
-from tests.unit.pipeline.report.report_tables import AT, MS
+from tests.support import report_tables
+from tests.support.report_tables import AT, MS
 
 
 def test_traffic_is_a_rate_by_protocol(tmp_path: Path) -> None:

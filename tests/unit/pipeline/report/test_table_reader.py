@@ -15,7 +15,7 @@ from fiveways.pipeline.report.table_reader import (
     schema,
 )
 from fiveways.pipeline.tables import TABLES
-from tests.unit.pipeline.report import report_tables
+from tests.support import report_tables
 
 
 def test_the_columns_are_those_that_the_tables_have() -> None:

@@ -13,7 +13,7 @@ from fiveways.protocols.lrpm.frames import NO_KIND_NAMES, Kind, parse_applicatio
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Value
-from tests.protocols.strategies import lrpm_cbor, lrpm_json
+from tests.support.strategies import lrpm_cbor, lrpm_json
 
 LIMITS = Limits()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+from tests.support.paths import ROOT
+
 SOURCE = ROOT / "src"
 FOLDER = Path("fiveways/protocols/mqtt_rpc")
 

@@ -12,7 +12,7 @@ from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.nq.conversation import MAX_SYSTEM_ERRORS, NqConversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Value
-from tests.unit.protocols.nq.conversation_driver import hear, make, said, setup
+from tests.support.conversation_driver import hear, make, said, setup
 
 
 def busy() -> NqConversation:

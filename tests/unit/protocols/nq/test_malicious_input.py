@@ -17,7 +17,7 @@ from fiveways.protocols.nq.errors import ErrorObject
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Value
-from tests.unit.protocols.nq.conversation_driver import hear, make, said, setup
+from tests.support.conversation_driver import hear, make, said, setup
 
 LONG = Json(b'"%b"' % (b"x" * 5000))
 NOTARGET = {"type": "local", "fatal": True, "err": "notarget"}

@@ -6,7 +6,7 @@ from fiveways.model import messages as hub
 from fiveways.model.failures import Reason
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.payload import Json
-from tests.unit.protocols.nq.conversation_driver import hear, make, said
+from tests.support.conversation_driver import hear, make, said
 
 A = hub.Result("x", Json(b'"a"'), stream=True, last=False)
 Z = hub.Result("x", Json(b'"z"'), stream=True, last=False)

@@ -16,7 +16,7 @@ from fiveways.protocols.umq.conversation import Umq1Conversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Text, Value
-from tests.protocols import conversations as talks
+from tests.support import conversations as talks
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)

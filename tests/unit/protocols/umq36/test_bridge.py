@@ -22,7 +22,7 @@ from fiveways.wire import base36, strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Json, Text, Value
-from tests.protocols import conversations as talks
+from tests.support import conversations as talks
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts

@@ -1,0 +1,65 @@
+"""Somebody dies in the middle of a call."""
+
+import asyncio
+
+from tests.conformance.bridges.feature_outcomes import EXACT, Outcome, changed, failed, feature
+from tests.conformance.bridges.features.calls import answered_by, is_told, late, time_is_over
+from tests.conformance.bridges.mqtt_raw_peer import Mqtt
+from tests.conformance.bridges.nq_raw_peer import Nq
+from tests.conformance.bridges.pair_environment import Stage
+from tests.conformance.bridges.raw_peer_base import Heard
+
+
+@feature("callee-dies", "The callee dies in mid-call", timed=("mqtt-rpc", "nq"))
+async def callee_dies(stage: Stage) -> Outcome:
+    """The callee's connection is cut while it works: its caller hears that the call is lost, and may have run."""
+    await stage.offer("tell")
+    call_id, heard = await stage.begun("tell", "work")
+    stage.leave(stage.callee)
+    if stage.one == "nq":
+        return await _redelivered(stage, heard, call_id)
+    if stage.is_direct:
+        await time_is_over(stage)
+        return changed("direct-dies")
+    reason = failed(await stage.caller.answered(call_id))
+    if reason == ("unknown", "timeout"):
+        return changed({"nq": "dies-nq", "mqtt-rpc": "dies-mqtt"}[stage.other])
+    assert reason == ("unknown", "lost")
+    return EXACT
+
+
+async def _redelivered(stage: Stage, heard: Heard, call_id: str) -> Outcome:
+    """See that the next one who offers the method gets the request; a peer of NQ comes back, and answers itself."""
+    if isinstance(stage.callee, Nq):
+        stage.callee = await stage.come_back(stage.callee)
+        answer = await late(stage, heard, call_id)
+    else:
+        next_one = await stage.another(stage.other)
+        await stage.offer_late("tell", next_one)
+        answer = await answered_by(stage, next_one, call_id)
+    assert answer.body == "done"
+    return changed("dies-waits")
+
+
+@feature("caller-dies", "The caller dies in mid-call")
+async def caller_dies(stage: Stage) -> Outcome:
+    """The caller's connection is cut while the callee works: it is told, and its late answer reaches nobody."""
+    caller, callee = stage.caller, stage.callee
+    await stage.offer("tell")
+    call_id, heard = await stage.begun("tell")
+    stage.leave(caller)
+    if isinstance(caller, Nq):
+        again = await stage.come_back(caller)
+        callee.answer(heard, "you are back")
+        answer = await again.answered(call_id)
+        assert answer.body == "you are back"
+        return changed("caller-nq")
+    if isinstance(caller, Mqtt):
+        assert await is_told(callee, heard) == changed("untold")
+        callee.answer(heard, "anybody there?")
+        return changed("caller-mqtt")
+    while stage.hall.is_asking(callee.protocol):  # noqa: ASYNC110  only the hub knows
+        await asyncio.sleep(0.002)
+    outcome = await is_told(callee, heard)
+    callee.answer(heard, "too late")
+    return outcome

@@ -1,0 +1,102 @@
+"""Callbacks, variables, discovery, queues, attachments."""
+
+import re
+from typing import Final
+
+from tests.conformance.bridges.feature_outcomes import EXACT, Outcome, failed, feature, impossible
+from tests.conformance.bridges.features.values import TEXT
+from tests.conformance.bridges.mqtt_raw_peer import Mqtt
+from tests.conformance.bridges.pair_environment import Stage
+from tests.conformance.bridges.raw_peer_base import Wordless
+
+FILES: Final = (b"", b"\x00\xff" * 50, "kůň".encode())
+DOC: Final = "Tells what it was told: žluťoučký kůň 😀."
+
+
+@feature("attachment", "Attachments")
+async def attachment(stage: Stage) -> Outcome:
+    """Three files go with a call, and come back in the other order with its answer."""
+    caller, callee = stage.caller, stage.callee
+    await stage.offer("carry")
+    call_id = caller.call(stage.name(caller, "carry"), {"label": TEXT}, FILES)
+    heard = await callee.hear()
+    assert (heard.kind, heard.body, heard.attachments) == ("call", {"label": TEXT}, FILES)
+    callee.answer(heard, {"label": "back"}, FILES[::-1])
+    answer = await caller.answered(call_id)
+    assert (answer.kind, answer.body, answer.attachments) == ("result", {"label": "back"}, FILES[::-1]), answer
+    return EXACT
+
+
+@feature("callback", "Callback")
+async def callback(stage: Stage) -> Outcome:
+    """The callee has the hub make a token; the caller calls it, gets its answer, and cannot call it again."""
+    caller, owner = stage.caller, stage.callee
+    given = "C0" if stage.other == "umq36" else "c0"
+    if isinstance(owner, Mqtt):
+        await owner.serve("/callback", given)
+    token = str(await owner.value(owner.builtin("callback"), {"id": given}))
+    # Who passes a token from one protocol to another knows that umq36 has no lower-case digits.
+    token = token.upper() if stage.one == "umq36" else token.lower()
+    call_id = caller.call_back(token, [TEXT])
+    heard = await owner.hear()
+    assert (heard.kind, heard.name, heard.body) == ("callback", given, [TEXT])
+    owner.answer(heard, "thanks")
+    assert (await caller.answered(call_id)).body == "thanks"
+    assert failed(await caller.answered(caller.call_back(token, None))) == ("no", "no such callback")
+    return EXACT
+
+
+@feature("variable", "Variable")
+async def variable(stage: Stage) -> Outcome:
+    """The callee sets a variable of its session, and the caller reads it."""
+    reader = stage.caller
+
+    async def peers() -> set[str]:
+        listed = (await reader.value(reader.builtin("peers")))["peers"]
+        return {each["peer"] for each in listed if each["protocol"] == stage.other}
+
+    before = await peers()
+    owner = await stage.another(stage.other)
+    for value in (TEXT, "1.10", 1.5, {"a": [None]}, ""):
+        try:
+            await owner.set("Jméno", value)
+        except Wordless:
+            return impossible("variable-mqtt")
+        await owner.is_well()
+        (name,) = await peers() - before
+        assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": name}) == value
+    return EXACT
+
+
+@feature("discovery", "Discovery with documentation")
+async def discovery(stage: Stage) -> Outcome:
+    """The callee's method is in the caller's list, and its documentation is told."""
+    caller = stage.caller
+    await stage.offer("tell", doc=DOC)
+    name = stage.name(caller, "tell")
+    assert plain(name) in {plain(each) for each in (await caller.discover())["methods"]}
+    assert await caller.discover(name) == {"doc": DOC}
+    return EXACT
+
+
+def plain(name: str) -> str:
+    """Return a name without its protocol's spelling."""
+    return re.sub(r"[/:-]", ".", name).strip(".").lower()
+
+
+@feature("queue", "Push and pull")
+async def queue(stage: Stage) -> Outcome:
+    """The callee asks for a piece of work, the caller pushes one, and the callee gets it and does it."""
+    boss, worker = stage.caller, stage.callee
+    jobs = f"jobs{stage.number}"
+    pull = {"queue": jobs, "callback": "C0" if stage.other == "umq36" else "c0"}
+    if isinstance(worker, Mqtt):
+        await worker.serve("/callback", "c0")
+    assert await worker.value(worker.builtin("pull"), pull) is None
+    assert await boss.value(boss.builtin("push"), {"queue": jobs, "data": [TEXT]}) == {"waiting": 0}
+    work = await worker.hear()
+    assert (work.kind, work.name, work.body) == ("callback", pull["callback"], [TEXT])
+    worker.answer(work, "done")
+    await worker.is_well()
+    assert jobs not in (await boss.value(boss.builtin("stats")))["queues"]
+    return EXACT

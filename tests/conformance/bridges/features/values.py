@@ -1,0 +1,93 @@
+"""Values at the edges of what a protocol can hold."""
+
+from typing import Final
+
+from tests.conformance.bridges.feature_outcomes import EXACT, Outcome, changed, exact, failed, feature
+from tests.conformance.bridges.mqtt_raw_peer import NUMBERS
+from tests.conformance.bridges.pair_environment import Stage
+
+TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
+EDGES: Final = dict(zip(NUMBERS, (2**53, 2**53 + 1, 2**63, 2**64, -0.0), strict=True))
+MAPPED: Final = {name: str(EDGES[name]) for name in NUMBERS[:3]} | {"whole": float(2**64), "zero": -0.0}
+"""By protobuf's own mapping."""
+BYTES: Final = bytes(range(256))
+LARGE: Final = "x" * (1 << 20)
+DEEPEST_PROTOBUF: Final = 40
+"""Levels, map and array in turn, that take no more than 100 messages: three for a map, two for an array."""
+
+
+def nested(levels: int) -> object:
+    """Arrays and maps in turn."""
+    value: object = "bottom"
+    for level in range(levels):
+        value = [value] if level % 2 else {"k": value}
+    return value
+
+
+async def both_ways(stage: Stage, word: str, body: object) -> tuple[str, str]:
+    """A body as the callee hears it, and as the caller hears it when it is sent back."""
+    await stage.offer(word)
+    call_id, heard = await stage.begun(word, body)
+    stage.callee.answer(heard, heard.body)
+    answer = await stage.caller.answered(call_id)
+    assert answer.kind == "result", answer
+    return exact(heard.body), exact(answer.body)
+
+
+@feature("text", "Non-ASCII text")
+async def text(stage: Stage) -> Outcome:
+    """Czech, an emoji, a line separator, NUL, quotes, a backslash and a line end, both ways."""
+    assert await both_ways(stage, "tell", TEXT) == (exact(TEXT), exact(TEXT))
+    return EXACT
+
+
+@feature("numbers", "Numbers at the edges")
+async def numbers(stage: Stage) -> Outcome:
+    """2^53, 2^53 + 1, 2^63, 2^64 and -0.0, both ways."""
+    there, back = await both_ways(stage, "weigh", EDGES)
+    if "mqtt-rpc" not in {stage.one, stage.other}:
+        assert there == back == exact(EDGES)
+        return EXACT
+    expected = {True: exact(EDGES | {"whole": float(2**64)}), False: exact(MAPPED)}
+    assert there == expected[stage.other == "mqtt-rpc"]
+    assert back == expected[stage.one == "mqtt-rpc"]
+    return changed("numbers-mqtt")
+
+
+@feature("bytes", "Bytes within a body")
+async def data(stage: Stage) -> Outcome:
+    """All 256 bytes as a field of a map, each side in its own writing, both ways."""
+    caller, callee = stage.caller, stage.callee
+    await stage.offer("pack")
+    call_id, heard = await stage.begun("pack", {"data": caller.write_bytes(BYTES)})
+    callee.answer(heard, {"data": callee.write_bytes(BYTES[::-1])})
+    answer = await caller.answered(call_id)
+    notes = set[str]()
+    for voice, body, expected in ((callee, heard.body, BYTES), (caller, answer.body, BYTES[::-1])):
+        assert body.keys() == {"data"}
+        arrived, how = voice.read_bytes(body["data"])
+        assert arrived == expected
+        notes |= {"own": set(), "other": {"bytes-mark"}, "bare": {"bytes-mqtt"}}[how]
+    return changed(*notes)
+
+
+@feature("nesting", "Nesting of 128 levels")
+async def nesting(stage: Stage) -> Outcome:
+    """128 arrays and maps within each other, both ways."""
+    deep = nested(128)
+    if "mqtt-rpc" in {stage.one, stage.other} and not stage.is_direct:
+        deepest = nested(DEEPEST_PROTOBUF)
+        assert await both_ways(stage, "tell", deepest) == (exact(deepest), exact(deepest))
+        for levels in (DEEPEST_PROTOBUF + 1, 128):
+            answer = await stage.caller.ask(stage.name(stage.caller, "tell"), nested(levels))
+            assert failed(answer) == ("no", "bad arguments"), answer
+        return changed("nesting-mqtt")
+    assert await both_ways(stage, "tell", deep) == (exact(deep), exact(deep))
+    return EXACT
+
+
+@feature("large", "A body of 1 MiB")
+async def large(stage: Stage) -> Outcome:
+    """A text of 2^20 letters, both ways; the hub's `limits.max_text` is 4 MiB here."""
+    assert await both_ways(stage, "tell", LARGE) == (exact(LARGE), exact(LARGE))
+    return EXACT

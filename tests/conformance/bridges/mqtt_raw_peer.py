@@ -1,0 +1,319 @@
+"""A peer behind a broker that writes its messages itself, with the verbs of the others; paho-mqtt carries them."""
+
+import asyncio
+import json
+import random
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
+
+from tests.conformance.bridges import protobuf
+from tests.conformance.bridges.raw_encoding import spelled, value_of
+from tests.conformance.bridges.raw_peer_base import NO_META, PATIENCE, Heard, Meta, Told, Voice, Wordless
+
+REASONS: Final = {
+    "hub.no_such_method": "no such method",
+    "hub.no_such_callback": "no such callback",
+    "hub.unavailable": "nobody serves it now",
+    "hub.denied": "refused",
+    "hub.bad_arguments": "bad arguments",
+    "hub.busy": "overloaded",
+    "hub.too_large": "too large",
+    "timeout": "timeout",
+    "hub.lost": "lost",
+    "hub.cancelled": "cancelled",
+}
+"""The tags of the table of failures; all others are of the callee's own."""
+NUMBERS: Final = ("exact", "beyond", "half", "whole", "zero")
+_OWN: Final = ("/hub", "/callback")
+"""Topics on which bodies are JSON."""
+_MILLISECOND: Final = 4
+
+
+class Mqtt(Voice):
+    """RPC over MQTT, with tests/support/proto/crossing.proto for the bodies."""
+
+    def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__("mqtt-rpc")
+        self._loop = loop
+        self._heard: asyncio.Queue[tuple[str, bytes, bool]] = asyncio.Queue()
+        self._waiting: dict[object, asyncio.Future[None]] = {}
+        self._asked: dict[int, tuple[str, str]] = {}
+        """Topic and type of each request of ours."""
+        self._served: dict[str, tuple[str, ...]] = {}
+        self._followed: set[str] = set()
+        self._begun: dict[int, int] = {}
+        """How many parts of a streamed request have come, or of the answer to one of ours."""
+        self._client = client = paho.Client(
+            CallbackAPIVersion.VERSION2, f"raw{random.getrandbits(60)}", reconnect_on_failure=False
+        )
+        client.on_connect = self._on_connect
+        client.on_subscribe = lambda *given: self._tell(given[2])
+        client.on_publish = lambda *given: self._tell(("out", given[2]))
+        client.on_message = self._on_message
+        client.connect_async("127.0.0.1", port)
+
+    # The thread of paho.
+
+    def _tell(self, what: object) -> None:
+        self._loop.call_soon_threadsafe(self._done, what)
+
+    def _on_connect(self, _client: object, _data: object, _flags: object, code: ReasonCode, _more: object) -> None:
+        assert not code.is_failure, code
+        self._tell("connected")
+
+    def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        heard = message.topic, bytes(message.payload), bool(message.retain)
+        self._loop.call_soon_threadsafe(self._heard.put_nowait, heard)
+
+    # Ours.
+
+    def _done(self, what: object) -> None:
+        future = self._waiting.setdefault(what, self._loop.create_future())
+        if not future.done():
+            future.set_result(None)
+
+    async def _until(self, what: object) -> None:
+        future = self._waiting.setdefault(what, self._loop.create_future())
+        await asyncio.wait_for(future, PATIENCE)
+        del self._waiting[what]
+
+    async def begin(self) -> None:
+        """Come to the broker, and hear what is said on the topics of the hub."""
+        self._client.loop_start()
+        await self._until("connected")
+        await self.listen("/hub", "/callback", "/counter")
+
+    async def listen(self, *topics: str) -> None:
+        """Hear what is said on these topics."""
+        _, number = self._client.subscribe([(topic, 1) for topic in topics])
+        await self._until(number)
+
+    async def serve(self, topic: str, *kinds: str) -> None:
+        """Answer on a topic, to requests of any type or of these alone."""
+        self._served[topic] = kinds
+        await self.listen(topic)
+
+    def _say(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        return self._client.publish(topic, payload, qos=1, retain=retain).mid
+
+    def leave(self) -> None:
+        """Cut the connection."""
+        connection = self._client.socket()
+        if isinstance(connection, socket.socket):
+            connection.shutdown(socket.SHUT_RDWR)
+        self._client.loop_stop()
+
+    def spell(self, namespace: str, word: str) -> str:
+        return f"/{namespace.capitalize() if namespace == 'desk' else namespace}/{word.capitalize()}"
+
+    def spell_topic(self, *segments: str) -> str:
+        return "/".join(segments)
+
+    def builtin(self, name: str) -> str:
+        return f"/hub/{name}"
+
+    # Requests.
+
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
+        topic, _, kind = name.rpartition("/")
+        number = random.getrandbits(64) | 1
+        self._asked[number] = topic, kind
+        value = write(topic, kind, body, attachments)
+        times: list[protobuf.Field] = []
+        if "timeout" in meta:
+            times = [(5, int(str(meta["timeout"]))), (6, _MILLISECOND)]
+        self._say(topic, protobuf.packed((1, number), (2, _any(value, kind)), (3, 1), *times))
+        return str(number)
+
+    def call_back(self, token: str, body: object) -> str:
+        return self.call(f"/callback/{token}", body)
+
+    def call_in_parts(self, name: str, elements: Sequence[object]) -> str:
+        topic, _, kind = name.rpartition("/")
+        number = random.getrandbits(64) | 1
+        self._asked[number] = topic, kind
+        for place, each in enumerate(elements, 1):
+            body = _any(write(topic, kind, each), kind)
+            self._say(topic, protobuf.packed((1, number), (2, body), (3, int(place == len(elements)))))
+        return str(number)
+
+    # Responses.
+
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+        topic, kind = call.meta["topic"], call.name
+        value = write(topic, kind, body, attachments)
+        self._say(topic, protobuf.packed((1, int(call.id)), (2, _any(value)), (4, int(bool(meta.get("last", True))))))
+
+    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+        for place, each in enumerate(elements, 1):
+            self.answer(call, each, meta={"last": place == len(elements)})
+
+    def fail(self, call: Heard, text: str) -> None:
+        self._error(call, (1, 500), (3, text.encode()))
+
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        tag = next(tag for tag, named in REASONS.items() if named == reason)
+        self._error(call, (1, 403 if reason == "refused" else 400), (2, tag.encode()), (3, text.encode()))
+
+    def fail_fully(self, call: Heard, told: Told) -> Told:
+        data = json.dumps(told.data).encode()
+        wait = round(told.retry_after * 1000)
+        self._error(call, (1, told.code), (2, told.name.encode()), (3, told.text.encode()), (4, wait), data=data)
+        return told
+
+    def _error(self, call: Heard, *error: protobuf.Field, data: bytes = b"") -> None:
+        body: list[protobuf.Field] = [(2, _any(data))] if data else []
+        self._say(call.meta["topic"], protobuf.packed((1, int(call.id)), *body, (3, protobuf.packed(*error)), (4, 1)))
+
+    def told(self, failure: Heard) -> Told:
+        error, data = failure.meta["error"], failure.meta["data"]
+        name = error.get(2, b"").decode()
+        text = error.get(3, b"").decode()
+        return Told(text, name, json.loads(data) if data else None, error.get(1, 0), error.get(4, 0) / 1000)
+
+    # What is heard.
+
+    async def hear(self) -> Heard:
+        while True:
+            topic, payload, retained = await asyncio.wait_for(self._heard.get(), PATIENCE)
+            if topic in self._followed:
+                try:
+                    body: Any = value_of(payload.decode()) if payload else None
+                except UnicodeDecodeError:
+                    body = payload
+                return Heard("event", "", topic, body, (), {"retained": retained}, payload)
+            read = self._read(topic, payload)
+            if read is not None:
+                return read
+
+    def _read(self, topic: str, payload: bytes) -> Heard | None:
+        """Return what a message says; None if it is not for us, such as what we said ourselves."""
+        got = protobuf.message(payload)
+        number, body = got.get(1, 0), protobuf.message(got.get(2, b""))
+        if 4 in got or isinstance(got.get(3), bytes):
+            return self._read_response(topic, number, got, body)
+        if topic not in self._served or number in self._asked:
+            return None
+        kind = body.get(1, b"").decode().rpartition("/")[2]
+        if self._served[topic] and kind not in self._served[topic]:
+            return None
+        value, attachments = read(topic, kind, body.get(2, b""))
+        meta = {"topic": topic, "timeout": got.get(5, 0)}
+        if kind.lower() == "gather":
+            self._begun[number] = place = self._begun.get(number, 0) + 1
+            meta |= {"part": place, "last": bool(got.get(3)), "empty": 2 not in got}
+        word = "callback" if topic == "/callback" else "call"
+        return Heard(word, str(number), kind, value, attachments, meta, payload)
+
+    def _read_response(self, topic: str, number: int, got: dict[int, Any], body: dict[int, Any]) -> Heard | None:
+        if number not in self._asked or self._asked[number][0] != topic:
+            return None
+        if isinstance(got.get(3), bytes):
+            error = protobuf.message(got[3])
+            reason = REASONS.get(error.get(2, b"").decode(), "raised")
+            meta: dict[str, Any] = {"error": error, "data": body.get(2, b"")}
+            return Heard("failure", str(number), reason, error.get(3, b"").decode(), (), meta)
+        kind = self._asked[number][1]
+        meta = {}
+        if kind.lower() == "count":
+            self._begun[number] = place = self._begun.get(number, 0) + 1
+            meta = {"part": place, "last": bool(got.get(4)), "empty": 2 not in got}
+            if 2 not in got:
+                return Heard("result", str(number), "", None, (), meta)
+        value, attachments = read(topic, kind, body.get(2, b""))
+        return Heard("result", str(number), "", value, attachments, meta)
+
+    # The rest.
+
+    def write_bytes(self, data: bytes) -> object:
+        return data
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  a field of bytes
+        assert isinstance(value, bytes), value
+        return value, "own"
+
+    async def set(self, name: str, value: object) -> None:
+        heard = await self.ask("/hub/set", {"name": name, "value": value})
+        assert (heard.kind, heard.name) == ("failure", "no such method"), heard
+        raise Wordless("mqtt-rpc has no variables")
+
+    async def offer(self, name: str, **_options: object) -> None:
+        await self.serve(name.rpartition("/")[0])
+
+    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
+        assert not envelope, "a message of MQTT has its topic"
+        self._followed.add(topic)
+        await self.listen(topic)
+        return topic
+
+    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> NoReturn:
+        raise Wordless("MQTT answers a publication at the broker: see `tell`")
+
+    async def tell(self, topic: str, data: object, *, retain: bool = False) -> None:
+        await self._until(("out", self._say(topic, b"" if data is None else spelled(data).encode(), retain=retain)))
+
+
+def _any(value: bytes | None, kind: str = "") -> bytes:
+    given: list[protobuf.Field] = [(1, kind.encode())] if kind else []
+    return protobuf.packed(*given, *([] if value is None else [(2, value)]))
+
+
+def write(topic: str, kind: str, body: Any, attachments: Sequence[bytes] = ()) -> bytes:  # noqa: ANN401  any JSON
+    """Write a body as the method has it: JSON for those of the hub, bytes where there is no schema."""
+    if topic in _OWN:
+        return b"" if body is None else json.dumps(body).encode()
+    return _WRITERS.get(kind.lower(), bytes)(body) if not attachments else _parcel(body, attachments)
+
+
+def read(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ...]]:
+    """Read a body, and what is attached to it."""
+    if topic in _OWN:
+        return (json.loads(data) if data else None), ()
+    match kind.lower():
+        case "tell" | "count" | "gather":
+            return (protobuf.read_value(data) if data else None), ()
+        case "weigh":
+            got = protobuf.message(data)
+            exact, beyond = protobuf.signed(got.get(1, 0)), protobuf.signed(got.get(2, 0))
+            numbers = (exact, beyond, got.get(3, 0), got.get(4, 0.0), got.get(5, 0.0))
+            return dict(zip(NUMBERS, numbers, strict=True)), ()
+        case "pack":
+            return {"data": protobuf.message(data).get(1, b"")}, ()
+        case "carry":
+            parcel = list(protobuf.fields(data))
+            label = next((value for number, value in parcel if number == 1), b"")
+            assert isinstance(label, bytes)
+            files = tuple(value for number, value in parcel if number == 2 and isinstance(value, bytes))
+            return {"label": label.decode()}, files
+    return data, ()
+
+
+def _numbers(body: Any) -> bytes:  # noqa: ANN401  any JSON
+    exact, beyond, half, whole, zero = (body[name] for name in NUMBERS)
+    return protobuf.packed((1, exact), (2, beyond), (3, half), (4, float(whole)), (5, float(zero)))
+
+
+def _parcel(body: Any, attachments: Sequence[bytes] = ()) -> bytes:  # noqa: ANN401  any JSON
+    return protobuf.packed((1, body["label"].encode()), *((2, each) for each in attachments))
+
+
+_WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "tell": protobuf.pack_value,
+    "count": protobuf.pack_value,
+    "gather": protobuf.pack_value,
+    "weigh": _numbers,
+    "carry": _parcel,
+    "pack": lambda body: protobuf.packed((1, body["data"])),
+}
+
+
+async def mqtt_speaker(port: int) -> Mqtt:
+    """A peer that is at the broker."""
+    made = Mqtt(port, asyncio.get_running_loop())
+    await made.begin()
+    return made

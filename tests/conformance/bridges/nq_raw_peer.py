@@ -1,0 +1,243 @@
+"""An NQ peer that says and reads its frames itself, with the verbs of the others."""
+
+import json
+import string
+from base64 import b64encode
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.conformance.bridges.raw_encoding import base91, escaped, in_base91, read_marked, written
+from tests.conformance.bridges.raw_peer_base import NO_META, Heard, Meta, Told
+from tests.conformance.bridges.raw_peers import Speaker
+from tests.support.raw_peers import Place, WirePeer
+
+REASONS: Final = {
+    "notarget": "no such method",
+    "nocallback": "no such callback",
+    "unavailable": "nobody serves it now",
+    "denied": "refused",
+    "badargs": "bad arguments",
+    "busy": "overloaded",
+    "toolarge": "too large",
+    "expired": "timeout",
+    "cancelled": "cancelled",
+}
+"""The table of failures; all others are of the callee's own."""
+
+
+class Nq(Speaker):
+    """NQ 1. It acknowledges every answer, and answers every event, as soon as it hears it."""
+
+    def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
+        super().__init__(place, protocol, wire)
+        self._early: deque[dict[str, Any]] = deque()
+        """The rest of a batch."""
+        self._followed: set[str] = set()
+        self._channels: dict[str, str] = {}
+        """Which request of the hub is answered on each backchannel of ours."""
+        self._answers: dict[str, str] = {}
+        """The same the other way round."""
+        self._asked: dict[str, str] = {}
+        self._accepted: dict[str, str] = {}
+        """The targets of our requests that are open, and the backchannels on which they are answered."""
+        self.peer = ""
+        """The id by which it may come back."""
+
+    def remember(self, before: "Nq") -> None:
+        """Go on with the conversation that was held over another link."""
+        self._last, self._followed = before._last, before._followed
+        self._channels, self._answers = before._channels, before._answers
+        self._asked, self._accepted = before._asked, before._accepted
+
+    def take(self, messages: list[dict[str, Any]]) -> None:
+        """Hear these first."""
+        self._early.extend(messages)
+
+    def _say(self, message: dict[str, object]) -> None:
+        self.wire.text(written(message))
+
+    def _channel(self, request: str) -> str:
+        """Return the backchannel on which a request is answered."""
+        known = self._answers.get(request)
+        if known is None:
+            known = self._answers[request] = f"b{self._next()}"
+            self._channels[known] = request
+        return known
+
+    def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
+        number = self._next()
+        self._asked[number] = name
+        self._say({"t": name, "r": number, "d": body, **_attached(attachments), **meta})
+        return number
+
+    def call_back(self, token: str, body: object) -> str:
+        return self.call(f"callback-{token}", body)
+
+    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+        self._say({"a": self._channel(call.id), "i": call.id, "d": body, **_attached(attachments), **meta})
+
+    def fail(self, call: Heard, text: str) -> None:
+        # A brace cannot be escaped, so that the text goes as an argument.
+        error = {"type": "app", "fatal": True, "err": "failed", "text": "{1}", "args": [text]}
+        self._say({"a": self._channel(call.id), "i": call.id, "e": error})
+
+    def refuse(self, call: Heard, code: str, text: str) -> None:
+        """Say that a call was not run."""
+        error = {"type": "local", "fatal": True, "err": code, "text": text}
+        self._say({"a": self._channel(call.id), "i": call.id, "e": error})
+
+    def spell(self, namespace: str, word: str) -> str:
+        return f"{namespace}-{word}"
+
+    def spell_topic(self, *segments: str) -> str:
+        return "-".join(escaped(each, string.ascii_letters + string.digits) for each in segments)
+
+    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+        self.refuse(call, next(code for code, named in REASONS.items() if named == reason), text)
+
+    def fail_fully(self, call: Heard, told: Told) -> Told:
+        error = {"type": "app", "fatal": True, "err": told.name, "text": told.text}
+        self._say({"a": self._channel(call.id), "i": call.id, "e": error, "d": told.data})
+        return Told(told.text, told.name, told.data)
+
+    def told(self, failure: Heard) -> Told:
+        return Told(str(failure.body), failure.meta["err"], failure.meta.get("data"))
+
+    def write_bytes(self, data: bytes) -> object:
+        return {"$base91": in_base91(data)}
+
+    def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  any JSON
+        return read_marked(value, "$base91")
+
+    def cancel_all(self) -> None:
+        """Take back what was not answered: it would wait for whoever offers the method next."""
+        for call_id in list(self._asked):
+            self.cancel(call_id)
+
+    def cancel(self, call_id: str) -> None:
+        # Before acceptance it is known by its target, after that by the backchannel.
+        error = {"type": "local", "fatal": True, "err": "cancelled"}
+        if call_id in self._accepted:
+            self._say({"i": self._accepted[call_id], "e": error})
+        else:
+            self._say({"t": self._asked[call_id], "i": call_id, "e": error})
+
+    def call_in_parts(self, name: str, elements: Sequence[object]) -> str:
+        number, last = self._next(), len(elements)
+        self._asked[number] = name
+        for place, each in enumerate(elements, 1):
+            self._say({"t": name, "r": number, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+        return number
+
+    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+        channel, last = self._channel(call.id), len(elements)
+        for place, each in enumerate(elements, 1):
+            self._say({"a": channel, "i": call.id, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+
+    async def hear(self) -> Heard:
+        while True:
+            while not self._early:
+                frame = await self._frame()
+                assert isinstance(frame, str), frame
+                heard = json.loads(frame)
+                self._early.extend(heard if isinstance(heard, list) else [heard])
+            read = self._read(self._early.popleft())
+            if read is not None:
+                return read
+
+    def _read(self, message: dict[str, Any]) -> Heard | None:
+        """Return what a message says; None if only NQ itself has a use for it."""
+        if "r" in message:
+            return self._read_request(message)
+        if "a" in message:
+            return self._read_answer(message)
+        error = message.get("e")
+        if error is None or not error["fatal"]:
+            return None
+        if "i" in message:
+            return Heard("cancel", self._channels.get(message["i"], message["i"]))
+        assert error["type"] == "sys", message
+        return Heard("goodbye", body=error)
+
+    def _read_request(self, message: dict[str, Any]) -> Heard | None:
+        target, number = message["t"], message["r"]
+        is_repeated = number in self._answers and "n" not in message
+        self._say({"a": self._channel(number), "i": number})
+        if is_repeated:
+            return None
+        body: Any = message.get("d")
+        meta: dict[str, object] = {}
+        attachments = tuple(map(_detached, message.get("attachments", ())))
+        if target in self._followed or target == "hub-closed":
+            self._say({"a": self._channel(number), "i": number, "d": None})
+            if target == "hub-closed":
+                return Heard("closed", "", body["id"])
+            meta |= {key: message[key] for key in ("topic", "missed") if key in message}
+            return Heard("event", "", target, body, attachments, meta)
+        if target == "hub-discover":
+            return Heard("discover", number, (body or {}).get("name", ""))
+        is_callback = target.startswith("callback-")
+        meta |= {"redelivered": True} if message.get("redelivered") else {}
+        if "n" in message:
+            self._say({"a": self._channel(number), "i": number, "o": message["n"] + 1})
+            meta |= {"part": message["n"], "last": message.get("f") == 0, "empty": "d" not in message}
+        name = target.removeprefix("callback-")
+        return Heard("callback" if is_callback else "call", number, name, body, attachments, meta)
+
+    def _read_answer(self, message: dict[str, Any]) -> Heard | None:
+        error, place = message.get("e"), message.get("n")
+        self._accepted[message["i"]] = message["a"]
+        if place is None and "d" not in message and (error is None or not error["fatal"]):
+            return None
+        self._say({"i": message["a"]} | ({} if place is None else {"o": place + 1}))
+        if place is not None and error is None:
+            meta = {"part": place, "last": message.get("f") == 0, "empty": "d" not in message}
+            return Heard("result", message["i"], "", message.get("d"), (), meta)
+        self._asked.pop(message["i"], None)
+        if error is None:
+            attachments = tuple(map(_detached, message.get("attachments", ())))
+            return Heard("result", message["i"], "", message["d"], attachments)
+        text = error.get("text", "")
+        if text == "{1}":
+            text = error["args"][0]
+        reason = REASONS.get(error.get("err", ""), "raised") if error["type"] in {"local", "remote"} else "raised"
+        return Heard("failure", message["i"], reason, text, (), {"err": error.get("err", ""), "data": message.get("d")})
+
+    async def set(self, name: str, value: object) -> None:
+        await self.value("hub-set", {"name": name, "value": value})
+
+    async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
+        name = f"T{self._next()}"
+        self._followed.add(name)
+        await self.value("hub-subscribe", {"topic": topic, "id": name, "envelope": envelope})
+        return name
+
+    def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
+        return self.call("hub-publish", {"topic": topic, "data": data, "retain": retain}, attachments)
+
+    def builtin(self, name: str) -> str:
+        return f"hub-{name}"
+
+
+async def nq_speaker(place: Place, gone: Nq | None = None) -> Nq:
+    """A peer over WebSocket that has heard its id; or one that comes back, and knows what it knew."""
+    wire = await place.peer(f"/nq?peer={gone.peer}" if gone is not None else "/nq")
+    first = json.loads(await wire.heard())
+    note, *more = first if isinstance(first, list) else [first]
+    assert note["e"]["note"] == "peer"
+    made = Nq(place, "nq", wire)
+    made.peer = note["e"]["args"][0]
+    if gone is not None:
+        made.remember(gone)
+    made.take(more)
+    return made
+
+
+def _attached(attachments: Sequence[bytes]) -> dict[str, object]:
+    return {"attachments": [{"$base64": b64encode(each).decode()} for each in attachments]} if attachments else {}
+
+
+def _detached(item: dict[str, str]) -> bytes | str:
+    """Return an attachment, or the reason why it did not come."""
+    return item["$error"] if "$error" in item else base91(item["$base91"])

@@ -1,0 +1,179 @@
+"""Does everything keep its meaning between NQ and each other protocol? Raw frames, a real hub, real sockets.
+
+NQ callers are promised an answer, so that they wait where others fail: that has tests of its own here. What all pairs
+have in common is in `test_crossing.py`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import Settings
+from tests.conformance.bridges.nq_raw_peer import Nq, nq_speaker
+from tests.conformance.bridges.raw_peers import PROTOCOLS, Speaker, speaker
+from tests.conformance.bridges.test_protocol_pairs import (
+    BALANCE,
+    FILES,
+    LRPM,
+    SERVER,
+    TEXT,
+    UMQ,
+    VALUES,
+    failed,
+    waiting,
+)
+from tests.support.raw_peers import Place, hub
+
+OTHERS: Final = (*PROTOCOLS, "nq")
+PAIRS: Final = [*(("nq", other) for other in OTHERS), *((one, "nq") for one in PROTOCOLS)]
+NAMES: Final = BALANCE | {"nq": "account-get_balance"}
+TOPICS: Final = dict.fromkeys(UMQ, "sensors.room 1.Heat") | dict.fromkeys(LRPM, "sensors.room__201.__48eat")
+NQ_TOPIC: Final = "sensors-room__201-Heat"
+WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat") | dict.fromkeys(LRPM, "sensors.*.__48eat") | {"nq": "sensors-*-Heat"}
+
+crossing = pytest.mark.parametrize(("one", "other"), PAIRS)
+
+
+class Hall:
+    """A hub, and those who came."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.there: list[Speaker] = []
+
+    async def peer(self, protocol: str) -> Speaker:
+        """Somebody comes in."""
+        made = await (nq_speaker(self.place) if protocol == "nq" else speaker(self.place, protocol))
+        self.there.append(made)
+        return made
+
+    async def two(self, one: str, other: str) -> tuple[Speaker, Speaker]:
+        """A caller, and a callee that offers a method."""
+        caller, callee = await self.peer(one), await self.peer(other)
+        await callee.offer(NAMES[other], doc=TEXT)
+        return caller, callee
+
+
+@asynccontextmanager
+async def hall(limits: LimitSettings | None = None) -> AsyncIterator[Hall]:
+    """A hub whose guests have gone when it ends."""
+    async with hub(Settings(SERVER, limits or LimitSettings())) as place:
+        made = Hall(place)
+        try:
+            yield made
+        finally:
+            for each in made.there:
+                each.wire.leave()
+
+
+def topic(protocol: str) -> str:
+    return TOPICS.get(protocol, NQ_TOPIC)
+
+
+# Calls.
+
+
+@crossing
+@waiting
+async def test_calls_and_results_keep_their_values(one: str, other: str) -> None:
+    async with hall() as there:
+        caller, callee = await there.two(one, other)
+        for value in VALUES:
+            call_id = caller.call(NAMES[one], value)
+            heard = await callee.hear()
+            assert (heard.kind, heard.name, heard.meta.get("redelivered")) == ("call", NAMES[other], None)
+            callee.answer(heard, heard.body)
+            answer = await caller.answered(call_id)
+            assert repr((heard.body, answer.body)) == repr((value, value))
+
+
+@crossing
+@waiting
+async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: str) -> None:
+    async with hall() as there:
+        caller, callee = await there.two(one, other)
+        for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "a {1} b", "{", "hub.err.denied"):
+            call_id = caller.call(NAMES[one])
+            callee.fail(await callee.hear(), text)
+            # In UMQ 6 is the code of an unhandled exception, no part of its text.
+            said = text.removeprefix("6 ") if other in UMQ else text
+            assert failed(await caller.answered(call_id)) == ("yes", "raised", said)
+
+
+@crossing
+@waiting
+async def test_attachments_go_both_ways(one: str, other: str) -> None:
+    async with hall() as there:
+        caller, callee = await there.two(one, other)
+        call_id = caller.call(NAMES[one], TEXT, FILES)
+        heard = await callee.hear()
+        assert (heard.body, heard.attachments) == (TEXT, FILES)
+        callee.answer(heard, {"n": 1}, FILES[::-1])
+        answer = await caller.answered(call_id)
+        assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@waiting
+async def test_a_callee_that_dies_leaves_the_request_to_the_next(other: str) -> None:
+    async with hall() as there:
+        caller = await there.peer("nq")
+        first, second = await there.peer("umq"), await there.peer(other)
+        await first.offer(NAMES["umq"])
+        call_id = caller.call(NAMES["nq"], TEXT)
+        await first.hear()
+        first.wire.leave()
+        await second.value(second.builtin("ping"))
+        offering = second.call(second.builtin("register"), {"name": NAMES[other]})
+        heard = {each.kind: each for each in (await second.hear(), await second.hear())}
+        assert (heard["result"].id, heard["call"].body) == (offering, TEXT)
+        assert heard["call"].meta.get("redelivered") == (None if other in {"umq", "umq36", "mqtt-rpc"} else True)
+        second.answer(heard["call"], "done")
+        assert (await caller.answered(call_id)).body == "done"
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_what_an_nq_callee_refuses_was_not_run(one: str) -> None:
+    async with hall() as there:
+        caller, callee = await there.two(one, "nq")
+        assert isinstance(callee, Nq)
+        for code, reason in (("denied", "refused"), ("badargs", "bad arguments"), ("busy", "overloaded")):
+            call_id = caller.call(NAMES[one])
+            callee.refuse(await callee.hear(), code, "not now")
+            assert failed(await caller.answered(call_id))[:2] == ("no", reason)
+
+
+# Topics.
+
+
+@crossing
+@waiting
+async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_a_pattern(one: str, other: str) -> None:
+    async with hall() as there:
+        publisher, plain, wild = [await there.peer(each) for each in (one, other, other)]
+        names = await plain.subscribe(topic(other)), await wild.subscribe(WILD[other])
+        for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10"):
+            publication = await publisher.answered(publisher.publish(topic(one), value))
+            assert publication.kind == "result"
+            for subscriber, name in zip((plain, wild), names, strict=True):
+                event = await subscriber.hear()
+                assert repr((event.kind, event.name, event.body)) == repr(("event", name, value))
+        await wild.is_well()
+
+
+@crossing
+@waiting
+async def test_a_retained_value_is_the_first_event_and_a_closed_topic_the_last(one: str, other: str) -> None:
+    async with hall() as there:
+        publisher, reader = await there.peer(one), await there.peer(other)
+        await publisher.answered(publisher.publish(topic(one), {"new": 1.0}, retain=True))
+        name = await reader.subscribe(topic(other))
+        event = await reader.hear()
+        assert (event.kind, event.name, event.body) == ("event", name, {"new": 1.0})
+        await publisher.value(publisher.builtin("close"), {"topic": topic(one)})
+        heard = await reader.hear()
+        assert (heard.kind, heard.name) == ("closed", name)

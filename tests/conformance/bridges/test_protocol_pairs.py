@@ -1,0 +1,874 @@
+"""Does everything keep its meaning from each wire protocol to each other one? Raw frames, a real hub, real sockets.
+
+`one` asks and `other` answers, in all ordered pairs of the four protocols. `test_crossing.py` has one test for each
+feature and each pair of all protocols; here is what only some pairs can do, and the finer points.
+"""
+
+import asyncio
+import functools
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final, ParamSpec
+
+import cbor2
+import pytest
+
+from fiveways import App, Context, Fail, NotExecuted, Reply, connect
+from fiveways.protocols import registry
+from fiveways.runtime.endpoints import protocol_traits
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import (
+    AuthSettings,
+    CallSettings,
+    IdentitySettings,
+    Secret,
+    ServerSettings,
+    Settings,
+)
+from tests.conformance.bridges.raw_peer_base import NO_META, TABLE, Heard, Meta
+from tests.conformance.bridges.raw_peers import PROTOCOLS, Lrpm, Speaker, UmqFamily, speaker
+from tests.support.raw_peers import hub
+from tests.support.scripted_hub import URLS
+
+P = ParamSpec("P")
+LONGEST: Final = 120.0
+LRPM: Final = ("lrpm-json", "lrpm-cbor")
+UMQ: Final = ("umq", "umq36")
+RAN: Final = {row[0]: row[1] for row in TABLE}
+BALANCE: Final = {"umq": "Account:getBalance", "umq36": "Account.getBalance"} | dict.fromkeys(
+    LRPM, "account.get_balance"
+)
+"""The same method, as each protocol would write it."""
+TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
+
+
+def crossing(callers: tuple[str, ...] = PROTOCOLS, callees: tuple[str, ...] = PROTOCOLS) -> pytest.MarkDecorator:
+    """All ordered pairs."""
+    return pytest.mark.parametrize(("one", "other"), [(one, other) for one in callers for other in callees])
+
+
+def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
+    """Run a coroutine as a test, which must not take long."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), LONGEST))
+
+    return run
+
+
+SERVER: Final = ServerSettings(port=0, drain_timeout=0.02)
+"""Many tests leave calls open."""
+
+
+@asynccontextmanager
+async def two(
+    one: str, other: str, *, max_text: int = 1 << 20, max_pending: int = 4096, patience: float = 30.0
+) -> AsyncIterator[tuple[Speaker, Speaker]]:
+    """A caller, and a callee that offers account.get_balance."""
+    limits = LimitSettings(max_text=max_text, max_pending=max_pending)
+    async with hub(Settings(SERVER, limits, CallSettings(patience))) as place:
+        caller, callee = await speaker(place, one), await speaker(place, other)
+        await callee.offer(BALANCE[other], doc=f"What is left.\n{TEXT}")
+        yield caller, callee
+
+
+async def begun(caller: Speaker, callee: Speaker, body: object = None, meta: Meta = NO_META) -> tuple[str, Heard]:
+    """A call that has arrived: its id for the caller, and what the callee heard."""
+    call_id = caller.call(BALANCE[caller.protocol], body, meta=meta)
+    heard = await callee.hear()
+    assert (heard.kind, heard.name) == ("call", BALANCE[callee.protocol])
+    return call_id, heard
+
+
+async def both_ways(caller: Speaker, callee: Speaker, body: object) -> tuple[object, object]:
+    """A body as the callee hears it, and as the caller hears it when it is sent back."""
+    call_id, heard = await begun(caller, callee, body)
+    callee.answer(heard, heard.body)
+    answer = await caller.answered(call_id)
+    assert answer.kind == "result", answer
+    return heard.body, answer.body
+
+
+def failed(heard: Heard) -> tuple[str, str, object]:
+    """What is known of a call that failed: was it run, which row of the table is it, and what is there to read."""
+    assert heard.kind == "failure", heard
+    return RAN[heard.name], heard.name, heard.body
+
+
+async def first_of(*speakers: Speaker) -> Heard:
+    """What comes first, to any of them."""
+    tasks = [asyncio.ensure_future(each.hear()) for each in speakers]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for each in others:
+        each.cancel()
+    (heard,) = done
+    return heard.result()
+
+
+# Values.
+
+
+def nested(levels: int) -> object:
+    value: object = "bottom"
+    for level in range(levels):
+        value = [value] if level % 2 else {"k": value}
+    return value
+
+
+VALUES: Final = [
+    *(None, True, False, "", " ", "null", "1.10", "[1]", '"q"', "a\nb", "7 not found", TEXT),
+    *(0, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, -(2**64) - 1, 10**400),
+    *(-0.0, 1.0, 0.1, 1e22, 1e308, -1e308, 5e-324),
+    *({}, [], [[]], [None], [1], [1, 2], [[1, 2], {"a": []}], {"": 0, "user": TEXT}, {"$": 1}),
+    *(nested(127), nested(128), [nested(127), nested(127)]),
+]
+
+
+@crossing()
+@waiting
+async def test_calls_and_results_keep_their_values(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        for value in VALUES:
+            # By repr, for -0.0 is not 0, and 1 is not 1.0.
+            assert repr(await both_ways(caller, callee, value)) == repr((value, value))
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_what_json_lacks_is_marked_on_its_way_and_unmarked_on_its_way_back(one: str) -> None:
+    marked = {"$base64": "AP8="}, {"$number": "NaN"}, {"$number": "-Infinity"}, {"$$base64": "AP8="}, {"$$number": 1}
+    real = b"\x00\xff", math.nan, -math.inf, {"$base64": "AP8="}, {"$number": 1}
+    async with two(one, "lrpm-cbor") as (caller, callee), two("lrpm-cbor", one) as (cbor, peer):
+        for mark, value in zip(marked, real, strict=True):
+            there = value if one == "lrpm-cbor" else mark
+            assert repr(await both_ways(caller, callee, there)) == repr((value, there))
+            assert repr(await both_ways(cbor, peer, value)) == repr((there, value))
+
+
+@crossing(("lrpm-cbor",))
+@waiting
+async def test_what_only_cbor_has_becomes_what_all_have(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        noon = datetime(2024, 2, 29, 12, tzinfo=UTC)
+        for value, expected in (
+            (cbor2.undefined, None),
+            (cbor2.CBORTag(999, "x"), "x"),
+            ({1: 2, None: 3}, {"1": 2, "null": 3}),
+            (noon, "2024-02-29T12:00:00Z"),
+        ):
+            _, heard = await begun(caller, callee, value)
+            assert heard.body == (value if other == "lrpm-cbor" else expected)
+        if other != "lrpm-cbor":
+            assert failed(await caller.ask(BALANCE[one], {1: 2, "1": 3}))[:2] == ("no", "bad arguments")
+
+
+@crossing(("umq", "umq36", "lrpm-json"), ("lrpm-cbor",))
+@waiting
+async def test_a_marker_that_marks_nothing_fails_its_call_alone(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        assert failed(await caller.ask(BALANCE[one], {"$base64": "?"}))[:2] == ("no", "bad arguments")
+        await caller.is_well()
+        await callee.is_well()
+
+
+@crossing()
+@waiting
+async def test_what_is_nested_too_deeply_is_a_text_or_ends_at_its_sender(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        deep = [nested(128)]
+        caller.call(BALANCE[one], deep)
+        heard = await first_of(callee, caller)
+        if one == "umq":
+            assert heard.body == deep if other == "umq" else isinstance(heard.body, str)
+        elif one == "umq36":
+            assert failed(heard)[0] == "no"
+        else:
+            assert (heard.kind, heard.body) == ("goodbye", ".err.protocol")
+        await callee.is_well()
+
+
+@crossing()
+@waiting
+async def test_a_body_near_the_longest_text_passes_or_is_refused_and_ends_no_session(one: str, other: str) -> None:
+    most = 3000
+    async with two(one, other, max_text=most) as (caller, callee):
+        for size in (most - 200, most - 50):
+            call_id = caller.call(BALANCE[one], "x" * size)
+            heard = await first_of(callee, caller)
+            if heard.kind == "call":
+                assert heard.body == "x" * size
+                callee.answer(heard)
+                await caller.answered(call_id)
+            else:
+                assert (failed(heard)[0], size) == ("no", most - 50)
+            await caller.is_well()
+            await callee.is_well()
+
+
+@crossing(("umq", "lrpm-cbor"), ("umq36", "lrpm-json"))
+@waiting
+async def test_a_body_that_grows_on_its_way_fails_as_too_large(one: str, other: str) -> None:
+    async with two(one, other, max_text=3000) as (caller, _):
+        assert failed(await caller.ask(BALANCE[one], '"' * 2900))[:2] == ("no", "too large")
+
+
+@crossing(("umq36", "lrpm-json"), ("umq", "lrpm-cbor"))
+@waiting
+async def test_an_answer_that_is_too_large_for_the_caller_was_run_all_the_same(one: str, other: str) -> None:
+    async with two(one, other, max_text=3000) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        callee.answer(heard, "\x00" * 2900)
+        answer = await caller.answered(call_id)
+        # A text is a result's whole payload in umq36, so that nothing grows there.
+        assert answer.kind == "result" if one == "umq36" else failed(answer)[:2] == ("yes", "raised")
+
+
+# Names.
+
+
+@crossing()
+@waiting
+async def test_a_name_is_one_in_each_spelling_and_the_callee_sees_its_own(one: str, other: str) -> None:
+    written = {
+        "umq": ("Account:getBalance", "account.get_balance", "Account:Get-Balance"),
+        "umq36": ("Account.getBalance", "account:get_balance", "account.get balance"),
+    } | dict.fromkeys(LRPM, ("account.get_balance",))
+    async with two(one, other) as (caller, callee):
+        for name in written[one]:
+            call_id = caller.call(name)
+            heard = await callee.hear()
+            assert heard.name == BALANCE[other]
+            callee.answer(heard)
+            await caller.answered(call_id)
+
+
+@crossing()
+@waiting
+async def test_those_who_share_a_method_take_turns(one: str, other: str) -> None:
+    async with two(one, other) as (caller, first):
+        second = await speaker(caller.place, one)
+        await second.offer(BALANCE[one])
+        for callee in (first, second) * 2:
+            call_id, heard = await begun(caller, callee)
+            callee.answer(heard)
+            await caller.answered(call_id)
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_peer_with_permission_shares_a_method_with_an_application_in_the_hub(one: str) -> None:
+    app = App()
+    app.method("math.add")(lambda: None)
+    worker = IdentitySettings("worker", token=Secret("of-worker"), offer=("math.*",))
+    async with hub(Settings(SERVER, auth=AuthSettings(identity=(worker,))), app) as place:
+        for name in ("math.add", "Math:add") if one in UMQ else ("math.add",):
+            peer = await speaker(place, one)
+            refused = await peer.ask(peer.builtin("register"), {"name": name})
+            assert (refused.kind, refused.body) == ("failure", f"{name} belongs to another identity")
+            await peer.value(peer.builtin("set"), {"name": "token", "value": "of-worker"})
+            await peer.offer(name)
+            await peer.value(peer.builtin("unregister"), {"name": name})
+
+
+@crossing()
+@waiting
+async def test_discovery_lists_and_explains_in_the_spelling_of_who_asks(one: str, other: str) -> None:
+    usual = {"umq": "account:get_balance"}.get(one, "account.get_balance")
+    async with two(one, other) as (caller, _):
+        is_same = one == other or {one, other} == set(LRPM)
+        listed = await caller.discover()
+        assert listed["methods"] == [BALANCE[other] if is_same else usual]
+        namespace, _, own = listed["methods"][0].rpartition(":" if one == "umq" else ".")
+        assert listed["routes"] == (["hub:", f"{namespace}:"] if one == "umq" else ["hub."])
+        below = await caller.discover(f"{namespace}:" if one in UMQ else f"{namespace}.")
+        assert below == {"methods": [own], "routes": []}
+        assert await caller.discover(BALANCE[one]) == {"doc": f"What is left.\n{TEXT}"}
+
+
+ROUTE: Final = {"umq": "Shop:", "umq36": "Shop."} | dict.fromkeys(LRPM, "shop.")
+BUY: Final = {"umq": "buyNow", "umq36": "buyNow"} | dict.fromkeys(LRPM, "buy_now")
+
+
+async def listed_by(callee: Speaker, caller: Speaker) -> object:
+    """Let the caller ask for the callee's own list; it is forwarded, and answered with one method."""
+    asking = asyncio.ensure_future(caller.discover(ROUTE[caller.protocol]))
+    heard = await callee.hear()
+    assert (heard.kind, heard.name) == ("discover", "")
+    callee.describe(heard, [BUY[callee.protocol]])
+    return await asking
+
+
+def is_looked_at(protocol: str) -> bool:
+    """Whether the hub asks who offers a route for its list."""
+    return protocol_traits(registry.load(protocol)).lists_routes
+
+
+async def looked_at(callee: Speaker) -> None:
+    """Let the hub have the list of a callee that has offered a route, where it asks for it."""
+    if is_looked_at(callee.protocol):
+        heard = await callee.hear()
+        assert (heard.kind, heard.name) == ("discover", "")
+        callee.describe(heard, [BUY[callee.protocol]])
+        await callee.is_well()
+
+
+@crossing()
+@waiting
+async def test_a_route_takes_what_is_below_it_and_is_asked_for_its_list(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        await callee.offer(ROUTE[other])
+        await looked_at(callee)
+        is_same = one == other or {one, other} == set(LRPM)
+        assert await listed_by(callee, caller) == {"methods": [BUY[other] if is_same else "buy_now"], "routes": []}
+        call_id = caller.call(ROUTE[one] + BUY[one], [1, 2])
+        heard = await callee.hear()
+        assert (heard.kind, heard.name, heard.body) == ("call", BUY[other], [1, 2])
+        callee.answer(heard, "bought")
+        assert (await caller.answered(call_id)).body == "bought"
+        asking = asyncio.ensure_future(caller.discover(ROUTE[one] + BUY[one]))
+        heard = await callee.hear()
+        assert (heard.kind, heard.name) == ("discover", BUY[other])
+        callee.document(heard, TEXT)
+        assert await asking == {"doc": TEXT}
+        # An exact name wins over a route, and a longer route over a shorter one.
+        owner = await speaker(caller.place, other)
+        await owner.offer(ROUTE[other] + BUY[other])
+        await owner.offer(ROUTE[other] + ROUTE[other])
+        await looked_at(owner)
+        for name, expected in ((BUY, ROUTE[other] + BUY[other]), ({one: ROUTE[one] + "x"}, "x")):
+            caller.call(ROUTE[one] + name[one])
+            assert (await owner.hear()).name == expected
+
+
+@crossing()
+@waiting
+async def test_a_method_below_a_route_is_written_as_its_peer_lists_it_without_anybody_having_asked(
+    one: str, other: str
+) -> None:
+    # Only where `?` is part of the protocol the hub asks; elsewhere a name comes as its caller wrote it.
+    expected = BUY[other] if is_looked_at(other) or one in UMQ else BUY[one]
+    async with two(one, other) as (caller, callee):
+        await callee.offer(ROUTE[other])
+        await looked_at(callee)
+        caller.call(ROUTE[one] + BUY[one])
+        assert (await callee.hear()).name == expected
+
+
+# Failures.
+
+
+@crossing()
+@waiting
+async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "9 lives", "10", "hub.err.denied", "", " "):
+            call_id, heard = await begun(caller, callee)
+            callee.fail(heard, text)
+            ran, reason, told = failed(await caller.answered(call_id))
+            # In UMQ 6 is the code of an unhandled exception, no part of its text.
+            said = text.removeprefix("6 ") if other in UMQ else text
+            assert (ran, reason, told) == ("yes", "raised", said or ("raised" if one in UMQ else None))
+
+
+@crossing(callers=UMQ, callees=UMQ)
+@waiting
+async def test_code_of_an_unhandled_exception_stands_once_before_its_text(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        callee.fail(heard, "6 Error: thrown")
+        assert isinstance(caller, UmqFamily)
+        assert (await caller.answered(call_id)).raw == f"E{call_id}{caller.between}6 Error: thrown"
+
+
+@crossing(callees=LRPM)
+@waiting
+async def test_uri_of_the_hub_from_a_callee_is_an_error_of_its_own(one: str, other: str) -> None:
+    """It may pass on how a call of its own ended, after it ran."""
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        assert isinstance(callee, Lrpm)
+        callee.error(heard, "hub.err.bad_arguments", TEXT)
+        assert failed(await caller.answered(call_id)) == ("yes", "raised", TEXT)
+
+
+@crossing(callees=LRPM)
+@pytest.mark.parametrize(
+    ("body", "meta"), [(None, {}), ({"need": 5}, {}), ("more", {"text": "no funds", "retry_after": 1500})]
+)
+@waiting
+async def test_an_error_of_the_callees_own_keeps_its_uri(one: str, other: str, body: object, meta: Meta) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        assert isinstance(callee, Lrpm)
+        callee.error(heard, "bank.err.no_funds", body, meta)
+        answer = await caller.answered(call_id)
+        assert failed(answer)[:2] == ("yes", "raised")
+        if one in LRPM:
+            assert (answer.meta, answer.body) == ({"uri": "bank.err.no_funds", **meta}, body)
+        else:
+            assert answer.body != "raised"
+
+
+@crossing(callees=UMQ)
+@waiting
+async def test_a_callee_that_says_that_it_did_not_run_a_method_is_believed(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        assert isinstance(callee, UmqFamily)
+        for reason, ran, *codes in TABLE:
+            if ran == "no":
+                call_id, heard = await begun(caller, callee)
+                callee.refuse(heard, f"{codes[callee.column - 2][1:]} {TEXT}")
+                assert failed(await caller.answered(call_id)) == ("no", reason, TEXT)
+        call_id, heard = await begun(caller, callee)
+        callee.refuse(heard, "6 Not RPC server")
+        assert failed(await caller.answered(call_id))[:2] == ("no", "nobody serves it now")
+
+
+@crossing()
+@waiting
+async def test_a_method_that_nobody_offers_was_not_run(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        assert failed(await caller.ask("no.such"))[:2] == ("no", "no such method")
+        await callee.value(callee.builtin("unregister"), {"name": BALANCE[other]})
+        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "nobody serves it now")
+
+
+@crossing()
+@waiting
+async def test_a_callee_that_dies_in_mid_call_leaves_it_lost(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id, _ = await begun(caller, callee)
+        callee.wire.leave()
+        assert failed(await caller.answered(call_id))[:2] == ("unknown", "lost")
+        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "nobody serves it now")
+
+
+@crossing()
+@waiting
+async def test_the_hub_ends_a_call_in_time_and_drops_the_late_answer(one: str, other: str) -> None:
+    async with two(one, other, patience=0.03) as (caller, callee):
+        call_id, heard = await begun(caller, callee)
+        assert heard.meta.get("timeout") == (30 if other in LRPM else None)
+        assert failed(await caller.answered(call_id))[:2] == ("unknown", "timeout")
+        if other in LRPM:
+            assert await callee.hear() == Heard("cancel", heard.id)
+        callee.answer(heard, "too late")
+        await callee.is_well()
+        await caller.is_well()
+
+
+@crossing(callers=LRPM)
+@waiting
+async def test_a_cancelled_call_ends_at_once_and_once(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id, heard = await begun(caller, callee, meta={"timeout": 5000, "traceparent": "00-1-2-01"})
+        if other in LRPM:
+            assert heard.meta == {"timeout": 5000, "traceparent": "00-1-2-01"}
+        assert isinstance(caller, Lrpm)
+        caller.cancel(call_id)
+        caller.cancel(call_id)
+        assert failed(await caller.answered(call_id))[:2] == ("unknown", "cancelled")
+        if isinstance(callee, Lrpm):
+            assert await callee.hear() == Heard("cancel", heard.id)
+            callee.error(heard, ".err.cancelled", None)
+        else:
+            callee.answer(heard, "too late")
+        await callee.is_well()
+        await caller.is_well()
+
+
+@crossing(callers=("lrpm-json",))
+@waiting
+async def test_a_callee_that_never_answers_can_be_called_again(one: str, other: str) -> None:
+    async with two(one, other, max_pending=3) as (caller, _):
+        ends = [failed(await caller.ask(BALANCE[one], meta={"timeout": 5}))[1] for _ in range(5)]
+        assert ends == ["timeout"] * 5
+
+
+# Streams.
+
+
+def streaming() -> App:
+    app = App()
+
+    @app.method("count")
+    async def count(to: int, *, broken: bool = False) -> AsyncIterator[object]:
+        for number in range(to):
+            yield [number]
+        if broken:
+            raise Fail("broken off", "app.err.broken")
+
+    return app
+
+
+async def parts_of(caller: Speaker, call_id: str) -> tuple[list[object], Heard]:
+    """All elements of a streamed answer, and what ended it."""
+    parts: list[object] = []
+    while True:
+        heard = await caller.answered(call_id)
+        if heard.meta.get("part") == len(parts) + 1 and not heard.meta.get("empty"):
+            parts.append(heard.body)
+        if heard.kind == "failure" or heard.meta.get("last", not heard.meta):
+            return parts, heard
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_a_generator_streams_to_who_asks_for_parts_and_gives_others_one_array(one: str) -> None:
+    async with hub(app=streaming()) as place:
+        caller = await speaker(place, one)
+        for number in range(3):
+            whole = [[each] for each in range(number)]
+            assert await caller.value("count", {"to": number}) == whole
+            if one in LRPM:
+                parts, last = await parts_of(caller, caller.call("count", {"to": number}, meta={"stream": True}))
+                assert (parts, last.meta["part"]) == (whole, number + 1)
+        assert failed(await caller.ask("count", {"to": 1, "broken": True})) == ("yes", "raised", "broken off")
+        if one in LRPM:
+            parts, last = await parts_of(caller, caller.call("count", {"to": 2, "broken": True}, meta={"stream": True}))
+            assert (parts, failed(last), last.meta["uri"]) == (
+                [[0], [1]],
+                ("yes", "raised", "broken off"),
+                "app.err.broken",
+            )
+
+
+@crossing(callees=LRPM)
+@waiting
+async def test_parts_are_passed_on_or_collected(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        await callee.offer("tail.log", kind="server")
+        ends: list[Meta] = [{"last": True}, {"last": True, "empty": True}]
+        for end in ends:
+            for asked in (NO_META, {"stream": True}) if one in LRPM else (NO_META,):
+                call_id = caller.call("tail.log", meta=asked)
+                heard = await callee.hear()
+                assert heard.meta["stream"] is True
+                callee.answer(heard, [1], meta={"part": 1})
+                callee.answer(heard, "half", meta={"progress": True})
+                callee.answer(heard, None if "empty" in end else 2, meta={"part": 2, **end})
+                expected = [[1]] if "empty" in end else [[1], 2]
+                if asked:
+                    assert (await parts_of(caller, call_id))[0] == expected
+                else:
+                    assert (await caller.answered(call_id)).body == expected
+
+
+@crossing(callees=LRPM)
+@waiting
+async def test_a_callee_that_dies_in_mid_stream_leaves_the_call_lost(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        await callee.offer("tail.log", kind="server")
+        call_id = caller.call("tail.log")
+        callee.answer(await callee.hear(), 1, meta={"part": 1})
+        await callee.is_well()
+        callee.wire.leave()
+        assert failed(await caller.answered(call_id))[:2] == ("unknown", "lost")
+
+
+@crossing(callees=LRPM)
+@waiting
+async def test_progress_goes_to_who_asks_for_it_and_is_no_part_of_the_result(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        for asked in (NO_META, {"progress": True}) if one in LRPM else (NO_META,):
+            call_id, heard = await begun(caller, callee, meta=asked)
+            callee.answer(heard, 50, meta={"progress": True, "text": TEXT})
+            callee.answer(heard, "done")
+            if asked:
+                told = await caller.answered(call_id)
+                assert (told.body, told.meta) == (50, {"progress": True, "text": TEXT})
+            assert (await caller.answered(call_id)).body == "done"
+
+
+# Topics.
+
+WRITTEN: Final = dict.fromkeys(UMQ, "sensors.čidlo 1.Heat_%25") | dict.fromkeys(
+    LRPM, "sensors.__c4__8didlo__201.__48eat__5f__25"
+)
+WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat_%25") | dict.fromkeys(LRPM, "sensors.*.__48eat__5f__25")
+
+
+@crossing()
+@waiting
+async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_a_pattern(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        publisher, plain, wild = [await speaker(place, each) for each in (one, other, other)]
+        names = await plain.subscribe(WRITTEN[other]), await wild.subscribe(WILD[other])
+        for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10", nested(127)):
+            publication = await publisher.answered(publisher.publish(WRITTEN[one], value))
+            assert isinstance(publication.body, int)
+            for subscriber, name in zip((plain, wild), names, strict=True):
+                event = await subscriber.hear()
+                assert repr((event.kind, event.name, event.body)) == repr(("event", name, value))
+                assert event.meta == ({"topic": WRITTEN[other]} if other in LRPM else {})
+        # `*` does not cross a segment, nor match none.
+        for topic in ("sensors.a.b.__48eat__5f__25", "sensors.__48eat__5f__25", "sensors.a.heat"):
+            stranger = await speaker(place, "lrpm-json")
+            await stranger.answered(stranger.publish(topic, 1))
+        await wild.is_well()
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_subscribers_of_all_protocols_get_each_publication_once(one: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        readers = [await speaker(place, each) for each in PROTOCOLS * 2]
+        names = [await each.subscribe(WRITTEN[each.protocol]) for each in readers]
+        publisher = await speaker(place, one)
+        for value in ({"n": TEXT}, [1.0]):
+            await publisher.answered(publisher.publish(WRITTEN[one], value))
+            for reader, name in zip(readers, names, strict=True):
+                event = await reader.hear()
+                assert (event.kind, event.name, event.body) == ("event", name, value)
+        for reader in readers:
+            await reader.is_well()
+
+
+@crossing()
+@waiting
+async def test_an_envelope_tells_the_topic_in_the_spelling_of_its_reader(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        publisher, reader = await speaker(place, one), await speaker(place, other)
+        await reader.subscribe(WILD[other], envelope=True)
+        await publisher.answered(publisher.publish(WRITTEN[one], [TEXT]))
+        assert (await reader.hear()).body == {"topic": WRITTEN[other], "data": [TEXT]}
+
+
+@crossing()
+@waiting
+async def test_a_retained_value_is_the_first_event_until_it_is_taken_back(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        publisher, early, late = [await speaker(place, each) for each in (one, other, other)]
+        await early.subscribe(WRITTEN[other])
+        for value in ("old", {"new": 1.0}):
+            await publisher.answered(publisher.publish(WRITTEN[one], value, retain=True))
+            assert (await early.hear()).body == value
+        name = await late.subscribe(WILD[other])
+        event = await late.hear()
+        assert (event.kind, event.name, event.body) == ("event", name, {"new": 1.0})
+        await publisher.answered(publisher.publish(WRITTEN[one], None, retain=True))
+        last = await speaker(place, other)
+        await last.subscribe(WRITTEN[other])
+        await last.is_well()
+
+
+@crossing()
+@waiting
+async def test_a_closed_topic_ends_for_its_subscribers(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        publisher, subscriber = await speaker(place, one), await speaker(place, other)
+        name = await subscriber.subscribe(WRITTEN[other])
+        await publisher.value(publisher.builtin("close"), {"topic": WRITTEN[one]})
+        heard = await subscriber.hear()
+        assert (heard.kind, heard.name) == ("closed", name)
+        await publisher.answered(publisher.publish(WRITTEN[one], 1))
+        await subscriber.is_well()
+
+
+@crossing(("umq", "lrpm-cbor"), ("lrpm-json",))
+@waiting
+async def test_an_event_that_cannot_be_said_is_counted_as_missed(one: str, other: str) -> None:
+    async with two(one, other, max_text=3000) as (publisher, subscriber):
+        await subscriber.subscribe("a.b")
+        if one == "umq":
+            await publisher.value("hub:publish", "a.b\n" + '"' * 2900)
+        else:
+            await publisher.answered(publisher.publish("a.b", '"' * 2900))
+        await publisher.answered(publisher.publish("a.b", "small"))
+        event = await subscriber.hear()
+        assert (event.body, event.meta.get("missed")) == ("small", 1)
+
+
+# Attachments.
+
+FILES: Final = (b"", b"\x00\xff" * 50, *(bytes([number]) for number in range(36)))
+"""More than a digit of base 36 can count."""
+
+
+@crossing()
+@waiting
+async def test_attachments_go_both_ways(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        call_id = caller.call(BALANCE[one], TEXT, FILES)
+        heard = await callee.hear()
+        assert (heard.body, heard.attachments) == (TEXT, FILES)
+        callee.answer(heard, {"n": 1}, FILES[::-1])
+        answer = await caller.answered(call_id)
+        assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
+
+
+@crossing()
+@waiting
+async def test_attachments_of_events_reach_every_subscription(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        publisher, subscriber = await speaker(place, one), await speaker(place, other)
+        names = {await subscriber.subscribe("a.b"), await subscriber.subscribe("a.*")}
+        await publisher.answered(publisher.publish("a.b", "data", FILES))
+        events = [await subscriber.hear() for _ in names]
+        assert {event.name for event in events} == names
+        assert all((event.body, event.attachments) == ("data", FILES) for event in events)
+        assert failed(await publisher.answered(publisher.publish("a.b", 1, (b"1",), retain=True)))[1] == "bad arguments"
+
+
+@crossing(callers=UMQ)
+@waiting
+async def test_an_attachment_that_fails_says_why_and_one_of_a_dead_source_fails(one: str, other: str) -> None:
+    async with two(one, other) as (caller, callee):
+        assert isinstance(caller, UmqFamily)
+        caller.announce(BALANCE[one], 2)
+        caller.fail_attachment("no disk")
+        caller.wire.binary(b"whole")
+        assert (await callee.hear()).attachments == ("no disk", b"whole")
+        caller.announce(BALANCE[one], 2)
+        caller.wire.binary(b"whole")
+        await caller.is_well()
+        caller.wire.leave()
+        heard = await callee.hear()
+        if other in UMQ:
+            assert heard.attachments == (b"whole", "the sender is gone")
+        else:
+            assert heard.kind == "cancel"  # of the first call; the second has never left
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_attachments_pass_through_an_application(one: str) -> None:
+    app = App()
+
+    @app.method("turn")
+    async def turn(context: Context, name: str) -> Reply:
+        return Reply(f"{name} from {context.peer.protocol}", [each[::-1] for each in await context.attachments()])
+
+    async with hub(app=app) as place:
+        caller = await speaker(place, one)
+        answer = await caller.ask("turn", "photo", FILES[:3])
+        assert (answer.body, answer.attachments) == (f"photo from {one}", tuple(each[::-1] for each in FILES[:3]))
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_a_method_in_python_gets_the_same_text_from_every_protocol(one: str) -> None:
+    app = App()
+
+    @app.method("greet")
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    async with (
+        hub(Settings(SERVER), app) as place,
+        connect(URLS[one].replace("hub", f"127.0.0.1:{place.port}")) as peer,
+    ):
+        for given in ("12345", "true", '"q"', ["Zoë"], {"name": "Zoë"}):
+            text = given if isinstance(given, str) else "Zoë"
+            assert await peer.call("greet", given) == f"hello {text}"
+
+
+@waiting
+async def test_an_application_in_the_hub_can_call_what_others_can() -> None:
+    app = App()
+
+    @app.method("relay")
+    async def relay(context: Context, method: str, body: object) -> object:
+        return await context.call(method, body)
+
+    async with hub(Settings(SERVER), app) as place:
+        peer = await speaker(place, "lrpm-json")
+        token = await peer.value("hub.callback", {"id": "c0"})
+        answers = [
+            await peer.ask("relay", [name, body])
+            for name, body in (("hub.ping", None), ("hub.publish", {"topic": "a", "data": 1}), ("hub.discover", {}))
+        ]
+        assert [each.kind for each in answers] == ["result"] * 3
+        peer.call("relay", [f"callback.{token}", TEXT])
+        heard = await peer.hear()
+        assert (heard.kind, heard.body) == ("callback", TEXT)
+
+
+@waiting
+async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() -> None:
+    app = App()
+
+    @app.method("ask")
+    async def ask(context: Context, method: str, body: object = None) -> object:
+        """Passes it on."""
+        try:
+            return await context.call(method, body)
+        except NotExecuted as exc:
+            return exc.text
+
+    async with hub(Settings(SERVER), app) as place:
+        peer = await speaker(place, "lrpm-json")
+        for asked, answer in (
+            (["hub.discover"], {"methods": ["ask"], "routes": ["hub."]}),
+            (["hub:discover", "Ask"], {"doc": "Passes it on."}),
+            (["hub.set", {"name": "colour", "value": [1]}], None),
+            (["hub.get", "colour"], [1]),
+            (["hub.publish", {}], "bad arguments: needs topic as a text"),
+            (["hub.subscribe", "a.b"], "bad arguments: an application hears of topics by `App.on`, not by calls"),
+            (["a..b"], "no such method: the name has an empty segment"),
+            (["callback.nonsense"], "no such callback: there is no such callback, or it was called before"),
+        ):
+            assert await peer.value("ask", asked) == answer
+
+
+# Callbacks, variables, queues.
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_a_token_is_written_as_its_reader_can_use_it(one: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        owner, caller = await speaker(place, one), await speaker(place, one)
+        token = str(await owner.value(owner.builtin("callback"), {"id": "C0" if one == "umq36" else "c0"}))
+        assert len(token) == 12
+        caller.call_back(token, None)
+        assert (await first_of(owner, caller)).kind == "callback"
+
+
+@crossing()
+@waiting
+async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        owner, reader = await speaker(place, one), await speaker(place, other)
+        peers = (await reader.value(reader.builtin("peers")))["peers"]
+        assert [each["protocol"] for each in peers] == [one, other]
+        for value in (TEXT, "1.10", 1.10, {"a": [None]}, ""):
+            await owner.set("Jméno", value)
+            await owner.is_well()
+            assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) == value
+        await owner.value(owner.builtin("unset"), {"name": "Jméno"})
+        assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) is None
+
+
+@crossing()
+@waiting
+async def test_work_is_pushed_and_pulled_and_given_to_the_next_if_it_fails(one: str, other: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        boss, worker, second = [await speaker(place, each) for each in (one, other, other)]
+        pull = {"queue": "jobs", "callback": "C0" if other == "umq36" else "c0"}
+        assert await worker.value(worker.builtin("pull"), pull) is None
+        assert await boss.value(boss.builtin("push"), {"queue": "jobs", "data": [TEXT]}) == {"waiting": 0}
+        first = await worker.hear()
+        assert (first.kind, first.name, first.body) == ("callback", pull["callback"], [TEXT])
+        worker.fail(first, "not today")
+        await worker.is_well()
+        assert await second.value(second.builtin("pull"), pull) is None
+        again = await second.hear()
+        assert again.body == [TEXT]
+        second.answer(again, "done")
+        await second.is_well()
+        assert (await boss.value(boss.builtin("stats")))["queues"] == {}
+
+
+@pytest.mark.parametrize("one", PROTOCOLS)
+@waiting
+async def test_work_with_an_attachment_is_passed_on_whole_or_refused(one: str) -> None:
+    async with hub(Settings(SERVER)) as place:
+        boss, worker = await speaker(place, one), await speaker(place, one)
+        answer = await boss.ask(boss.builtin("push"), {"queue": "jobs", "data": 1}, (b"photo",))
+        if answer.kind == "result":
+            await worker.value(worker.builtin("pull"), {"queue": "jobs", "callback": "C0"})
+            assert (await worker.hear()).attachments == (b"photo",)

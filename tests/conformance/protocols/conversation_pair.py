@@ -1,0 +1,78 @@
+"""Two conversations of one protocol, joined back to back."""
+
+from collections.abc import Mapping
+
+from fiveways.model import messages as words
+from fiveways.model.messages import HubMessage
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role
+from tests.support import conversations as talks
+
+QUIET = (words.Accepted, words.Acknowledged)
+"""What a reliable protocol tells beside the matter."""
+
+
+OPTIONS: dict[str, Mapping[str, object]] = {
+    "mqtt-rpc": {"serve": lambda _topic, method: "server" if method == "count" else "unary"},
+}
+"""What both ends must be told: on a shared broker, what is served there and which methods stream."""
+
+
+class Pair:
+    """A client and a server, after their handshake. Time stands still unless a test moves it."""
+
+    def __init__(self, spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> None:
+        self.spec = spec
+        self.now = 0.0
+        self.ends: dict[Role, Conversation] = {
+            role: talks.converse(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
+        }
+        self.heard: dict[Role, list[HubMessage]] = {role: [] for role in Role}
+        if words.Hello in spec.sendable_messages:
+            self.open()
+
+    def open(self) -> None:
+        self.say(Role.CLIENT, words.Hello())
+        self.say(Role.SERVER, words.Welcome())
+        for role in Role:
+            self.heard[role].clear()
+
+    def say(self, role: Role, word: HubMessage) -> list[HubMessage]:
+        """One end says a word; what the other end hears of it."""
+        self.ends[role].send(word, self.now)
+        self.carry()
+        return self.take(other(role))
+
+    def carry(self) -> None:
+        """Take packets across until neither end has any."""
+        moved = True
+        while moved:
+            moved = False
+            for role, end in self.ends.items():
+                for packet in end.take_packets():
+                    moved = True
+                    self.heard[other(role)] += self.ends[other(role)].receive(packet, self.now)
+            for end in self.ends.values():
+                assert end.error is None, end.error
+
+    def take(self, role: Role) -> list[HubMessage]:
+        """What an end has heard since it was last asked."""
+        heard = [word for word in self.heard[role] if not isinstance(word, QUIET)]
+        self.heard[role].clear()
+        return heard
+
+    def ask(self, role: Role, word: HubMessage) -> HubMessage:
+        """One end makes a request, the other hears exactly one word and, where that is the custom, accepts it."""
+        (heard,) = self.say(role, word)
+        call_id = getattr(heard, "id", None)
+        if self.spec.name == "nq" and call_id is not None:
+            self.say(other(role), words.Accepted(call_id))
+        return heard
+
+    def answer(self, role: Role, word: HubMessage) -> HubMessage:
+        """The end `role` answers, and the asker hears exactly one word."""
+        (heard,) = self.say(role, word)
+        return heard
+
+
+def other(role: Role) -> Role:
+    return Role.CLIENT if role is Role.SERVER else Role.SERVER

@@ -1,0 +1,152 @@
+"""What holds for every message and every input, whatever the protocol."""
+
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import RemoteProtocolError
+from fiveways.model import messages as words
+from fiveways.protocols import registry
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from tests.support import conversations as talks
+from tests.support import vectors
+
+SMALL = {"max_text": 4096, "max_attachments": 8, "max_expected_attachments": 16, "max_pending": 8}
+LONGEST_ANSWER = 8192
+every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
+
+
+@cache  # a strategy that is made for each example takes longer than all else
+def messages(spec: ProtocolSpec) -> st.SearchStrategy[Any]:
+    module = import_module(f"tests.support.strategies.{spec.name.replace('-', '_')}")
+    strategy: st.SearchStrategy[Any] = module.messages()
+    return strategy
+
+
+@cache
+def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
+    """Every packet that the vectors let come in, good or bad."""
+    found = []
+    for vector in vectors.load(spec):
+        if vector.is_dialogue:
+            found += [vectors.packet(step["recv"]) for step in vector.entry["steps"] if "recv" in step]
+        else:
+            found.append(vectors.packet(vector.entry["packet"]))
+    return tuple(found)
+
+
+def check_understood_or_blamed(talk: Conversation, packet: Packet) -> None:
+    """Words come up, or the peer is told in its own language that it broke the protocol; nothing else happens."""
+    heard = talk.receive(packet, 0.0)
+    answer = sum(len(each.payload) for each in talk.take_packets())
+    assert answer <= LONGEST_ANSWER + len(packet.payload)
+    if talk.error is not None:
+        assert isinstance(talk.error, RemoteProtocolError)
+        assert talk.closed
+        assert answer
+        assert not heard
+
+
+@every_protocol
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_message_survives_the_way_out_and_in(spec: ProtocolSpec, data: st.DataObject) -> None:
+    message = data.draw(messages(spec))
+    assert list(spec.decode(spec.encode(message), Limits())) == [message]
+
+
+@every_protocol
+def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: ProtocolSpec) -> None:
+    tried = 0
+    for packet in packets_of_vectors(spec):
+        for end in range(min(len(packet.payload), 300)):
+            cut = Packet(packet.payload[:end], packet.is_text, packet.channel)
+            with suppress(RemoteProtocolError):
+                spec.decode(cut, Limits())
+            for role in Role:
+                talk = talks.converse(spec, role)
+                talks.open_up(talk, spec, role)
+                check_understood_or_blamed(talk, cut)
+            tried += 1
+    assert tried > 500
+
+
+@every_protocol
+@given(payload=st.binary(max_size=4200), is_text=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_garbage_is_understood_or_blamed_on_the_peer(spec: ProtocolSpec, payload: bytes, is_text: bool) -> None:
+    for role in Role:
+        for opened in (True, False):
+            talk = talks.converse(spec, role, SMALL)
+            if opened:
+                talks.open_up(talk, spec, role)
+            check_understood_or_blamed(talk, Packet(payload, is_text, talks.CHANNEL.get(spec.name, "")))
+
+
+@every_protocol
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_conversation_of_damaged_frames_ends_well(spec: ProtocolSpec, data: st.DataObject) -> None:
+    talk = talks.converse(spec, Role.SERVER, SMALL)
+    talks.open_up(talk, spec, Role.SERVER)
+    good = packets_of_vectors(spec)
+    for _ in range(data.draw(st.integers(1, 12))):
+        if talk.closed:
+            break
+        packet = data.draw(st.sampled_from(good))
+        at = data.draw(st.integers(0, len(packet.payload)))
+        patch = data.draw(st.binary(max_size=3))
+        damaged = packet.payload[:at] + patch + packet.payload[at + data.draw(st.integers(0, 3)) :]
+        check_understood_or_blamed(talk, Packet(damaged, packet.is_text, packet.channel))
+
+
+@every_protocol
+def test_a_flood_of_requests_is_bounded(spec: ProtocolSpec) -> None:
+    """However often the vectors' frames are repeated, and never answered, what is held stays within the limits."""
+    talk = talks.converse(spec, Role.SERVER, SMALL)
+    talks.open_up(talk, spec, Role.SERVER)
+    held = 0
+    for round_number in range(60):
+        for packet in packets_of_vectors(spec):
+            if talk.closed:
+                talk = talks.converse(spec, Role.SERVER, SMALL)
+                talks.open_up(talk, spec, Role.SERVER)
+            talk.receive(packet, round_number / 1000)
+            talk.take_packets()
+        held = max(held, talks.held(talk))
+    assert held < 2000
+
+
+BOMBS = [
+    pytest.param("umq36", b'C1:["m",', b"]", id="umq36"),
+    pytest.param("umq36", b'C1:["hub.publish","a",', b"]", id="umq36-built-in"),
+    pytest.param("umq", b"M1\nhub:publish\n", b"", id="umq-built-in"),
+    pytest.param("lrpm-json", b'[40,1,"a",', b",{}]", id="lrpm-json"),
+    pytest.param("lrpm-json", b'[40,1,"a",1,{"x":', b"}]", id="lrpm-json-meta"),
+    pytest.param("lrpm-cbor", b"\x85\x18\x28\x01\x61a", b"\xa0", id="lrpm-cbor"),
+    pytest.param("nq", b'{"r":"1","d":', b"}", id="nq"),
+    pytest.param("nq", b'{"r":"1","q":', b"}", id="nq-free-key"),
+    pytest.param("nq", b'{"a":', b"}", id="nq-id"),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), BOMBS)
+def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes, after: bytes) -> None:
+    """Above all not the depths near Python's own limit of recursion: where that lies depends on the caller."""
+    spec = registry.load(name)
+    pieces = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
+    for opening, core, closing in pieces:
+        for depth in (127, 128, 129, 200, *range(880, 1010), 5000, 50_000):
+            bomb = before + opening * depth + core + closing * depth + after
+            talk = talks.converse(spec, Role.SERVER)
+            talks.open_up(talk, spec, Role.SERVER)
+            for word in talk.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
+                assert depth <= 128 or not isinstance(word, words.Call | words.Publish) or name in {"umq", "umq36"}

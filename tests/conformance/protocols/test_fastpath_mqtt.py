@@ -1,0 +1,372 @@
+"""Calls and answers in one piece take a short way through RPC over MQTT; nobody can tell it from the long one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.model import messages as words
+from fiveways.model.failures import Reason
+from fiveways.protocols import registry
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.mqtt_rpc import rpc_pb2
+from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
+from fiveways.protocols.mqtt_rpc.fastpath import NO_MESSAGES
+from fiveways.runtime.mqtt.request_shares import RequestShares
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import NULL, Binary, Json, Payload, Value
+from tests.conformance.protocols.memory_blobs import FakeBlob
+from tests.support import vectors
+
+LIMITS = Limits(max_text=120, max_pending=4, max_name=20, max_stream=2)
+TOPICS = ["/math", "/math", "/math", "/other", "/Math", "/hub", "/callback", f"/{12 * 'x'}", f"/{25 * 'x'}", "", "a+b"]
+TYPES = [
+    "add",
+    "add",
+    "add",
+    "x/add",
+    "up",
+    "count",
+    "sum",
+    "chat",
+    "echo",
+    "publish",
+    "subscribe",
+    "",
+    "a b",
+    25 * "x",
+]
+VALUES: list[bytes | None] = [b"\x0a\x01x", b"\x0a\x01y", b"", None, b"bad", b"[1]", 60 * b"x", 110 * b"x"]
+KINDS = {"up": "unary", "count": "server", "sum": "client", "chat": "both"}
+WAITS = [0.0, 0.0, 0.01, 0.5, 1.0, 30.0, 60.0, 200.0]
+MOMENT = 0.001
+
+
+class Picky:
+    """A codec that does not take everything, and tells what it was asked for."""
+
+    def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
+        data = body.binary()
+        if data == b"bad":
+            raise Unrepresentable(f"{topic} {kind} {direction}")
+        return data
+
+    def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
+        if data == b"bad":
+            raise Malformed(f"{topic} {kind} {direction}")
+        return Value([topic, kind, data, direction])
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"serve": {"/math": KINDS}},
+    {"serve": {"/math": KINDS, "/other": {}, "/hub": {}, "/callback": {}}, "default_timeout": 0.4},
+    {"serve": {"/math": KINDS}, "codec": Picky(), "duplicate_window": 1.0, "max_remembered": 3},
+    {"serve": True, "max_remembered": 1},
+    {
+        "serve": {"/math": KINDS, "/other": {}},
+        "shares": lambda: RequestShares(LIMITS.max_pending, 0.8),
+        "max_per_topic": 3,
+    },
+]
+BOUNDS = [LIMITS, LIMITS, LIMITS, replace(LIMITS, max_stream=0), Limits()]
+
+
+class LongWay(MqttConversation):
+    """A conversation that knows no other way."""
+
+    def _hear_plain(self, packet: Packet, now: float) -> None: ...
+
+    def _say_result(self, word: words.Result, now: float) -> bool:
+        return False
+
+    def _say_call(self, word: words.Call, now: float) -> bool:
+        return False
+
+
+class FewNumbers(Random):
+    """Small random numbers: ids that strangers may have, too."""
+
+    def getrandbits(self, k: int, /) -> int:
+        return super().getrandbits(3)
+
+
+class Twins:
+    """Two conversations with the same past; one of them always takes the long way."""
+
+    def __init__(
+        self, options: dict[str, Any], role: Role = Role.CLIENT, limits: Limits = LIMITS, random: type[Random] = Random
+    ) -> None:
+        self.now = 0.0
+        self.short, self.long = (
+            way(ConversationSetup("peer", role, random(7), limits, own(options))) for way in (MqttConversation, LongWay)
+        )
+        self.compare()
+
+    def receive(self, packet: Packet) -> list[words.HubMessage]:
+        self.now += MOMENT
+        heard = list(self.short.receive(packet, self.now))
+        assert heard == list(self.long.receive(packet, self.now))
+        self.compare()
+        return heard
+
+    def send(self, word: words.HubMessage) -> None:
+        self.now += MOMENT
+        outcomes = []
+        for talk in (self.short, self.long):
+            try:
+                talk.send(word, self.now)
+                outcomes.append("")
+            except LocalProtocolError as exc:
+                outcomes.append(repr(exc))
+        assert outcomes[0] == outcomes[1]
+        self.compare()
+
+    def flush(self) -> list[Packet]:
+        packets = self.short.take_packets()
+        assert packets == self.long.take_packets()
+        return packets
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        assert list(self.short.wake(self.now)) == list(self.long.wake(self.now))
+        self.compare()
+
+    def compare(self) -> None:
+        assert state(self.short) == state(self.long)
+
+
+def own(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for one conversation: open requests are counted for each alone."""
+    return {**options, "shares": options["shares"]()} if "shares" in options else options
+
+
+def state(talk: MqttConversation) -> tuple[object, ...]:
+    """All that is known, in its order."""
+    requests, echoes = talk._requests, talk._echo_filter
+    recent = requests.recent
+    return (
+        *(list(each.items()) for each in (requests.open, requests.incoming, requests.outgoing)),
+        *(list(each.items()) for each in (recent._current, recent._previous, echoes._current, echoes._previous)),
+        *(
+            recent._rotates_at,
+            talk.deadline(),
+            talk.closed,
+            talk.refused_messages,
+            talk.stray_responses,
+            talk.unknown_time_units,
+        ),
+        *(
+            talk.unsent,
+            repr(requests._numbers),
+            requests.outgoing_per_topic,
+            *((talk._quota._places, talk._quota._younger) if talk._quota else ()),
+        ),
+    )
+
+
+def asked(number: int, kind: str = "add", value: bytes | None = b"\x0a\x01x", **rest: Any) -> bytes:  # noqa: ANN401
+    content = rpc_pb2.Request(correlation_id=number, **rest)
+    if value is not None:
+        content.body.type_url, content.body.value = kind, value
+    return content.SerializeToString()
+
+
+def answered(number: int, kind: str = "", value: bytes | None = b"\x0a\x01x", **rest: Any) -> bytes:  # noqa: ANN401
+    content = rpc_pb2.Response(correlation_id=number, **rest)
+    if value is not None:
+        content.body.type_url, content.body.value = kind, value
+    return content.SerializeToString()
+
+
+def on(topic: str, payload: bytes) -> Packet:
+    return Packet(payload, False, topic)
+
+
+RECORDED = [
+    vectors.packet(step["recv"])
+    for each in vectors.load(registry.load("mqtt-rpc"))
+    for step in each.entry.get("steps", ())
+    if "recv" in step
+]
+ERROR = rpc_pb2.ErrorData(code=400, tag="no")
+REQUESTS: list[dict[str, Any]] = [
+    *({"eos": True}, {"eos": True}, {"eos": True, "timeout": 300, "timeout_unit": 4}, {"eos": False}, {}),
+    *({"eos": True, "timeout": 1, "timeout_unit": 3}, {"eos": True, "timeout": 9, "timeout_unit": 77}, {"timeout": 5}),
+    *({"eos": True, "timeout_unit": 2}, {"eos": True, "timeout": 0}),
+]
+RESPONSES: list[dict[str, Any]] = [
+    *({"eos": True}, {"eos": True}, {"eos": False}, {}, {"eos": True, "error_data": ERROR}, {"error_data": ERROR}),
+]
+TAILS = [b"", b"", b"", b"\x18\x01", b"\x18\x00", b"\x20\x01", b"\x20\x00", b"\x1a\x00", b"\x28\x05", b"\x30\x07"]
+NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 1 << 63, (1 << 64) - 1]
+
+
+@cache  # a strategy that is made for each example takes longer than all else
+def packets() -> st.SearchStrategy[Packet]:
+    number, kind, value = st.sampled_from(NUMBERS), st.sampled_from(TYPES), st.sampled_from(VALUES)
+    asks = st.builds(lambda n, k, v, rest: asked(n, k, v, **rest), number, kind, value, st.sampled_from(REQUESTS))
+    answers = st.builds(
+        lambda n, k, v, rest: answered(n, k, v, **rest),
+        *(number, st.sampled_from(["", "", "add"]), value, st.sampled_from(RESPONSES)),
+    )
+    whole = st.tuples(st.one_of(asks, answers), st.sampled_from(TAILS)).map(b"".join)
+    damaged = st.tuples(whole, st.integers(0, 60), st.binary(max_size=2)).map(
+        lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] + 1 :]
+    )
+    mostly_no = st.integers(0, 20).map(lambda drawn: drawn == 1)
+    blob = st.one_of(*[st.none()] * 9, asks.map(FakeBlob))
+    made = st.builds(
+        Packet, st.one_of(whole, whole, whole, damaged), mostly_no, st.sampled_from(TOPICS), mostly_no, blob
+    )
+    return st.one_of(made, made, made, st.sampled_from(RECORDED))
+
+
+def draw_packet(data: st.DataObject, known: Sequence[Packet]) -> Packet:
+    """Draw one; one in five was sent before, if any was."""
+    if known and data.draw(st.integers(0, 4)) == 0:
+        return known[data.draw(st.integers(0, len(known) - 1))]
+    return data.draw(packets())
+
+
+@cache
+def to_say() -> st.SearchStrategy[Callable[[str], words.HubMessage] | None]:
+    """Words that wait for the id of their request; None for one of `OTHERS`."""
+    body = st.sampled_from([*(Binary(value) for value in VALUES if value is not None), NULL, Json(b"1"), Value(b"v")])
+    odd = [{}, {}, {}, {"stream": True}, {"stream": True, "last": False}, {"attachments": ("a",)}]
+    result = st.builds(lambda what, rest: lambda key: words.Result(key, what, **rest), body, st.sampled_from(odd))
+    methods = [
+        ("math.add", "/math/add"),
+        ("math.add", ""),
+        ("math.add", "Math:add"),
+        ("hub.echo", ""),
+        ("a.b", "/a+/b"),
+    ]
+    methods += [("other.x", "/other/x"), (f"{25 * 'x'}.a", f"/{25 * 'x'}/a"), ("add", "add"), ("math.add", "/math/add")]
+    more: list[dict[str, Any]] = [{}, {}, {}, {"stream": True}, {"more": True}, {"attachments": ("a",)}]
+    more += [{"timeout": 0.3}, {"timeout": 0.0}, {"timeout": float("nan")}, {"timeout": float("inf")}]
+    more += [{"callback": True}, {"progress": True, "redelivered": True}]
+    call = st.builds(
+        lambda method, what, rest: lambda key: words.Call(key, method[0], what, method[1], **rest),
+        *(st.sampled_from(methods), body, st.sampled_from(more)),
+    )
+    part = st.builds(lambda what, last: lambda key: words.Part(key, what, last), body, st.booleans())
+    plain = [lambda key: words.Failure(key, Reason.RAISED, "no"), words.Cancel, words.Discover]
+    return st.one_of(result, result, call, call, part, *map(st.just, plain), st.just(None))
+
+
+OTHERS = [words.Result("c1", None), words.Result("c1", None, stream=True), words.Goodbye(), words.Hello()]
+
+
+def draw_word(data: st.DataObject, talk: MqttConversation) -> words.HubMessage:
+    """Draw what is said about an open request or another one; or, if the conversation is over, a greeting too."""
+    if (word := data.draw(to_say())) is None:
+        return OTHERS[data.draw(st.integers(0, 3 if talk.closed else 1))]
+    ids = [*talk._requests.incoming, *talk._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]
+    return word(ids[data.draw(st.integers(0, len(ids) - 1))])
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> None:
+    twins = Twins(
+        *(data.draw(st.sampled_from(OPTIONS)), data.draw(st.sampled_from(Role)), data.draw(st.sampled_from(BOUNDS))),
+        data.draw(st.sampled_from([Random, FewNumbers])),
+    )
+    known: list[Packet] = []
+    for _ in range(data.draw(st.integers(1, 14))):
+        match data.draw(st.integers(0, 9)):
+            case 0:
+                twins.wait(data.draw(st.sampled_from(WAITS)))
+            case 1 | 2:
+                for packet in twins.flush():
+                    number = rpc_pb2.Request.FromString(packet.payload).correlation_id
+                    rest = data.draw(st.sampled_from(RESPONSES))
+                    answer = answered(number, "", data.draw(st.sampled_from(VALUES)), **rest)
+                    known += [packet, on(packet.channel, answer)]
+            case 3 | 4 | 5 | 6:
+                twins.receive(draw_packet(data, known))
+            case _:
+                twins.send(draw_word(data, twins.short))
+    twins.flush()
+    twins.send(words.Goodbye())
+    twins.send(words.Call("late", "math.add"))
+    twins.receive(on("/math", asked(1, eos=True)))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("tail", TAILS[2:])
+@pytest.mark.parametrize("first", TAILS[2:])
+def test_whatever_the_fields_tell_is_heard_alike(options: dict[str, Any], first: bytes, tail: bytes) -> None:
+    twins = Twins(options, random=FewNumbers)
+    twins.send(words.Call("c1", "math.add", Binary(b"1"), "/math/add"))
+    twins.send(words.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True))
+    for packet in twins.flush():
+        number = rpc_pb2.Request.FromString(packet.payload).correlation_id
+        for value in (b"\x0a\x01x", b"", None):
+            for at in (number, number + 8):
+                twins.receive(on("/math", answered(at, "", value) + first + tail))
+                twins.receive(on("/math", asked(at, "add", value) + first + tail))
+
+
+def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("hear", "say"):
+        monkeypatch.setattr(MqttConversation, name, lambda *_given: pytest.fail("the long way was taken"))
+    caller, service, other = (
+        MqttConversation(ConversationSetup("peer", Role.CLIENT, Random(7), LIMITS, options))
+        for options in (None, OPTIONS[1], None)
+    )
+    for number in range(1, 400):
+        timeout = 0.25 if number % 2 else None
+        caller.send(words.Call(str(number), "math.add", Binary(b"x"), "/math/add", timeout=timeout), 0.0)
+        (request,) = caller.take_packets()
+        assert other.receive(request, 0.0) == caller.receive(request, 0.0) == NO_MESSAGES
+        (call,) = service.receive(request, 0.0)
+        assert isinstance(call, words.Call)
+        assert call == words.Call(call.id, "math.add", Binary(b"x"), "/math/add", timeout=timeout)
+        service.send(words.Result(call.id, Binary(b"y")), 0.0)
+        (response,) = service.take_packets()
+        assert other.receive(response, 0.0) == service.receive(response, 0.0) == NO_MESSAGES
+        assert caller.receive(response, 0.0) == (words.Result(str(number), Binary(b"y")),)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("rest", RESPONSES[1:])
+def test_the_first_answer_of_each_kind_is_heard_alike(
+    options: dict[str, Any], value: bytes | None, rest: dict[str, Any]
+) -> None:
+    twins = Twins(options)
+    for word in (
+        words.Call("c1", "math.add", Binary(b"1"), "/math/add", timeout=1.0),
+        words.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True),
+        words.Call("c3", "hub.echo", Json(b"1")),
+        words.Discover("c4"),
+    ):
+        twins.send(word)
+        (packet,) = twins.flush()
+        number = rpc_pb2.Request.FromString(packet.payload).correlation_id
+        twins.receive(on(packet.channel, answered(number, "", value, **rest)))
+        twins.receive(packet)
+        twins.receive(packet)
+    twins.wait(2.0)
+
+
+@pytest.mark.parametrize("options", OPTIONS[1:])
+def test_too_many_at_once_are_refused_alike(options: dict[str, Any]) -> None:
+    twins = Twins(options)
+    # 0.8 of 4 calls are for one topic, and 0.8 of these for one device.
+    most, most_asked = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
+    heard = [word for number in range(6) for word in twins.receive(on("/math", asked(number, eos=True)))]
+    assert len(heard) == most
+    assert len(twins.flush()) == 6 - most
+    for number in range(6):
+        twins.send(words.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))
+    assert len(twins.flush()) == most_asked

@@ -1,0 +1,355 @@
+"""Plain requests, acknowledgements and answers take a short way through NQ; nobody can tell it from the long one."""
+
+import json
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model import messages as words
+from fiveways.model.failures import Reason
+from fiveways.model.topics import NQ, parse_pattern
+from fiveways.protocols import registry
+from fiveways.protocols.base import ConversationSetup, Role
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Json, Text, Value
+from tests.support import vectors
+
+LIMITS = Limits(max_text=2500, max_pending=4, max_batch=3, max_id=9, max_name=20, max_depth=5)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"accept_within": 0.02},
+    {"accept_within": 0.02, "max_tombs": 2},
+    {"accept_within": 0.02, "max_kept_bytes": 1500},
+    {"simplex": True, "announce": True},
+]
+TARGETS = [
+    *('"math-add"', '"math-add"', '"Math:addUp"', '"hub-echo"', '"hub-closed"', '"hub-publish"', '"callback-abc"'),
+    *('""', '"a--b"', '"a b"', '"a#b"', f'"{20 * "x"}"', f'"{21 * "x"}"', f'"{300 * "x"}"', '"žluť"', '"a\\u0062c"'),
+    *("1", "null", '"\\ud800"', '"\udcff"', '"h-1"', '"hub-subscribe"'),
+]
+IDS = [
+    *('"1"', '"2"', '"3"', '"4"', '"h-1"', '"h-2"', '"h-3"', '"h-4"', '"h-5"', '""', '"žž"', '"x#y"', '"123456789"'),
+    *('"1234567890"', "1", "0", "1.5", "null", "true", "[]", '["h-1","h-2"]', "9007199254740993", '"a b"'),
+]
+BODIES = [
+    *("null", "1", '"text"', '{"a":[true,null]}', '"žluť"', "1e308", "1e309", "[1e9999]", "9" * 400, "nul"),
+    *(" 1", "[[[[[1]]]]]", "[[[[[[1]]]]]]", "[[[[[[1, 222]]]]]]", '{"a":1,"a":2}', '"\n"', "NaN", "", '"\udcff"'),
+    *(f'"{1000 * "x"}"', f'"{2600 * "x"}"', '{"topic":"a","data":1}', '{"topic":"h-1"}', '{"id":"h-1"}', '"\\ud800"'),
+]
+REQUEST, ACK = '{{"t":{t},"r":{r},"d":{d}}}', '{{"i":{r}}}'
+ELEMENTS = [
+    *(REQUEST, REQUEST, ACK, ACK, '{{"d":{d},"r":{r}}}', '{{"r":{r},"t":{t}}}', '{{"t":{t},"d":{d}}}', "{{}}", "{d}"),
+    *('{{"t":{t},"i":{r}}}', '{{"i":{r},"d":{d}}}', '{{"i":{r},"r":{r}}}', '{{"t":{t},"r":{r},"d":{d},"i":{r}}}'),
+    *('{{"t":{t},"r":{r},"d":{d},"v":true}}', '{{"t":{t},"r":{r},"d":{d},"x":1}}', '{{"a":"b","i":{r},"d":{d}}}'),
+    *('{{"t":{t},"r":{r},"d":{d},"n":1}}', '{{"t":{t},"p":{r}}}', '{{"i":{r},"o":2}}', '{{"a":"b","i":{r}}}'),
+    *('{{ "t" : {t} ,"r":{r},"d": {d} }}', '{{"t":{t},"t":{t},"r":{r},"d":{d},"d":1}}', '{{"i":{r},"i":{r}}}'),
+    *('{{"i":{r},"e":{{"type":"local","fatal":true}}}}', '{{"e":{{"type":"sys","fatal":true,"note":"goodbye"}}}}'),
+    *('{{"e":{{"type":"sys","fatal":false,"note":"hello"}}}}', '{{"c":1,"i":{r}}}'),
+]
+PACKETS = [
+    *("{0}", "{0}", "[{0}]", "[{0},{1}]", "[{1},{0}]", "[{0},{1},{2}]", "[{1},{2},{0}]", "[{0},{1},{2},{0}]"),
+    *("[]", " {0}\n", " [{0}]", "[{0},{1}"),
+]
+USUAL = {"t": '"math-add"', "r": '"1"', "d": '{"a":[1,"b"]}'}
+RECORDED = [
+    vectors.packet(step["recv"])
+    for each in vectors.load(registry.load("nq"))
+    for step in each.entry.get("steps", ())
+    if "recv" in step
+]
+LONG = Json(b'"%b"' % (1400 * b"x"))
+RESULTS: list[dict[str, Any]] = [
+    *({"body": Json(b'{"a":1}')}, {"body": Json(b"[ 1 ]")}, {"body": LONG}, {"body": Json(b'"%b"' % (2500 * b"x"))}),
+    *({"body": Value([1, b"x"])}, {"body": Text("x")}, {"body": None}, {"body": Json(b"1"), "extras": {"k": Value(1)}}),
+    *({"body": Json(b"1"), "stream": True, "last": False}, {"body": Json(b"1"), "stream": True}),
+    *({"body": Json(b"1"), "attachments": ("file",)}, {"body": Json("žluť".join('""').encode())}),
+]
+MOMENT = 0.001
+WAITS = [0.0, 0.0, 0.01, 0.02, 1.0, 70.0, 4000.0, 90000.0]
+
+
+def bytes_of(text: str) -> bytes:
+    """Where it holds half of a surrogate pair, the packet is not UTF-8."""
+    return text.encode(errors="surrogateescape")
+
+
+class Twins:
+    """Two conversations with the same past; one of them always takes the long way."""
+
+    def __init__(self, options: dict[str, Any], role: Role = Role.SERVER) -> None:
+        self.options = {"id_prefix": "h", **options}
+        self.role, self.now = role, 0.0
+        self.short, self.long = (NqConversation(self.setup()) for _ in range(2))
+        self.compare()
+
+    def setup(self) -> ConversationSetup:
+        return ConversationSetup("peer", self.role, Random(7), LIMITS, self.options)
+
+    def receive(self, packet: Packet | str) -> list[words.HubMessage]:
+        packet = Packet(bytes_of(packet)) if isinstance(packet, str) else packet
+        self.now += MOMENT
+        heard, wanted = list(self.short.receive(packet, self.now)), list(self.long.receive_general(packet, self.now))
+        assert heard == wanted
+        self.compare()
+        return heard
+
+    def send(self, word: words.HubMessage) -> None:
+        self.now += MOMENT
+        outcomes = []
+        for say in (self.short.send, self.long.send_general):
+            try:
+                say(word, self.now)
+                outcomes.append("")
+            except LocalProtocolError as exc:
+                outcomes.append(repr(exc))
+        assert outcomes[0] == outcomes[1]
+        self.compare()
+
+    def flush(self) -> list[Packet]:
+        packets = self.short.take_packets()
+        assert packets == self.long.take_packets()
+        self.compare()
+        return packets
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        assert list(self.short.wake(self.now)) == list(self.long.wake(self.now))
+        self.compare()
+
+    def relink(self) -> None:
+        for talk in (self.short, self.long):
+            talk.reconnect(self.now)
+        self.compare()
+
+    def restore(self, *, unaccepted: bool) -> None:
+        saved = [json.loads(json.dumps(talk.export(unaccepted=unaccepted))) for talk in (self.short, self.long)]
+        self.short, self.long = (NqConversation.restore(self.setup(), each, self.now) for each in saved)
+        self.compare()
+
+    def compare(self) -> None:
+        assert picture(self.short) == picture(self.long)
+
+
+def picture(talk: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
+    """All that a conversation holds, in its order."""
+    incoming, common, line = talk._incoming, talk._common, talk._line
+    requests = incoming.requests
+    return {
+        "export": talk.export(unaccepted=True),
+        "state": (talk.closed, talk._state, talk.named, talk.deadline(), talk.is_idle, talk._is_renewed, talk._now),
+        "servings": [shape(each) for each in requests.all()],
+        "backchannels": [(a, each.key) for a, each in requests.by_backchannel.items()],
+        "answered": [(a, each.key) for a, each in requests.answered.items()],
+        "unsaid": [(at, shape(each)) for at, each in incoming.unsaid],
+        "refused": incoming.finished.refused.all(),
+        "queue": [each if isinstance(each, bytes) else type(each).__name__ for each in line.queue],
+        "waiting": [(wait, [each.at for each in waiting]) for wait, waiting in line._waiting.items()],
+        "budgets": (common.kept.used, common.held.used, common.asked.used, common.minted, line._once, line._once_bytes),
+        "owed": (list(common.words), common.thanks, common.heard, list(talk._waiting.held), talk._parting),
+    }
+
+
+def shape(serving: Any) -> tuple[object, ...]:  # noqa: ANN401  looks inside
+    return (serving.key, serving.state, serving.place, serving.step, serving.at, serving.repeats, serving.always)
+
+
+def plain(r: int, target: str = "math-add") -> str:
+    return f'{{"t":"{target}","r":"{r}","d":[{r}]}}'
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("element", dict.fromkeys(ELEMENTS))
+def test_one_odd_part_at_a_time_is_found(element: str, options: dict[str, Any]) -> None:
+    for name, odd_ones in (("t", TARGETS), ("r", IDS), ("d", BODIES)):
+        for odd in odd_ones if f"{{{name}}}" in element else odd_ones[:1]:
+            written = element.format(**{**USUAL, name: odd})
+            for packet in dict.fromkeys(PACKETS):
+                twins = Twins(options)
+                twins.receive(plain(1))
+                twins.send(words.Accepted("math-add#1"))
+                twins.send(words.Result("math-add#1", Json(b"1")))
+                twins.flush()
+                twins.receive(packet.format(written, plain(2), '{"i":"h-1"}'))
+                twins.flush()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("result", RESULTS, ids=str)
+def test_an_answer_is_said_alike_whenever_it_comes(result: dict[str, Any], options: dict[str, Any]) -> None:
+    for before in range(6):
+        twins = Twins(options)
+        twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
+        if before >= 1:
+            twins.send(words.Accepted("math-add#1"))
+        if before >= 2:
+            twins.send(words.Result("math-add#2", LONG))
+        if before >= 3:
+            twins.send(words.Result("math-add#3", Json(b"1"), attachments=("other",)))
+        if before >= 4:
+            twins.send(words.Result("math-add#1", Json(b"0"), stream=before == 4, last=False))
+        twins.send(words.Result("math-add#1", **result))
+        twins.send(words.Result("math-add#9", **result))
+        twins.send(words.Result("math-add#1", Json(b"1")))
+        twins.send(words.Attachment("file", b"123"))
+        twins.send(words.Result("math-add#1", **result))
+        twins.flush()
+        for message in (plain(1), '{"t":"math-add","p":"1"}', '[{"i":"h-1"},{"i":"h-1"}]', plain(1)):
+            twins.receive(message)
+            twins.wait(1.0)
+            twins.flush()
+
+
+def test_repeats_tombs_and_limits_are_the_same() -> None:
+    twins = Twins({"accept_within": 0.02, "max_tombs": 2})
+    for number in (1, 2, 2, 3, 4, 5, 5, 1):  # one too many, which is refused, again too
+        twins.receive(plain(number))
+    for number in (1, 2, 3, 4):
+        twins.send(words.Accepted(f"math-add#{number}"))
+        twins.send(words.Accepted(f"math-add#{number}"))
+        twins.send(words.Result(f"math-add#{number}", Json(b"1")))
+        twins.receive('{"i":"h-1"}')  # nothing has been said yet that it could mean
+    twins.flush()
+    twins.receive('[{"i":"h-1"},{"i":"h-2"},{"i":"h-3"}]')
+    for number in (1, 2, 3, 4, 5):
+        twins.receive(plain(number))
+        twins.flush()
+    twins.wait(4000.0)
+    for number in (1, 2, 3, 4, 5):
+        twins.receive(plain(number))
+        twins.flush()
+
+
+def test_who_does_not_take_its_answers_is_refused_alike() -> None:
+    twins = Twins({"accept_within": 0.02, "max_kept_bytes": 1500})
+    twins.receive(f"[{plain(1)},{plain(2)}]")
+    twins.send(words.Result("math-add#1", LONG))
+    twins.receive(plain(3))
+    twins.send(words.Result("math-add#2", Json(b'"%b"' % (200 * b"x"))))
+    twins.receive(plain(4))
+    twins.send(words.Result("math-add#3", LONG))
+    twins.flush()
+    twins.receive(f'[{plain(4)},{{"i":"h-1"}},{plain(5)}]')
+
+
+def test_requests_that_are_more_than_calls_are_answered_alike() -> None:
+    twins = Twins({"accept_within": 0.02})
+    twins.receive('[{"t":"hub-subscribe","r":"1","d":{"topic":"a"}},{"t":"math-add","r":"2","d":1,"n":1}]')
+    for key in ("hub-subscribe#1", "math-add#2"):
+        twins.send(words.Accepted(key))
+        twins.send(words.Result(key, Json(b"1")))
+    assert twins.short.export()["published"] == [["a", "h-1"]]
+    twins.flush()
+    twins.receive('[{"i":"h-1"},{"i":"h-2"}]')
+
+
+def test_events_of_ours_are_no_requests() -> None:
+    twins = Twins({}, Role.CLIENT)
+    twins.send(words.Subscribe("s1", parse_pattern("a", NQ), "mine"))
+    twins.flush()
+    (heard,) = twins.receive('{"t":"h-1","r":"1","d":5}')
+    assert isinstance(heard, words.Event)
+    twins.receive('{"t":"h-1","r":"1","d":5}')
+    twins.flush()
+    assert twins.receive('[{"t":"h-2","r":"1","d":5},{"t":"hub-closed","r":"1","d":{"id":"h-1"}}]')
+
+
+@pytest.mark.parametrize("unaccepted", [False, True])
+def test_what_is_under_way_goes_on_alike_over_another_link_and_in_another_place(*, unaccepted: bool) -> None:
+    twins = Twins({"accept_within": 0.02})
+    twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
+    twins.send(words.Accepted("math-add#1"))
+    twins.send(words.Accepted("math-add#2"))
+    twins.send(words.Result("math-add#1", Json(b"1")))
+    twins.relink()
+    twins.flush()
+    twins.restore(unaccepted=unaccepted)
+    twins.flush()
+    twins.receive(f'[{plain(1)},{plain(3)},{{"i":"h-1"}}]')
+    for number in (1, 2, 3):
+        twins.send(words.Result(f"math-add#{number}", Json(b"2")))
+    for wait in (0.5, 1.0, 2.0, 60.0, 90000.0):
+        twins.wait(wait)
+        twins.flush()
+
+
+def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = NqConversation(
+        ConversationSetup("peer", Role.SERVER, Random(7), LIMITS, {"id_prefix": "h", "accept_within": 0.02})
+    )
+    for name in ("hear", "say"):
+        monkeypatch.setattr(NqConversation, name, lambda *_given: pytest.fail("the long way was taken"))
+    for number in range(1, 400):
+        ack = f'{{"i":"h-{number - 1:x}"}}'
+        heard = talk.receive(Packet(f"[{plain(number)},{ack}]".encode()), 0.0)
+        asked = f"math-add#{number}"
+        call = words.Call(asked, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
+        assert list(heard) == [call, *[words.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
+        talk.send(words.Accepted(asked), 0.0)
+        talk.send(words.Result(asked, Json(b'{"a":1}')), 0.0)
+        assert talk.take_packets() == [Packet(f'{{"a":"h-{number:x}","i":"{number}","d":{{"a":1}}}}'.encode())]
+
+
+@pytest.mark.parametrize("past", [0, 1, 255, 256, 257, 4095, 4096, 65535])
+def test_identifiers_are_numbers_in_hexadecimal_whatever_came_before(past: int) -> None:
+    talk = NqConversation(ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"id_prefix": "h"}))
+    common = talk._shared
+    common.last_number = past
+    common.start_new_prefix([])
+    assert [common.mint() for _ in range(3)] == [f"{common.prefix}-{past + number:x}" for number in (1, 2, 3)]
+    assert all(common.is_ours(f"{common.prefix}-{past + number:x}") for number in (1, 2, 3))
+
+
+@cache  # a strategy that is made for each example takes longer than all else
+def packets() -> st.SearchStrategy[Packet]:
+    parts = {"t": st.sampled_from(TARGETS), "r": st.sampled_from(IDS), "d": st.sampled_from(BODIES)}
+    usual = {"t": st.just(TARGETS[0]), "r": st.sampled_from(IDS[:9]), "d": st.sampled_from(BODIES[:5])}
+    asks = st.builds(str.format, st.sampled_from(ELEMENTS[:4]), **usual)
+    element = st.one_of(asks, asks, st.builds(str.format, st.sampled_from(ELEMENTS), **parts))
+    whole = st.builds(str.format, st.sampled_from(PACKETS), element, element, element).map(bytes_of)
+    damaged = st.tuples(whole, st.integers(0, 60), st.binary(max_size=2)).map(
+        lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] + 1 :]
+    )
+    made = st.builds(Packet, st.one_of(whole, whole, whole, damaged), st.integers(0, 20).map(bool))
+    return st.one_of(made, made, made, st.sampled_from(RECORDED))
+
+
+@cache
+def answers() -> st.SearchStrategy[words.HubMessage]:
+    hub_id = st.builds("{}#{}".format, st.sampled_from(["math-add", "math-add", "hub-echo"]), st.sampled_from("1234"))
+    result = st.builds(lambda key, rest: words.Result(key, **rest), hub_id, st.sampled_from(RESULTS))
+    return st.one_of(
+        st.builds(words.Accepted, hub_id),
+        result,
+        result,
+        st.builds(lambda key: words.Failure(key, Reason.RAISED, "no"), hub_id),
+        st.builds(lambda key: words.Progress(key, Json(b"1"), "note", "n", "text"), hub_id),
+        st.sampled_from([words.Attachment("file", b"1"), words.Call("c1", "math.add"), words.Goodbye("bye")]),
+    )
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> None:
+    twins = Twins(data.draw(st.sampled_from(OPTIONS)), data.draw(st.sampled_from(Role)))
+    for _ in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.integers(0, 9)):
+            case 0:
+                twins.wait(data.draw(st.sampled_from(WAITS)))
+            case 1:
+                twins.relink()
+            case 2:
+                twins.restore(unaccepted=data.draw(st.booleans()))
+            case 3 | 4:
+                twins.flush()
+            case 5 | 6 | 7:
+                twins.receive(data.draw(packets()))
+            case _:
+                twins.send(data.draw(answers()))
+    twins.flush()

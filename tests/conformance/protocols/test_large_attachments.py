@@ -1,0 +1,209 @@
+"""What is too large for memory: attachments that lie elsewhere, and messages over the limit."""
+
+from collections.abc import Mapping
+from operator import attrgetter
+
+import pytest
+
+from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.model import messages as words
+from fiveways.model.failures import Reason
+from fiveways.protocols import registry
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Value
+from tests.conformance.protocols.conversation_pair import Pair
+from tests.conformance.protocols.memory_blobs import FakeBlob, HugeBlob, LostBlob
+from tests.support import conversations as talks
+
+every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
+
+
+def only(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("spec", [registry.load(name) for name in names], ids=attrgetter("name"))
+
+
+umq_dialects = only("umq36", "umq")
+holders = only("lrpm-json", "lrpm-cbor", "nq")
+"""Protocols whose messages hold their attachments."""
+TWO_ANNOUNCED = {"umq36": b'A2:C1:["upload"]', "umq": b"A2\nM1\nupload\n"}
+ANSWER = {
+    "umq36": b"R1:",
+    "umq": b"R1\n",
+    "lrpm-json": b'[41,256,"',
+    "lrpm-cbor": b"\x84\x18\x29\x01",
+    "nq": b'{"a":"',
+    "mqtt-rpc": b"\x08\x01\x12",
+}
+"""How a message begins that may come at any time."""
+
+
+def opened(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> Conversation:
+    talk = talks.converse(spec, Role.SERVER, limits)
+    talks.open_up(talk, spec, Role.SERVER)
+    return talk
+
+
+def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> tuple[Conversation, tuple[str, ...]]:
+    """A server that has heard, at time 0, a call with two attachments; and their names."""
+    talk = opened(spec, limits)
+    (call,) = talk.receive(Packet(TWO_ANNOUNCED[spec.name]), 0.0)
+    assert isinstance(call, words.Call)
+    return talk, call.attachments
+
+
+@umq_dialects
+def test_a_blob_is_an_attachment_like_any_other(spec: ProtocolSpec) -> None:
+    talk, (first, second) = announced(spec)
+    blob = HugeBlob(1 << 28)
+    assert talk.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (words.Attachment(first, blob),)
+    assert talk.receive(Packet(b"small", is_text=False), 1.0) == (words.Attachment(second, b"small"),)
+
+
+@umq_dialects
+def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
+    pair, blob = Pair(spec), HugeBlob(1 << 28)
+    talk = pair.ends[Role.SERVER]
+    talk.send(words.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    talk.send(words.Attachment("b", blob), 0.0)
+    assert [packet.is_text for packet in talk.take_packets()] == [True]
+    talk.send(words.Attachment("a", b"small"), 0.0)
+    assert talk.take_packets() == [Packet(b"small", is_text=False), Packet(b"", is_text=False, blob=blob)]
+
+
+@umq_dialects
+def test_a_blob_over_the_limit_fails_alone(spec: ProtocolSpec) -> None:
+    talk, (first, second) = announced(spec, {"max_attachment": 1000})
+    (failed,) = talk.receive(Packet(b"", is_text=False, blob=HugeBlob(1001)), 1.0)
+    assert failed == words.Attachment(first, error="larger than 1000 bytes")
+    fitting = HugeBlob(1000)
+    assert talk.receive(Packet(b"", is_text=False, blob=fitting), 1.0) == (words.Attachment(second, fitting),)
+
+
+@umq_dialects
+def test_a_blob_that_nobody_announced_ends_the_conversation(spec: ProtocolSpec) -> None:
+    talk = opened(spec)
+    assert not talk.receive(Packet(b"", is_text=False, blob=HugeBlob(5)), 0.0)
+    assert talk.error is not None
+    assert talk.error.fault is Fault.STRAY_ATTACHMENT
+    assert talk.closed
+
+
+@umq_dialects
+def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
+    talk, (first, second) = announced(spec)
+    assert talk.deadline() == 30.0
+    for now in (20.0, 40.0, 60.0):
+        assert talk.progress(now, 1 << 24)
+        assert talk.deadline() == now + 30.0
+        assert not talk.wake(now + 29.9)
+    blob = HugeBlob(7)
+    assert talk.receive(Packet(b"", is_text=False, blob=blob), 80.0) == (words.Attachment(first, blob),)
+    assert talk.deadline() == 110.0
+    assert talk.wake(110.0) == [words.Attachment(second, error="timed out")]
+
+
+@umq_dialects
+def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_come(spec: ProtocolSpec) -> None:
+    talk, names = announced(spec)
+    assert [word.name for word in talk.wake(30.0) if isinstance(word, words.Attachment)] == list(names)
+    assert not talk.progress(31.0, 1 << 24)
+    assert talk.deadline() is None
+    for _ in names:
+        assert not talk.receive(Packet(b"", is_text=False, blob=HugeBlob(7)), 32.0)
+    assert talk.error is None
+
+
+@every_protocol
+def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> None:
+    talk = opened(spec)
+    before = talk.deadline(), talk.take_packets()
+    talk.progress(5.0, 1 << 24)
+    assert (talk.deadline(), talk.take_packets()) == before
+
+
+@holders
+def test_a_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> None:
+    pair, blob = Pair(spec), FakeBlob(b"\x00content")
+    assert not pair.say(Role.SERVER, words.Call("h1", "upload", Value(1), attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, words.Attachment("a", blob))
+    call, first, second = pair.say(Role.SERVER, words.Attachment("b", b"other"))
+    assert isinstance(call, words.Call)
+    assert first == words.Attachment(call.attachments[0], b"\x00content")
+    assert second == words.Attachment(call.attachments[1], b"other")
+    assert blob.reads == 1
+
+
+@only("lrpm-json", "lrpm-cbor")
+def test_a_blob_over_the_limits_fails_in_lrpm_without_being_read(spec: ProtocolSpec) -> None:
+    pair = Pair(spec, {"max_text": 1000})
+    assert not pair.say(Role.SERVER, words.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, words.Attachment("a", HugeBlob(1001)))
+    call, *attachments = pair.say(Role.SERVER, words.Attachment("b", b"other"))
+    assert isinstance(call, words.Call)
+    assert attachments == [
+        words.Attachment(call.attachments[0], error="too large for LRPM: 1001 bytes"),
+        words.Attachment(call.attachments[1], b"other"),
+    ]
+
+
+def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> None:
+    pair = Pair(registry.load("nq"), {"max_text": 1000})
+    talk = pair.ends[Role.SERVER]
+    talk.send(words.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    talk.send(words.Attachment("a", b"small"), 0.0)
+    talk.send(words.Attachment("b", HugeBlob(1001)), 0.0)
+    (failure,) = talk.wake(0.0)
+    assert isinstance(failure, words.Failure)
+    assert (failure.id, failure.reason) == ("h1", Reason.TOO_LARGE)
+    assert not any(packet.payload.count(b"upload") for packet in talk.take_packets())
+
+
+@holders
+def test_a_blob_that_cannot_be_read_any_more_fails_alone(spec: ProtocolSpec) -> None:
+    pair = Pair(spec)
+    assert not pair.say(Role.SERVER, words.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, words.Attachment("a", LostBlob(10)))
+    call, *attachments = pair.say(Role.SERVER, words.Attachment("b", b"other"))
+    assert isinstance(call, words.Call)
+    assert attachments == [
+        words.Attachment(call.attachments[0], error="lost on the way"),
+        words.Attachment(call.attachments[1], b"other"),
+    ]
+
+
+@every_protocol
+@pytest.mark.parametrize("somewhere_else", [False, True])
+def test_a_message_over_the_limit_is_refused_whatever_is_in_it(spec: ProtocolSpec, somewhere_else: bool) -> None:
+    talk, limit = opened(spec), Limits().max_text
+    talk.take_packets()
+    content = ANSWER[spec.name] + b"x" * (limit + 1 - len(ANSWER[spec.name]))
+    blob = HugeBlob(len(content)) if somewhere_else else None
+    is_text = spec.name not in {"lrpm-cbor", "mqtt-rpc"}
+    packet = Packet(b"" if somewhere_else else content, is_text, talks.CHANNEL.get(spec.name, ""), blob=blob)
+    with pytest.raises(RemoteProtocolError) as refused:
+        spec.decode(packet, Limits())
+    assert refused.value.fault is Fault.TOO_LARGE
+    assert str(limit + 1) in refused.value.text
+    heard = talk.receive(packet, 0.0)
+    if spec.name == "mqtt-rpc":  # what others say on the same broker ends nobody's conversation
+        assert [type(word) for word in heard] == [words.Stray]
+        return
+    (answer,) = talk.take_packets()
+    assert str(limit + 1).encode() in answer.payload
+    # NQ never ends by a fault: it delivers what can be read.
+    assert (talk.closed, talk.error is not None) == ((False, False) if spec.name == "nq" else (True, True))
+
+
+@every_protocol
+def test_a_message_that_lies_elsewhere_is_read_where_it_is_within_the_limit(spec: ProtocolSpec) -> None:
+    """So an operator who allows large messages need not care from which size on a transport spools them."""
+    if spec.name in {"umq", "umq36"}:
+        packet = Packet(TWO_ANNOUNCED[spec.name])
+    else:
+        client = Pair(spec).ends[Role.CLIENT]
+        client.send(words.Call("h1", "upload", Value(b"bytes" if spec.name == "mqtt-rpc" else 1)), 0.0)
+        packet = client.take_packets()[-1]
+    elsewhere = Packet(b"", packet.is_text, packet.channel, blob=FakeBlob(packet.payload))
+    assert spec.decode(elsewhere, Limits()) == spec.decode(packet, Limits())

@@ -1,0 +1,232 @@
+"""`alike`: who says so writes an event as all others do who say so, and one packet will do for them all."""
+
+from functools import cache
+from operator import attrgetter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiveways.errors import LocalProtocolError
+from fiveways.model import messages as words
+from fiveways.model import topics
+from fiveways.model.bidi_controls import find_bidi_control
+from fiveways.model.failures import Reason
+from fiveways.protocols import registry
+from fiveways.protocols.base import Conversation, ProtocolSpec, Role
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Cbor, Json, Payload, Text, Value
+from tests.conformance.protocols.conversation_pair import Pair
+
+PATTERN = topics.parse_pattern("sensors.*", topics.UMQ)
+LIMITS = {"max_text": 200, "max_pending": 8}
+"""Small enough for an event that does not fit in."""
+NAMES = ["0", "1", "2", "3", "256", "257", "258", "never"]
+
+with_topics = pytest.mark.parametrize(
+    "spec", [spec for spec in registry.all_specs() if words.Event in spec.sendable_messages], ids=attrgetter("name")
+)
+
+
+class Subscriber:
+    """A hub's end of a conversation whose peer subscribes now and then."""
+
+    def __init__(self, spec: ProtocolSpec) -> None:
+        self.pair = Pair(spec, LIMITS)
+        self.talk: Conversation = self.pair.ends[Role.SERVER]
+        self.asked: list[words.Subscribe] = []
+        self.granted: list[str] = []
+        self.owed: list[str] = []
+        self.count = 0
+
+    def do(self, step: str) -> None:
+        self.count += 1
+        try:
+            getattr(self, step)()
+            self.pair.carry()
+        except LocalProtocolError:
+            pass  # it was not the moment for that
+
+    def subscribe(self) -> None:
+        heard = self.pair.say(Role.CLIENT, words.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
+        self.asked += [word for word in heard if isinstance(word, words.Subscribe)]
+
+    def grant(self) -> None:
+        if self.asked:
+            word = self.asked.pop(0)
+            self.talk.send(words.Result(word.id), 0.0)
+            self.granted.append(word.subscription)
+
+    def deny(self) -> None:
+        if self.asked:
+            self.talk.send(words.Failure(self.asked.pop(0).id, Reason.DENIED), 0.0)
+
+    def close_topic(self) -> None:
+        if self.granted:
+            self.talk.send(words.TopicClosed(self.granted.pop()), 0.0)
+
+    def event(self) -> None:
+        if self.granted:
+            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value(self.count)), 0.0)
+
+    def event_with_attachment(self) -> None:
+        if self.granted:
+            name = f"a{self.count}"
+            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value(1), (name,)), 0.0)
+            self.owed.append(name)
+
+    def event_that_will_not_fit(self) -> None:
+        """It fits in until its attachment, or why there is none, stands beside it."""
+        if self.granted:
+            name = f"a{self.count}"
+            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
+            self.talk.send(words.Attachment(name, error="e" * 60), 0.0)
+
+    def attachment(self) -> None:
+        if self.owed:
+            self.talk.send(words.Attachment(self.owed.pop(0), b"late"), 0.0)
+
+    def goodbye(self) -> None:
+        self.talk.send(words.Goodbye(), 0.0)
+
+
+SEGMENTS = (
+    st.lists(st.text(max_size=5), min_size=1, max_size=3)
+    .filter(any)
+    .filter(lambda texts: not find_bidi_control("".join(texts)))
+)
+STEPS = [name for name, value in vars(Subscriber).items() if callable(value) and name not in {"__init__", "do"}]
+
+
+@cache  # a strategy that is made for each example takes longer than all else
+def histories() -> st.SearchStrategy[list[str]]:
+    """What a subscriber may have been through; most begin with what there can be no event without."""
+    begins = st.sampled_from([[], ["subscribe"], ["subscribe", "grant"], ["subscribe", "subscribe", "grant"]])
+    return st.tuples(begins, st.lists(st.sampled_from(STEPS), max_size=8)).map(lambda both: both[0] + both[1])
+
+
+@cache
+def bodies() -> st.SearchStrategy[Payload]:
+    values = st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=20), st.binary(max_size=9)
+    )
+    return st.one_of(
+        values.map(Value),
+        st.text(max_size=20).map(Text),
+        st.sampled_from([b"[1, 2]", b'"1"', b'{"a":null}', b"1.50"]).map(Json),
+        st.sampled_from([b"\x01", b"\xa1\x61a\xf5", b"\x42ab", b"\xf9\x7e\x00"]).map(Cbor),
+        st.just(Value("x" * 200)),
+    )
+
+
+def written(talk: Conversation, event: words.Event) -> list[Packet] | None:
+    """What goes to the peer; None if it cannot be said."""
+    talk.take_packets()
+    try:
+        talk.send(event, 0.0)
+    except LocalProtocolError:
+        assert talk.take_packets() == []
+        return None
+    return talk.take_packets()
+
+
+def common(talk: Conversation, event: words.Event) -> Packet | None:
+    """What goes to all who are alike; None if there is no such thing, or if it cannot be said."""
+    talk.take_packets()
+    try:
+        return talk.shared_frame(event)
+    except LocalProtocolError:
+        assert written(talk, event) is None
+        return None
+    finally:
+        assert talk.take_packets() == []
+
+
+def is_alike(subscriber: Subscriber, name: str) -> bool:
+    return common(subscriber.talk, words.Event(name, ("sensors", "a"), Value(1))) is not None
+
+
+@with_topics
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_who_says_alike_writes_the_same_bytes_whatever_came_before(spec: ProtocolSpec, data: st.DataObject) -> None:
+    subscribers = [Subscriber(spec) for _ in range(2)]
+    for subscriber in subscribers:
+        for step in data.draw(histories()):
+            subscriber.do(step)
+    segments = data.draw(SEGMENTS)
+    publication = data.draw(st.integers(0, 2**64 - 1))
+    body, envelope = data.draw(bodies()), data.draw(st.booleans())
+    for name in NAMES:
+        event = words.Event(name, tuple(segments), body, publication=publication, envelope=envelope)
+        shared = [common(each.talk, event) for each in subscribers]
+        if None in shared:
+            continue
+        assert shared[0] == shared[1]
+        assert [written(each.talk, event) for each in subscribers] == [[packet] for packet in shared]
+        # Nothing else has changed: the next one can do without `send` as well.
+        assert [common(each.talk, event) for each in subscribers] == shared
+
+
+@with_topics
+def test_a_live_subscription_is_alike_but_in_nq_where_events_have_identifiers(spec: ProtocolSpec) -> None:
+    subscribers = [Subscriber(spec) for _ in range(2)]
+    for subscriber in subscribers:
+        assert not is_alike(subscriber, "1")
+        assert not is_alike(subscriber, "256")
+        for step in ("subscribe", "grant"):
+            subscriber.do(step)
+    (name,) = {name for subscriber in subscribers for name in subscriber.granted} if spec.name != "nq" else {"1"}
+    assert [is_alike(each, name) for each in subscribers] == [spec.name != "nq"] * 2
+    for subscriber in subscribers:
+        subscriber.do("goodbye")
+    assert not any(is_alike(each, name) for each in subscribers)
+
+
+@pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
+def test_who_missed_an_event_is_not_alike_until_it_was_told(name: str) -> None:
+    spec = registry.load(name)
+    plain, missing = Subscriber(spec), Subscriber(spec)
+    for step in ("subscribe", "grant"):
+        plain.do(step)
+        missing.do(step)
+    missing.do("event_that_will_not_fit")
+    (subscription,) = missing.granted
+    assert is_alike(plain, subscription)
+    assert not is_alike(missing, subscription)
+    event = words.Event(subscription, ("sensors", "a"), Value(1))
+    assert written(plain.talk, event) != written(missing.talk, event)
+    assert is_alike(missing, subscription)
+    assert written(plain.talk, event) == written(missing.talk, event)
+
+
+@pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
+def test_no_event_overtakes_one_that_waits_for_its_attachments(name: str) -> None:
+    waiting = Subscriber(registry.load(name))
+    for step in ("subscribe", "grant", "subscribe", "grant"):
+        waiting.do(step)
+    other, subscription = waiting.granted
+    waiting.do("event_with_attachment")
+    assert not is_alike(waiting, subscription)
+    assert is_alike(waiting, other)
+    assert written(waiting.talk, words.Event(subscription, ("sensors", "a"), Value(1))) == []
+    waiting.do("attachment")
+    assert is_alike(waiting, subscription)
+
+
+@pytest.mark.parametrize("name", ["umq36", "umq"])
+def test_an_update_need_not_wait_for_attachments_that_are_owed(name: str) -> None:
+    waiting, plain = Subscriber(registry.load(name)), Subscriber(registry.load(name))
+    for step in ("subscribe", "grant"):
+        waiting.do(step)
+        plain.do(step)
+    waiting.do("event_with_attachment")
+    (subscription,) = waiting.granted
+    assert is_alike(waiting, subscription)
+    event = words.Event(subscription, ("sensors", "a"), Value(1))
+    assert written(waiting.talk, event) == written(plain.talk, event)
+
+
+def test_a_protocol_without_events_is_never_alike() -> None:
+    talk = Pair(registry.load("mqtt-rpc")).ends[Role.SERVER]
+    assert all(talk.shared_frame(words.Event(name, ("a",))) is None for name in NAMES)

@@ -1,0 +1,5 @@
+"""Fixtures of all tests of the command line."""
+
+from tests.support.cli_fixtures import clean, said
+
+__all__ = ["clean", "said"]

@@ -1,0 +1,21 @@
+"""The clock of a hub from the command line."""
+
+import json
+
+from tests.support.command_output import Said
+from tests.support.hubs import serving
+
+
+def test_clock_is_shown_and_confirmed_with_a_permission_that_names_it(said: Said) -> None:
+    with serving("--set", 'auth.call=["*", "hub.clock"]') as hub:
+        found = json.loads(said("clock", hub.url("lrpm")))
+        assert (found["held"], found["jump"]) == (False, 0)
+        assert found["wall"] > 1e9
+        confirmed = {"confirmed": False, "jump": 0, "expired": 0}
+        assert json.loads(said("clock", hub.url("nq+http"), "--confirm")) == confirmed
+
+
+def test_confirmation_without_the_permission_is_refused(said: Said) -> None:
+    with serving() as hub:
+        said("clock", hub.url("lrpm"), "--confirm", code=1)
+        assert "you may not call hub.clock" in said.err

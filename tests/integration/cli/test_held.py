@@ -1,0 +1,74 @@
+"""`fiveways held`: what the hub holds, and how an operator purges it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.command_output import Said
+from tests.support.hubs import Hub, serving
+from tests.support.terminals import Terminal
+
+OWNER = "address 127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with serving("--set", 'auth.call=["*", "hub.purge"]') as running:
+        yield running
+
+
+def rows(hub: Hub, said: Said, *options: str) -> list[tuple[str, str, str, int]]:
+    lines = map(json.loads, said("held", hub.url("lrpm"), *options).splitlines())
+    return [(each["kind"], each["owner"], each["name"], each["count"]) for each in lines]
+
+
+def fill(hub: Hub, said: Said, name: str) -> None:
+    for number in range(3):
+        said("push", hub.url("lrpm"), f"{name}.jobs", str(number))
+    said("publish", hub.url("umq"), f"{name}.value", "1", "--retain")
+
+
+def test_held_lists_by_owner_and_purges_only_what_was_chosen(hub: Hub, said: Said) -> None:
+    fill(hub, said, "one")
+    fill(hub, said, "other")
+    chosen = "--name", "one.*"
+    assert sorted(rows(hub, said, *chosen)) == [("jobs", OWNER, "one.jobs", 3), ("values", OWNER, "one.value", 1)]
+    assert rows(hub, said, *chosen, "--kind", "values") == [("values", OWNER, "one.value", 1)]
+    assert rows(hub, said, *chosen, "--owner", "identity ada") == []
+    assert said("held", hub.url("lrpm"), *chosen, "--kind", "jobs", "--purge", "--yes") == "3\n"
+    assert rows(hub, said, *chosen) == [("values", OWNER, "one.value", 1)]
+    assert len(rows(hub, said, "--name", "other.*")) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--purge", "--yes", "--kind", "jobs"), "--purge needs --kind, and --owner or --name"),
+        (("--purge", "--yes", "--owner", OWNER), "--purge needs --kind, and --owner or --name"),
+        (("--purge", "--kind", "jobs", "--name", "x"), "--purge needs --yes where nobody can be asked"),
+        (("--yes",), "--yes goes with --purge"),
+    ],
+)
+def test_held_purges_nothing_by_accident(hub: Hub, said: Said, options: tuple[str, ...], sentence: str) -> None:
+    said("held", hub.url("lrpm"), *options, code=2)
+    assert sentence in said.err
+
+
+def test_purge_without_the_permission_is_refused(said: Said) -> None:
+    with serving() as running:
+        fill(running, said, "one")
+        said("held", running.url("lrpm"), "--kind", "jobs", "--name", "*", "--purge", "--yes", code=1)
+        assert "hub.purge" in said.err
+        assert len(rows(running, said)) == 2
+
+
+@pytest.mark.parametrize(("typed", "left"), [("y", 0), ("n", 1)])
+def test_purge_asks_on_a_terminal(hub: Hub, said: Said, typed: str, left: int) -> None:
+    fill(hub, said, f"asked_{typed}")
+    chosen = "--kind", "jobs", "--name", f"asked_{typed}.*"
+    with Terminal("held", hub.url("lrpm"), *chosen, "--purge", has_keyboard=True) as terminal:
+        terminal.until("Purge 3 jobs of 1 owners and names? [y/N]")
+        terminal.type(f"{typed}\n")
+        assert terminal.end() == left
+    assert len(rows(hub, said, *chosen)) == left

@@ -1,0 +1,15 @@
+"""What a command need not have, it does not load."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.hubs import environment
+
+
+@pytest.mark.parametrize("module", ["journals", "tail", "trace", "replay", "report", "serve"])
+def test_commands_beside_the_pipeline_do_without_spark(module: str) -> None:
+    program = f"import sys, fiveways.cli.{module}; sys.exit('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), timeout=300, check=False)  # noqa: S603
+    assert done.returncode == 0

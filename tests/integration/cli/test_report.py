@@ -1,0 +1,130 @@
+"""`fiveways report`."""
+
+import grp
+import os
+import stat
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from tests.support import report_tables
+from tests.support.command_output import Said
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    return report_tables.write_all(tmp_path / "tables", report_tables.named("math.add"))
+
+
+def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) -> None:
+    target = tmp_path / "page.html"
+    assert (
+        said("report", "--tables", str(tables), "-o", str(target))
+        == f"{target}: {target.stat().st_size / 1000:.0f} kB\n"
+    )
+    assert said.err == ""
+    assert "math.add" in report_tables.Read(target.read_text(encoding="utf-8")).said("methods")
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_without_a_name_it_is_report_html(
+    tables: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said("report", "--tables", str(tables))
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_an_old_page_is_replaced_and_a_link_to_it_stays(tables: Path, tmp_path: Path, said: Said) -> None:
+    old, link = tmp_path / "old.html", tmp_path / "link.html"
+    old.write_text("old")
+    link.symlink_to(old)
+    said("report", "--tables", str(tables), "-o", str(link))
+    assert link.is_symlink()
+    assert old.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_only_the_owner_reads_a_report_unless_a_group_is_named(tables: Path, tmp_path: Path, said: Said) -> None:
+    target = tmp_path / "page.html"
+    said("report", "--tables", str(tables), "-o", str(target))
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
+    said("report", "--tables", str(tables), "-o", str(target), "--group", group)
+    assert (stat.S_IMODE(target.stat().st_mode), target.group()) == (0o640, group)
+
+
+def test_a_device_keeps_its_place(tables: Path, said: Said) -> None:
+    said("report", "--tables", str(tables), "-o", os.devnull)
+    assert not Path(os.devnull).is_file()
+
+
+def test_the_browser_is_shown_the_page_if_that_is_asked_for(
+    tables: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    target = tmp_path / "page.html"
+    said("report", "--tables", str(tables), "-o", str(target))
+    assert shown == []
+    said("report", "--tables", str(tables), "-o", str(target), "--open")
+    assert shown == [target.as_uri()]
+
+
+def test_what_is_no_output_of_the_pipeline_is_one_sentence_and_1(tmp_path: Path, said: Said) -> None:
+    target = tmp_path / "page.html"
+    for directory, sentence in (
+        (tmp_path, f"{tmp_path} is no output of the pipeline: it has neither _run.json nor a table;"),
+        (tmp_path / "missing", f"there is no directory {tmp_path / 'missing'}\n"),
+    ):
+        assert said("report", "--tables", str(directory), "-o", str(target), code=1) == ""
+        assert said.err.startswith(f"fiveways report: {sentence}")
+        assert said.err.count("\n") == 1
+    assert not target.exists()
+
+
+def test_a_torn_table_is_named_and_the_old_page_stays(tables: Path, tmp_path: Path, said: Said) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    torn = tables / "slo" / "part-0.parquet"
+    torn.write_bytes(torn.read_bytes()[:100])
+    said("report", "--tables", str(tables), "-o", str(target), code=1)
+    assert said.err.startswith(f"fiveways report: {torn} cannot be read as Parquet: ")
+    assert target.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no/such/folder/page.html", "cannot be written: No such file or directory"),
+        ("tables", "is a directory; -o takes a file"),
+        (f"{'x' * 300}.html", "cannot be written: File name too long"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_one_sentence_and_1(
+    tables: Path, tmp_path: Path, said: Said, name: str, sentence: str
+) -> None:
+    target = tmp_path / name
+    said("report", "--tables", str(tables), "-o", str(target), code=1)
+    assert said.err == f"fiveways report: {target} {sentence}\n"
+
+
+def test_the_tables_must_be_named(said: Said) -> None:
+    said("report", code=2)
+    assert "missing option '--tables'" in said.err
+
+
+def test_help_shows_examples(said: Said) -> None:
+    shown = said("report", "--help")
+    assert "fiveways report --tables tables -o monday.html --open" in " ".join(shown.split())
+
+
+def test_spark_is_not_needed(tables: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from fiveways.cli import main; "
+        f"done = main(['report', '--tables', {str(tables)!r}, '-o', {str(tmp_path / 'page.html')!r}]); "
+        "assert not {'pyspark', 'py4j'} & set(sys.modules); sys.exit(done)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300, capture_output=True)  # noqa: S603

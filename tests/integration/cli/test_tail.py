@@ -1,0 +1,203 @@
+"""`fiveways tail`: the last messages, those that are wanted, and those that come."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from fiveways.wire.packet import Packet
+from tests.support import hubs
+from tests.support.command_output import Said
+from tests.support.journal_scenarios import RUN, Story, a_day_at_the_hub
+from tests.support.journal_writing import Written
+from tests.support.terminals import Terminal
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(a_day_at_the_hub().write(tmp_path / "journal"))
+
+
+def words(shown: str) -> list[list[str]]:
+    """What each line says, without the time."""
+    return [line.split()[1:] for line in shown.splitlines()]
+
+
+def rows(shown: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in shown.splitlines()]
+
+
+def test_a_message_is_one_readable_line(journal: str, said: Said) -> None:
+    lines = said("tail", journal, "--op", "7").splitlines()
+    assert lines[0] == "00:00:00.003000 → umq/ws        caller         call      math.add #1 op=7 [2,3] 17 B"
+    assert words("\n".join(lines[1:])) == [
+        ["←", "lrpm-json/ws", "callee", "call", "math.add", "#9", "op=7", "[2,3]", "26", "B"],
+        ["→", "lrpm-json/ws", "callee", "result", "math.add", "#9", "op=7", "5", "11", "B"],
+        ["←", "umq/ws", "caller", "result", "math.add", "#1", "op=7", "5", "4", "B"],
+    ]
+
+
+def test_the_last_ones_are_shown(journal: str, said: Said) -> None:
+    assert len(said("tail", journal).splitlines()) == 10
+    assert words(said("tail", journal, "-n", "1")) == [["→", "umq/ws", "caller", "close", "11", "Closing"]]
+    everything = said("tail", journal, "-n", "1000").splitlines()
+    assert len(everything) == 21
+    assert said("tail", journal, "--lines", "5").splitlines() == everything[-5:]
+    assert said("tail", journal, "-n", "0") == ""
+
+
+def test_the_last_ones_are_looked_for_in_as_many_segments_as_it_takes(tmp_path: Path, said: Said) -> None:
+    story = Story()
+    for number in range(5):
+        story.heard("s", "umq", b"M%d\na\n" % number).write(tmp_path, number)
+    other = Story("20250101T000000-bbbbbb").heard("old", "umq", b"M9\na\n")
+    other.write(tmp_path)
+    assert [row["id"] for row in rows(said("tail", str(tmp_path), "-n", "3", "--json"))] == ["2", "3", "4"]
+    # By their times, not by the names of their files.
+    assert [row["id"] for row in rows(said("tail", str(tmp_path), "--json"))][:2] == ["0", "9"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--method", "Math:add"], ["call", "call", "result", "result", "call", "result"]),
+        (["--method", "math.sub"], ["call", "failure"]),
+        (["--peer", "q"], ["call", "ack", "result"]),
+        (["--session", "call"], None),
+        (["--session", "callee"], ["call", "result"]),
+        (["--protocol", "umq36"], ["event"]),
+        (["--kind", "failure"], ["failure"]),
+        (["--kind", "drop"], ["drop"]),
+        (["--op", "p1"], ["call", "event", "event", "drop", "result"]),
+        (["--op", "n8"], ["call", "result"]),
+        (["--kind", "call", "--protocol", "nq"], ["call"]),
+        (["--kind", "nothing"], []),
+    ],
+)
+def test_filters(options: list[str], expected: list[str] | None, journal: str, said: Said) -> None:
+    found = [row["kind"] for row in rows(said("tail", journal, "-n", "100", "--json", *options))]
+    assert found == expected if expected is not None else {"open", "close"} <= set(found)
+
+
+def test_json_is_for_programs(journal: str, said: Said) -> None:
+    (row,) = rows(said("tail", journal, "--kind", "failure", "--json"))
+    assert row["time"] == "2026-01-01T00:00:00.015000Z"
+    told = {key: row[key] for key in ("run", "direction", "id", "method", "status", "reason", "code", "body")}
+    assert told == {
+        "run": RUN,
+        "direction": "out",
+        "id": "2",
+        "method": "math.sub",
+        "status": "not_executed",
+        "reason": "no_method",
+        "code": "7",
+        "body": "7 No such method",
+    }
+
+
+def test_nothing_that_moves_the_cursor_reaches_the_terminal(journal: str, said: Said) -> None:
+    for options in ([], ["--raw"], ["--json"], ["--json", "--raw"]):
+        shown = said("tail", journal, "-n", "100", *options)
+        assert all(line.isprintable() for line in shown.splitlines())
+    (line,) = said("tail", journal, "--session", "foe", "--kind", "call").splitlines()
+    assert "\\x1b[2Jboo" in line
+    assert "\\u202e" in line
+
+
+def test_raw_frames_are_as_they_are(journal: str, said: Said) -> None:
+    assert (
+        said("tail", journal, "--op", "7", "--raw", "-n", "4")
+        .splitlines()[0]
+        .endswith(r"op=7 M1\nmath:add\n[2,3] 17 B")
+    )
+    (batch,) = said("tail", journal, "--peer", "q", "--raw", "-n", "2").splitlines()[:1]
+    assert 'op=n8 - [{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]' in batch
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path, said: Said) -> None:
+    story = Story().heard("s", "lrpm-json", b"[40").heard("s", "umq", b"R1\nabc", size=100)
+    story.heard("s", "lrpm-json", None, size=100).write(tmp_path)
+    shown = said("tail", str(tmp_path)).splitlines()
+    assert "unreadable" in shown[0]
+    assert shown[1].endswith("result     #1 (cut) 100 B")
+    assert shown[2].endswith("payload left out 100 B")
+
+
+def test_a_terminal_gets_colours_and_no_line_is_too_long(tmp_path: Path) -> None:
+    body = b'"' + "ü".encode() * 400 + b'"'
+    story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",%b,{}]' % body)
+    story.said("s", "lrpm-json", b'[20,40,1,"app.err.failed","no luck",{}]').write(tmp_path)
+    with Terminal("tail", str(tmp_path)) as terminal:
+        assert terminal.end() == 0
+    first, second = terminal.shown.splitlines()
+    assert "…" in first
+    assert first.count("ü") < 60
+    assert "\x1b[31m" in second
+    assert "raised" in second
+
+
+def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.hear(b'[40,0,"a.b",null,{}]')
+    written.turn()
+    while written.journal.written_records < 1:
+        pass
+    process = hubs.start("tail", str(tmp_path), "-f", "--json", "--kind", "call")
+    assert process.stdout is not None
+    found = [json.loads(process.stdout.readline())["id"]]
+    for number in range(1, 300):
+        written.hear(b'[40,%d,"a.b",null,{}]' % number)
+        written.turn()
+        if number == 150:
+            found += [json.loads(process.stdout.readline())["id"] for _ in range(100)]
+    written.stop()
+    again = Written(tmp_path, run="20260101T000001-bbbbbb")
+    again.track().record_received(1, Packet(b'[40,300,"a.b",null,{}]'), "")
+    again.stop()
+    while len(found) < 301:
+        found.append(json.loads(process.stdout.readline())["id"])
+    process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=hubs.PATIENCE)
+    assert (process.returncode, rest, err) == (0, "", "")
+    assert found == [str(number) for number in range(301)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "fiveways tail: there is no directory nowhere"),
+        (["."], "fiveways tail: there is no journal in .: it holds no segments"),
+        (["file"], "fiveways tail: file is a file, not the directory of a journal"),
+        (["--method", "a..b"], "fiveways tail: "),
+        (["--op", "1 2"], "fiveways tail: '1 2' is no operation"),
+    ],
+)
+def test_trouble_is_one_sentence(
+    arguments: list[str], sentence: str, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    said("tail", *arguments, code=2 if arguments[0].startswith("-") else 1)
+    assert said.err.startswith(sentence)
+    assert said.err.count("\n") == 1
+
+
+def test_a_reader_who_has_enough_ends_it(journal: str) -> None:
+    process = hubs.start("tail", journal, "-f", "-n", "100")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    Story("20270101T000000-cccccc").heard("s", "umq", b"M1\na\n").write(Path(journal))
+    assert process.wait(hubs.PATIENCE) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminal_that_cannot_show_arrows_gets_ascii(journal: str, encoding: str) -> None:
+    code, out, err = hubs.run("tail", journal, PYTHONIOENCODING=encoding)
+    assert (code, err) == (0, "")
+    assert " > " in out
+    assert out.isascii()

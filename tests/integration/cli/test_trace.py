@@ -1,0 +1,162 @@
+"""`fiveways trace`: both legs of one operation, and where the time went."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_output import Said
+from tests.support.journal_scenarios import BEGAN, RUN, STEP, Story, a_day_at_the_hub
+from tests.support.terminals import Terminal
+
+LATER = "20260102T000000-bbbbbb"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(a_day_at_the_hub().write(tmp_path / "journal"))
+
+
+def traced(said: Said, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said("trace", *arguments, "--json"))
+    return found
+
+
+def test_a_call_is_shown_with_both_legs_and_all_times(journal: str, said: Said) -> None:
+    lines = said("trace", "7", journal).splitlines()
+    assert lines[0] == f"operation 7, math.add: result after 10.000 ms, run {RUN} on here, 2026-01-01"
+    assert lines[1:4] == [
+        "  caller  caller  umq/ws",
+        "  callee  callee  lrpm-json/ws",
+        "  1 attempt, 1 forward, 1 return, 1 answer",
+    ]
+    assert lines[4].endswith("█ callee 8.000 ms, ░ hub 2.000 ms")
+    assert [line.rstrip() for line in lines[7:]] == [
+        "00:00:00.003000      0.0 µs     +0.0 µs  ●···············  caller → hub     call      math.add #1 [2,3] 17 B",
+        "00:00:00.004000    1.000 ms   +1.000 ms  ··●·············  hub → callee     call      math.add #9 [2,3] 26 B",
+        "00:00:00.012000    9.000 ms   +8.000 ms  ··············●·  callee → hub     result    math.add #9 5 11 B",
+        "00:00:00.013000   10.000 ms   +1.000 ms  ···············●  hub → caller     result    math.add #1 5 4 B",
+    ]
+
+
+def test_a_call_in_json(journal: str, said: Said) -> None:
+    found = traced(said, "7", journal)
+    frames = found.pop("frames")
+    assert [(row["seq"], row["kind"], row["body"]) for row in frames] == [
+        (3, "call", [2, 3]),
+        (4, "call", [2, 3]),
+        (5, "result", 5),
+        (6, "result", 5),
+    ]
+    party = {"peer": None, "transport": "ws"}
+    assert found == {
+        "run": RUN,
+        "op": "7",
+        "kind": "call",
+        "method": "math.add",
+        "outcome": "result",
+        "caller": {"session": "caller", "protocol": "umq", **party},
+        "callees": [{"session": "callee", "protocol": "lrpm-json", **party}],
+        "attempts": 1,
+        "answers": 1,
+        "forwards": 1,
+        "returns": 1,
+        "parts": 0,
+        "progress": 0,
+        "requested_at": BEGAN + 3 * STEP,
+        "accepted_at": None,
+        "forwarded_at": BEGAN + 4 * STEP,
+        "returned_at": BEGAN + 12 * STEP,
+        "answered_at": BEGAN + 13 * STEP,
+        "cancelled_at": None,
+        "latency_ns": 10 * STEP,
+        "callee_ns": 8 * STEP,
+        "hub_ns": 2 * STEP,
+    }
+
+
+def test_attempts_acceptance_parts_and_repeats_are_told(tmp_path: Path, said: Said) -> None:
+    story = Story()
+    ask = b'{"t":"a-b","r":"k1","d":1}'
+    story.heard("q.1", "nq", ask, "n1", peer="q").said("q.1", "nq", b'{"a":"b1","i":"k1"}', "n1", peer="q")
+    story.heard("q.2", "nq", ask, "n1", peer="q")
+    story.said("w1", "lrpm-json", b'[40,1,"a.b",1,{}]', "n1").said("w2", "lrpm-json", b'[40,2,"a.b",1,{}]', "n1")
+    story.heard("w2", "lrpm-json", b'[20,40,2,"app.err.failed","no luck",{}]', "n1")
+    story.said("q.2", "nq", b'{"a":"b1","i":"k1","d":1,"n":1}', "n1", peer="q")
+    story.said(
+        "q.2", "nq", b'{"a":"b1","i":"k1","n":2,"f":0,"e":{"type":"app","fatal":true,"text":"no luck"}}', "n1", peer="q"
+    )
+    story.write(tmp_path)
+    found = traced(said, "n1", str(tmp_path))
+    counted = {key: found[key] for key in ("attempts", "forwards", "returns", "parts", "answers", "outcome")}
+    assert counted == {"attempts": 2, "forwards": 2, "returns": 1, "parts": 1, "answers": 1, "outcome": "failed"}
+    assert found["accepted_at"] == BEGAN + STEP
+    assert [each["session"] for each in found["callees"]] == ["w1", "w2"]
+    shown = said("trace", "n1", str(tmp_path))
+    assert "2 attempts, 2 forwards, 1 return, 1 part, 1 answer" in shown
+    # Of several, each step says whose it is.
+    assert "hub → callee     call      a.b #2 w2 1" in shown
+
+
+@pytest.mark.parametrize(("frame", "outcome"), [(b"[21,1,{}]", "cancelled"), (None, "unanswered")])
+def test_a_call_without_an_answer(frame: bytes | None, outcome: str, tmp_path: Path, said: Said) -> None:
+    story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",1,{}]', "1")
+    if frame is not None:
+        story.heard("s", "lrpm-json", frame, "1")
+    found = traced(said, "1", str(story.write(tmp_path)))
+    assert (found["outcome"], found["latency_ns"], found["callees"]) == (outcome, None, [])
+    assert f"a.b: {outcome}, run" in said("trace", "1", str(tmp_path))
+
+
+def test_a_publication_shows_who_got_it(journal: str, said: Said) -> None:
+    found = traced(said, "p1", journal)
+    assert (found["kind"], found["topic"], found["publisher"]["session"]) == ("publication", "news", "caller")
+    told = [(each["session"], each["latency_ns"], each["copies"], each["dropped"]) for each in found["subscribers"]]
+    assert told == [("first", STEP, 1, 0), ("second", 2 * STEP, 1, 0), ("third", None, 0, 1)]
+    shown = said("trace", "p1", journal)
+    assert "2 got it, 1 dropped" in shown
+    assert "subscriber second  lrpm-json/ws  after 2.000 ms" in shown
+    assert "hub → subscriber drop      news third the peer reads too slowly" in shown
+
+
+def test_one_message_of_a_batch_is_shown_without_the_others(journal: str, said: Said) -> None:
+    assert [row["id"] for row in traced(said, "n8", journal)["frames"]] == ["k1", "k1"]
+
+
+def test_of_several_runs_the_latest_is_shown_and_the_others_are_named(tmp_path: Path, said: Said) -> None:
+    directory = a_day_at_the_hub().write(tmp_path)
+    a_day_at_the_hub(LATER, BEGAN + 86_400_000 * STEP).write(directory)
+    assert traced(said, "7", str(directory))["run"] == LATER
+    assert said.err == (f"fiveways trace: the latest run with an operation 7 is {LATER}; --run shows that of {RUN}\n")
+    assert traced(said, "7", str(directory), "--run", RUN)["run"] == RUN
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["99"], 1, "there is no operation 99 in"),
+        (["7", "--run", "other"], 1, "there is no operation 7 in run other in"),
+        (["1 2"], 2, "'1 2' is no operation"),
+    ],
+)
+def test_what_is_not_there_is_told(arguments: list[str], code: int, sentence: str, journal: str, said: Said) -> None:
+    said("trace", arguments[0], journal, *arguments[1:], code=code)
+    assert said.err.startswith(f"fiveways trace: {sentence}")
+    assert said.err.count("\n") == 1
+
+
+def test_hostile_names_do_nothing_to_the_terminal(tmp_path: Path, said: Said) -> None:
+    story = Story().heard("s\x1b[2J", "umq", b"M1\n\x1b[2Jx\n\x07", "1", peer="\x1b]0;boo\x07", node="\x9b2J")
+    story.mark("t", "umq", "drop", "p2", reason="\x1b", channel="\x1b[2J").write(tmp_path)
+    for op in ("1", "p2"):
+        for options in ([], ["--json"]):
+            assert all(line.isprintable() for line in said("trace", op, str(tmp_path), *options).splitlines())
+
+
+def test_a_terminal_is_not_too_narrow(journal: str) -> None:
+    with Terminal("trace", "7", journal) as terminal:
+        assert terminal.end() == 0
+    assert "callee" in terminal.shown
+    assert "\x1b[32mresult" in terminal.shown

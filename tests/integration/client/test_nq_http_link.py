@@ -1,0 +1,268 @@
+"""A link over HTTP: when it asks, when it rests, and what it makes of strange answers."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fiveways.client.connect import connect
+from fiveways.errors import ConnectionLost
+from fiveways.transports import http_client
+from fiveways.transports.http_client import HttpLink, open_http
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from tests.support.raw_peers import hub
+from tests.support.scripted_hub import waiting
+
+NAMED = b'{"e": {"type": "sys", "note": "peer", "args": ["p1"]}}'
+
+
+def said(body: bytes = b"[]", status: str = "200 OK", **headers: str) -> bytes:
+    given = {"NQ-Peer": "p1", "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in given.items())
+    return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
+
+
+class Web:
+    """A server that answers as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.asked: list[tuple[str, bytes]] = []
+        self.heads: list[bytes] = []
+        self.answers: deque[bytes | asyncio.Future[bytes] | None] = deque()
+        """A future is an answer that comes later; None is none: the connection is closed."""
+        self.connections = 0
+        self.open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0])
+                self.heads.append(head)
+                self.asked.append((head.split()[1].decode(), await reader.readexactly(length)))
+                answer = self.answers.popleft() if self.answers else said()
+                if answer is None:
+                    break
+                writer.write(await answer if isinstance(answer, asyncio.Future) else answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+@asynccontextmanager
+async def web() -> AsyncIterator[Web]:
+    place = Web()
+    server = await asyncio.start_server(place.serve, "127.0.0.1", 0)
+    place.port = server.sockets[0].getsockname()[1]
+    try:
+        yield place
+    finally:
+        server.close()
+        await asyncio.sleep(0.01)
+
+
+class Ear:
+    """Keeps what a link tells. Fulfils `transports.base.Receiver`."""
+
+    def __init__(self) -> None:
+        self.is_expectant = False
+        self.packets: asyncio.Queue[bytes] = asyncio.Queue()
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.room = asyncio.Event()
+
+    def received(self, packet: Packet) -> None:
+        self.packets.put_nowait(packet.payload)
+
+    def progressed(self, size: int) -> bool:
+        return True
+
+    def writable(self) -> None:
+        self.room.set()
+
+    def lost(self, reason: str) -> None:
+        self.over.set_result(reason)
+
+
+@asynccontextmanager
+async def linked(place: Web, limits: Limits | None = None, **given: object) -> AsyncIterator[tuple[HttpLink, Ear]]:
+    ear = Ear()
+    url = f"http://127.0.0.1:{place.port}/nq"
+    link = await open_http(url, lambda _: ear, limits=limits or Limits(), **given)  # type: ignore[arg-type]
+    try:
+        yield link, ear
+    finally:
+        link.abort()
+        await ear.over
+        await asyncio.sleep(0)
+
+
+def write(link: HttpLink, *texts: bytes) -> None:
+    link.write(link.frames([Packet(text) for text in texts]))
+
+
+@waiting
+async def test_packets_are_posted_one_after_the_other_on_one_connection() -> None:
+    async with web() as place, linked(place, headers={"Authorization": "Bearer t"}) as (link, ear):
+        place.answers.extend([said(b'{"i":"1"}'), said(b'{"i":"2"}')])
+        write(link, b'{"a":1}', b"[2]")
+        assert [await ear.packets.get() for _ in range(3)] == [NAMED, b'{"i":"1"}', b'{"i":"2"}']
+        assert place.asked == [("/nq", b'{"a":1}'), ("/nq", b"[2]")]
+        assert place.connections == 1
+        assert b"Authorization: Bearer t\r\n" in place.heads[0]
+        assert b"NQ-Peer" not in place.heads[0]
+        assert b"NQ-Peer: p1\r\n" in place.heads[1]
+
+
+@waiting
+async def test_a_kept_connection_that_is_gone_is_replaced() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        write(link, b"[]")
+        assert await ear.packets.get() == NAMED
+        place.answers.extend([None, said(b"[3]")])
+        write(link, b"[1]")
+        assert await ear.packets.get() == b"[3]"
+        assert (place.connections, len(place.asked)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        (
+            [said(b"nothing is served here", "404 Not Found")],
+            r"no Fiveways hub \(404 for /nq\)$",
+        ),
+        ([said(b"", "503 Service Unavailable")], "refused: 503"),
+        ([b"SSH-2.0-OpenSSH_9.0\r\n"], "no HTTP"),
+        ([None, None], "closed the connection"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Le"], "did not answer within 1.5 seconds"),
+    ],
+)
+@waiting
+async def test_what_is_no_answer_ends_the_link(answers: list[bytes | None], reason: str) -> None:
+    async with web() as place, linked(place, timeout=1.5) as (link, ear):
+        place.answers.extend(answers)
+        write(link, b"[]")
+        assert re.search(reason, await ear.over)
+
+
+@waiting
+async def test_of_an_answer_that_is_too_large_one_byte_more_is_held() -> None:
+    async with web() as place, linked(place, Limits(max_text=100)) as (link, ear):
+        place.answers.append(said(b"[" + b"1," * 500 + b"1]"))
+        write(link, b"[]")
+        assert await ear.packets.get() == NAMED
+        assert len(await ear.packets.get()) == 101
+
+
+@waiting
+async def test_a_hub_that_does_not_wait_is_not_asked_all_the_time() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        ear.is_expectant = True
+        write(link, b"[1]")
+        await ear.packets.get()
+        await asyncio.sleep(0.1)
+        assert place.asked == [("/nq", b"[1]"), ("/nq?wait=20", b"[]")]
+
+
+@waiting
+async def test_answers_on_two_connections_are_taken_in_order() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        ear.is_expectant = True
+        late = asyncio.get_running_loop().create_future()
+        place.answers.extend([said(b"[1]", NQ_Answer="1"), late, said(b"[3]", NQ_Answer="3")])
+        write(link, b"[]")
+        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        await until(lambda: len(place.asked) == 2)
+        write(link, b"[]")
+        await until(lambda: len(place.asked) == 3)
+        await asyncio.sleep(0.05)  # time to take the third answer too early
+        late.set_result(said(b"[2]", NQ_Answer="2"))
+        assert [await ear.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
+
+
+@waiting
+async def test_answer_after_a_lost_one_is_taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "_ORDER_TIMEOUT", 0.01)
+    async with web() as place, linked(place) as (link, ear):
+        ear.is_expectant = True
+        never = asyncio.get_running_loop().create_future()
+        place.answers.extend([said(b"[1]", NQ_Answer="1"), never, said(b"[3]", NQ_Answer="3")])
+        write(link, b"[]")
+        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        await until(lambda: len(place.asked) == 2)
+        write(link, b"[]")
+        assert await ear.packets.get() == b"[3]"
+        never.cancel()
+
+
+@waiting
+async def test_nothing_is_open_while_nothing_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
+    async with web() as place, linked(place) as (link, ear):
+        write(link, b"[1]")
+        await ear.packets.get()
+        await until(lambda: place.open == 0)
+        write(link, b"[2]")
+        await until(lambda: len(place.asked) == 2)
+        assert not ear.over.done()
+
+
+@waiting
+async def test_a_link_that_has_much_to_say_is_full() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        write(link, b"x" * (http_client.HIGH_WATER + 1))
+        assert link.is_full
+        assert link.unsent_bytes() > http_client.HIGH_WATER
+        await ear.room.wait()
+        assert (link.is_full, link.unsent_bytes()) == (False, 0)
+
+
+@waiting
+async def test_closing_posts_what_was_said_before() -> None:
+    async with web() as place, linked(place) as (link, ear):
+        write(link, b"[1]", b"[2]")
+        link.close()
+        write(link, b"[3]")
+        assert await ear.over == ""
+        assert [body for _, body in place.asked] == [b"[1]", b"[2]"]
+
+
+@waiting
+async def test_a_token_must_fit_into_a_line() -> None:
+    async with web() as place:
+        with pytest.raises(ConnectionLost, match="printable"):
+            await connect(f"nq+http://127.0.0.1:{place.port}", token="a\r\nb: c")  # noqa: S106
+
+
+@waiting
+async def test_a_hub_without_tls_is_told_from_one_with_it() -> None:
+    async with hub() as place:
+        with pytest.raises(ConnectionLost, match="does not speak TLS"):
+            await connect(f"nq+https://127.0.0.1:{place.port}")
+
+
+@waiting
+async def test_a_hub_is_waited_for_only_while_it_may_have_something_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
+    async with hub() as place, connect(f"nq+http://127.0.0.1:{place.port}") as peer:
+        link = peer._reconnector._resumable._link  # type: ignore[union-attr]
+        assert isinstance(link, HttpLink)
+        assert await peer.call("hub.echo", 1) == 1
+        await until(lambda: link._post_connection._streams is None)
+        async with peer.subscribe("news"):
+            await until(lambda: link._poll_connection._streams is not None)
+        assert await peer.call("hub.echo", 2) == 2
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)

@@ -1,0 +1,281 @@
+"""What NQ does behind a call: it is said again, asked about, answered once, and said together with others."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fiveways.client.connect import connect
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.peer import Peer
+from fiveways.errors import CallError, CallFailed, CallLost, ErrorText, NotExecuted
+from fiveways.hub.stored_messages import decode_answer, encode_failure
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Failure
+from fiveways.settings.sections import ServerSettings, Settings, StoreSettings
+from tests.support.raw_nq_hub import Message, RawHub, RawSession, hasten, lasting
+from tests.support.raw_peers import hub, settings
+from tests.support.scripted_hub import LONGEST, passes, until, waiting
+
+
+@waiting
+async def test_a_request_is_said_again_until_it_is_accepted_and_then_asked_about() -> None:
+    async with RawHub().client() as (peer, session):
+        hasten(peer)
+        call = asyncio.create_task(peer.call("math.add", [2, 3]))
+        first = await session.request()
+        assert (first["t"], first["d"]) == ("math.add", [2, 3])
+        assert await session.heard() == [first]
+        session.say({"a": "b1", "i": first["r"]})
+        while "p" not in (said := (await session.heard())[0]):
+            assert said == first  # what was under way
+        assert said == {"t": "math.add", "p": first["r"]}
+        session.say({"a": "b1", "i": first["r"], "e": {"type": "sys", "note": "pending"}})
+        assert await session.heard() == [said]
+        session.say({"a": "b1", "i": first["r"], "d": 5})
+        assert await call == 5
+        while (said := (await session.heard())[0]) != {"i": "b1"}:
+            assert "p" in said
+
+
+@waiting
+async def test_a_request_that_the_hub_does_not_know_is_made_again() -> None:
+    async with RawHub().client() as (peer, session):
+        hasten(peer)
+        call = asyncio.create_task(peer.call("math.add"))
+        first = await session.request()
+        session.say({"a": "b1", "i": first["r"]})
+        while "p" not in (await session.heard())[0]:
+            pass
+        session.say({"a": "b2", "i": first["r"], "e": {"type": "sys", "note": "unknown"}})
+        while (await session.heard())[0] != first:
+            pass
+        session.say({"a": "b3", "i": first["r"], "d": 1})
+        assert await call == 1
+
+
+@waiting
+async def test_the_first_answer_counts_and_each_is_acknowledged() -> None:
+    async with RawHub().client() as (peer, session):
+        call = asyncio.create_task(peer.call("math.add"))
+        request = await session.request()
+        for value in (1, 2):
+            session.say({"a": "b1", "i": request["r"], "d": value})
+        assert await call == 1
+        session.say({"a": "b1", "i": request["r"], "d": 3})
+        thanks: list[Message] = []
+        while len(thanks) < 3:
+            thanks += await session.heard()
+        assert thanks == [{"i": "b1"}] * 3
+        following = asyncio.create_task(peer.call("next"))
+        request = await session.request()
+        session.say({"a": "b2", "i": request["r"], "d": "well"})
+        assert await following == "well"
+
+
+@waiting
+async def test_all_that_is_due_in_one_turn_goes_together() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+        calls = [asyncio.create_task(peer.call("math.add", [number])) for number in range(5)]
+        asked = await session.heard()
+        assert [each["d"] for each in asked] == [[number] for number in range(5)]
+        session.say(*({"a": f"b{number}", "i": each["r"]} for number, each in enumerate(asked[:2])))
+        await passes()
+        session.drop()
+        following = await raw.next()
+        # What was accepted is asked about, and what was not is said again.
+        again = await following.heard()
+        assert [each.get("p") or each["r"] for each in again] == [each["r"] for each in asked]
+        assert ["p" in each for each in again] == [True, True, False, False, False]
+        following.say({"a": "b9", "i": [each["r"] for each in asked], "d": "done"})
+        assert await asyncio.gather(*calls) == ["done"] * 5
+        assert await following.heard() == [{"i": "b9"}]
+
+
+@waiting
+async def test_a_hub_that_begins_anew_under_the_same_name_is_told_all_again() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+
+        async def serve() -> int:
+            return 1
+
+        registering = asyncio.create_task(peer.register("one", serve))
+        request = await session.request()
+        session.say({"a": "b1", "i": request["r"], "d": None})
+        await registering
+        session.drop()
+        following = await raw.next()
+        assert await until(peer, ConnectionState.RECONNECTED)
+        assert following.packets.empty()  # it knows all
+        raw.run = "run2"
+        following.drop()
+        request = await asyncio.wait_for(registered(raw), LONGEST)
+        assert request["d"]["name"] == "one"
+
+
+@waiting
+async def test_a_hub_that_begins_anew_in_the_middle_of_a_stream_is_told_that_it_is_not_wanted() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+        parts = peer.stream("tail")
+        first = asyncio.ensure_future(anext(parts))
+        r = (await session.request())["r"]
+        session.say({"a": "run1-1", "i": r, "d": "a", "n": 1})
+        assert await first == "a"
+        raw.run = "run2"
+        session.drop()
+        following = await raw.next()
+        following.say({"a": "run2-1", "i": r, "d": "z", "n": 1})
+        with pytest.raises(CallLost, match="1 part of it had come"):
+            await anext(parts)
+        error = {"type": "local", "fatal": True, "err": "cancelled"}
+        while {"i": "run2-1", "e": error} not in await following.heard():
+            pass
+
+
+@waiting
+async def test_a_call_that_is_answered_in_parts_hears_those_of_one_run_alone() -> None:
+    raw = RawHub()
+    async with raw.client() as (peer, session):
+        call = asyncio.create_task(peer.call("tail"))
+        r = (await session.request())["r"]
+        session.say({"a": "run1-1", "i": r, "d": "a", "n": 1})
+        assert await session.heard() == [{"i": "run1-1", "o": 2}]
+        raw.run = "run2"
+        session.drop()
+        following = await raw.next()
+        following.say({"a": "run2-1", "i": r, "d": "y", "n": 1}, {"a": "run2-1", "i": r, "d": "z", "n": 2, "f": 0})
+        assert await call == ["y", "z"]
+
+
+async def registered(raw: RawHub) -> Message:
+    """The next request to offer a method, over whatever link; it is granted."""
+    while True:
+        session = await raw.next()
+        said = asyncio.create_task(session.heard())
+        over = asyncio.create_task(session.is_over.wait())
+        await asyncio.wait([said, over], return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if said.done() and (found := [each for each in said.result() if each.get("t") == "hub-register"]):
+            session.say({"a": "b2", "i": found[0]["r"], "d": None})
+            return found[0]
+        said.cancel()
+
+
+@pytest.mark.parametrize("transport", ["ws", "http"])
+@waiting
+async def test_a_hub_that_starts_again_with_its_store_is_told_all_again(transport: str, tmp_path: Path) -> None:
+    async def twice(n: int) -> int:
+        return 2 * n
+
+    def stored(port: int = 0) -> Settings:
+        given = settings(server=ServerSettings(port=port, drain_timeout=0.1))
+        return replace(given, store=StoreSettings(path=str(tmp_path / "store")))
+
+    async with hub(stored()) as place:
+        url = f"nq+{transport}://127.0.0.1:{place.port}"
+        async with connect(url, backoff=(0.001, 0.05)) as caller, connect(url, backoff=(0.001, 0.05)) as callee:
+            await callee.register("twice", twice)
+            await caller.register("double", twice)
+            # The store knows both of them, as both have asked for something.
+            assert [await caller.call("twice", [1]), await callee.call("double", [1])] == [2, 2]
+            before = [caller.session, callee.session]
+            await place.server.stop()
+            async with hub(stored(place.port)):
+                assert await caller.call("twice", [2], timeout=LONGEST) == 4
+                assert [caller.session, callee.session] == before
+
+
+# What an error says, and how it is said in other words.
+
+
+@waiting
+async def test_an_error_keeps_its_text_its_code_and_what_came_with_it() -> None:
+    async with RawHub().client() as (peer, session):
+        error = await failing(peer, session, {"type": "app", "err": "poor", "text": "{1} of {2}", "args": ["3", "5"]})
+        assert isinstance(error, CallFailed)
+        assert (str(error), error.name) == ("3 of 5", "poor")
+        assert error.wording is not None
+        assert (error.wording.text, error.wording.args, error.wording.code) == ("{1} of {2}", ("3", "5"), "poor")
+        assert error.format() == "3 of 5"
+        assert error.format("{0}: máš {1}, chybí {3}{warn}.") == "poor: máš 3, chybí ."
+
+
+@waiting
+async def test_the_hubs_own_refusals_have_codes_too() -> None:
+    async with RawHub().client() as (peer, session):
+        error = await failing(peer, session, {"type": "local", "err": "busy", "text": "later", "args": ["2500"]})
+        assert isinstance(error, NotExecuted)
+        assert (error.reason, error.retry_after) == (Reason.OVERLOADED, 2.5)
+        assert error.format("{err}: za {1} ms") == "busy: za 2500 ms"
+        assert error.format() == "later"
+        error = await failing(peer, session, {"type": "local", "err": "strange", "text": "what?"})
+        assert error.format("{0}!") == "strange!"
+
+
+@waiting
+async def test_an_error_comes_through_a_hub_as_it_was_said() -> None:
+    wording = ErrorText("{1} of {2}", ("3", "5"), err="poor")
+    async with hub() as place:
+        url = f"nq+ws://127.0.0.1:{place.port}"
+        async with connect(url) as caller, connect(url) as callee:
+
+            def fail(call: Call) -> None:
+                lasting(callee).respond(Failure(call.id, Reason.RAISED, "3 of 5", name="poor", wording=wording))
+
+            await callee.register("pay", passes)
+            # What a function raises has no arguments.
+            lasting(callee).on_call = fail
+            with pytest.raises(CallFailed, match="3 of 5") as caught:
+                await caller.call("pay")
+            assert caught.value.wording == wording
+            assert caught.value.format("{2}/{1}") == "5/3"
+            with pytest.raises(CallFailed, match=r"^3 of 5$"):
+                async with connect(f"lrpm+ws://127.0.0.1:{place.port}") as other:
+                    await other.call("pay")
+
+
+def test_an_error_is_kept_as_it_was_said() -> None:
+    failure = Failure("1", Reason.RAISED, "3 of 5", name="poor", wording=ErrorText("{1} of {2}", ("3", "5"), "poor"))
+    assert decode_answer("1", encode_failure(failure)) == failure
+    plain = Failure("1", Reason.OVERLOADED, "later", retry_after=1.0)
+    assert decode_answer("1", encode_failure(plain)) == plain
+
+
+@waiting
+async def test_a_text_that_would_be_gigabytes_is_cut() -> None:
+    async with RawHub().client() as (peer, session):
+        bomb = {"type": "app", "err": "x", "text": "{1}" * 10_000, "args": ["y" * 60_000]}
+        error = await failing(peer, session, bomb)
+        longest = len(bomb["text"]) + 60_000
+        assert len(str(error)) <= longest
+        assert len(error.format("{1}{1}" * 10_000)) <= 2 * longest
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CallFailed("no {1}", name="poor"), "poor: ."),
+        (CallFailed("no {1}", code=402), "402: ."),
+        (NotExecuted(Reason.OVERLOADED, "no {1}"), "overloaded: ."),
+        (CallError("no {1}"), ": ."),
+    ],
+)
+def test_where_nothing_came_with_an_error_its_own_text_stays_as_it_is(error: CallError, said: str) -> None:
+    assert error.format() == str(error)
+    assert error.format().endswith("no {1}")
+    assert error.format("{0}: {1}.") == said
+
+
+async def failing(peer: Peer, session: RawSession, error: Message) -> CallError:
+    """How a call ends that is answered by an error."""
+    call = asyncio.create_task(peer.call("math.add"))
+    while "r" not in (request := (await session.heard())[-1]):
+        assert "i" in request  # thanks for the one before
+    session.say({"a": f"b{request['r']}", "i": request["r"], "e": {"fatal": True, **error}})
+    with pytest.raises(CallError) as caught:
+        await call
+    return caught.value

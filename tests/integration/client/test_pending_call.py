@@ -1,0 +1,303 @@
+"""Calls that go on: their results, what is told on the way, and their ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from fiveways.app.app import App
+from fiveways.app.context import Context
+from fiveways.client.connect import Connector, connect
+from fiveways.client.pending_call import Note
+from fiveways.client.sync import connect_sync
+from fiveways.errors import CallFailed, CallTimeout, Cancelled, NotExecuted
+from fiveways.model.messages import Call, Cancel, Progress, Result
+from fiveways.wire.payload import Json, Value
+from tests.support.raw_nq_hub import RawHub
+from tests.support.raw_peers import Place, hub
+from tests.support.scripted_hub import EVERY, LASTING, URLS, ScriptedHub, ScriptedSession, passes, waiting
+
+TELLING = ("lrpm-json", "lrpm-cbor", *LASTING)
+"""Those that can tell something on the way."""
+every_protocol = pytest.mark.parametrize("protocol", EVERY)
+
+
+def at(place: Place, protocol: str) -> Connector:
+    return connect(url(place, protocol))
+
+
+def url(place: Place, protocol: str) -> str:
+    return URLS[protocol].replace("hub", f"127.0.0.1:{place.port}")
+
+
+async def some(notes: AsyncGenerator[Note, None], number: int) -> list[Note]:
+    """The next of them."""
+    return [await anext(notes) for _ in range(number)]
+
+
+def note(call: Call, number: int, kind: str = "note") -> Progress:
+    return Progress(call.id, Value(number), kind)
+
+
+@every_protocol
+@waiting
+async def test_notes_come_on_the_way_and_end_with_the_call(protocol: str) -> None:
+    go_on = asyncio.Event()
+
+    async def build(context: Context, year: int) -> int:
+        context.progress({"done": 0.5}, "half of {1}")
+        context.progress(None, "hot {0}", kind="warn", code="heat")
+        context.progress("never mind", kind="transient")
+        await go_on.wait()
+        return year
+
+    async with hub() as place, at(place, protocol) as caller, at(place, "nq") as callee:
+        await callee.register("report.build", build)
+        call = caller.begin("report.build", {"year": 2026}, timeout=20.0)
+        told = await some(call.progress(), 2) if protocol in TELLING else []
+        assert not call.is_over
+        go_on.set()
+        assert [await call, await call, call.is_over] == [2026, 2026, True]
+        assert [each async for each in call.progress()] == told
+        if told:
+            assert told == [Note("note", {"done": 0.5}, "half of {1}"), Note("warn", None, "hot {0}", "heat")]
+            assert [each.code async for each in call.notes({"warn"})] == ["heat"]
+
+
+@waiting
+async def test_everybody_who_iterates_gets_all_notes_whenever_they_began() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        call = peer.begin("long")
+        early = asyncio.create_task(some(call.progress(), 3))
+        asked = await session.next(Call)
+        assert asked.progress
+        session.say(note(asked, 1), note(asked, 2))
+        late = call.progress()
+        assert [each.value for each in await some(late, 2)] == [1, 2]
+        session.say(note(asked, 3))
+        assert [each.value for each in await early] == [1, 2, 3]
+        session.say(Result(asked.id, Value("done")))
+        assert [each.value async for each in late] == [3]
+        assert await call == "done"
+
+
+@waiting
+async def test_what_nobody_takes_is_bounded_and_counted() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        call = peer.begin("long", max_waiting=2)
+        asked = await session.next(Call)
+        notes = call.notes()
+        session.say(note(asked, 0))
+        await anext(notes)
+        session.say(*(note(asked, number) for number in range(1, 6)), Result(asked.id))
+        await call
+        assert [(each.value, each.missed) async for each in notes] == [(4, 3), (5, 0)]
+        assert [(each.value, each.missed) async for each in call.notes()] == [(4, 4), (5, 0)]
+
+
+@waiting
+async def test_kinds_are_chosen_by_their_names() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        call = peer.begin("long")
+        with pytest.raises(ValueError, match="'tmp': it is one of note, warn, transient, debug"):
+            call.notes({"tmp"})
+        asked = await session.next(Call)
+        kinds = ("note", "warn", "tmp", "debug", "strange")
+        session.say(*(note(asked, number, kind) for number, kind in enumerate(kinds)), Result(asked.id))
+        await call
+        assert [each.kind async for each in call.notes()] == ["note", "warn", "transient", "debug", "note"]
+        assert [each.value async for each in call.notes(["transient", "debug"])] == [2, 3]
+        assert [each.value async for each in call.notes("warn")] == [1]
+
+
+@every_protocol
+@waiting
+async def test_a_call_that_is_cancelled_ends_here_and_there(protocol: str) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    # Elsewhere a caller has no word for it: the method hears of it when the caller leaves.
+    async with hub() as place, at(place, "nq") as callee:
+        await callee.register("work", work)
+        async with at(place, protocol) as caller:
+            call = caller.begin("work")
+            await began.wait()
+            call.cancel()
+            with pytest.raises(Cancelled):
+                await call
+            assert [each async for each in call.progress()] == []
+            call.cancel()
+        await stopped.wait()
+
+
+@waiting
+async def test_who_stops_waiting_leaves_the_call_alone() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        call = peer.begin("long")
+        asked = await session.next(Call)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call, 0.01)
+        waiter = asyncio.ensure_future(call)
+        await passes()
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        session.say(Result(asked.id, Value(1)))
+        assert await call == 1
+        assert session.heard.empty()
+
+
+@waiting
+async def test_it_ends_as_any_call_does() -> None:
+    async def fail() -> None:
+        raise RuntimeError("broken")
+
+    async with hub() as place, at(place, "lrpm-json") as peer:
+        await peer.register("fail", fail)
+        with pytest.raises(CallFailed, match="the method failed"):
+            await peer.begin("fail")
+        with pytest.raises(NotExecuted):
+            await peer.begin("no.such.method")
+        with pytest.raises(ValueError, match="positive"):
+            peer.begin("fail", timeout=0)
+        with pytest.raises(TypeError, match="attachment"):
+            await peer.begin("fail", attachments=["text"])  # type: ignore[list-item]
+        await peer.register("wait", asyncio.Event().wait)
+        call = peer.begin("wait", timeout=0.05)
+        assert [each async for each in call.progress()] == []
+        with pytest.raises(CallTimeout):
+            await call
+
+
+@pytest.mark.parametrize("verbose", [True, "why so slow"])
+@pytest.mark.parametrize("callee", ["app", *LASTING])
+@waiting
+async def test_who_wants_to_hear_more_does(callee: str, verbose: bool | str) -> None:
+    heard: list[bool | str] = []
+    app = App()
+
+    @app.method("work")
+    async def work(context: Context) -> int:
+        heard.append(context.verbose)
+        context.progress(1, "again", kind="transient")
+        context.progress(2, kind="debug", code="cache")
+        context.progress(3)
+        return 4
+
+    serves = callee != "app"
+    async with (
+        hub(app=None if serves else app) as place,
+        at(place, "nq") as caller,
+        at(place, callee if serves else "nq") as other,
+    ):
+        if serves:
+            await other.serve(app)
+        call = caller.begin("work", verbose=verbose)
+        assert await call == 4
+        told = [Note("transient", 1, "again"), Note("debug", 2, "", "cache"), Note("note", 3)]
+        assert [each async for each in call.notes() if each.code not in {"waiting", "repeat"}] == told
+        call = caller.begin("work")
+        assert await call == 4
+        assert [each async for each in call.notes()] == told[2:]
+        texts: list[str] = []
+        assert await caller.call("work", verbose=verbose, progress=lambda _, text: texts.append(text)) == 4
+        assert (await caller.call_reply("work", verbose=verbose)).value == 4
+        assert "again" in texts
+    assert heard == [verbose, False, verbose, verbose]
+
+
+@pytest.mark.parametrize("protocol", ["umq", "umq36", "lrpm-json", "lrpm-cbor"])
+@waiting
+async def test_where_nobody_can_ask_for_more_nobody_hears_more(protocol: str) -> None:
+    async def work(context: Context) -> bool | str:
+        context.progress(1, kind="debug")
+        return context.verbose
+
+    async with hub() as place, at(place, protocol) as caller, at(place, "nq") as callee:
+        await callee.register("work", work)
+        call = caller.begin("work", verbose=True)
+        assert await call is False
+        assert [each async for each in call.notes()] == []
+        assert await caller.call("work", verbose="a text") is False
+
+
+@waiting
+async def test_the_wish_for_more_is_v_and_tmp_is_transient_on_the_wire() -> None:
+    async with RawHub().client() as (peer, session):
+        call = peer.begin("work", verbose="debug")
+        request = await session.request()
+        assert request["v"] == "debug"
+        told = {"type": "tmp", "fatal": False, "note": "waiting", "text": "{0}, {1} so far", "args": ["2"]}
+        session.say({"a": "b1", "i": request["r"], "d": {"n": 1}, "e": told})
+        session.say({"a": "b1", "i": request["r"], "d": 7})
+        assert await call == 7
+        assert [each async for each in call.notes()] == [Note("transient", {"n": 1}, "waiting, 2 so far", "waiting")]
+        plain = peer.begin("work")
+        while "r" not in (request := (await session.heard())[-1]):
+            assert request == {"i": "b1"}
+        assert "v" not in request
+        plain.cancel()
+        with pytest.raises(Cancelled):
+            await plain
+
+
+@waiting
+async def test_a_note_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    hub = ScriptedHub("nq")
+    hub.answer = naming
+    async with hub.client() as (peer, session):
+        call = peer.begin("long")
+        asked = await session.next(Call)
+        session.say(Progress(asked.id, Json(b'{"$base91": "~"}')), note(asked, 1), Result(asked.id))
+        await call
+        assert [each.value async for each in call.progress()] == [1]
+    assert "cannot be read" in caplog.text
+
+
+def naming(_: ScriptedSession, word: object) -> bool:
+    return isinstance(word, Cancel)
+
+
+@waiting
+async def test_scripts_have_it_without_waiting() -> None:
+    go_on = asyncio.Event()
+
+    async def build(context: Context, steps: int) -> str:
+        for step in range(steps):
+            context.progress(step, kind="note" if step % 2 else "warn")
+        await go_on.wait()
+        return "built"
+
+    async with hub() as place, at(place, "nq") as callee:
+        await callee.register("report.build", build)
+        loop = asyncio.get_running_loop()
+
+        def script() -> None:
+            with connect_sync(url(place, "nq")) as peer:
+                call = peer.begin("report.build", [2], verbose=True)
+                notes = call.progress()
+                assert [next(notes).value, next(notes).value] == [0, 1]
+                assert not call.is_over
+                loop.call_soon_threadsafe(go_on.set)
+                assert call.result() == "built"
+                assert next(notes, None) is None
+                assert [each.kind for each in call.notes({"warn"})] == ["warn"]
+                with pytest.raises(ValueError, match="one of note"):
+                    call.notes({"loud"})
+                loop.call_soon_threadsafe(go_on.clear)
+                call = peer.begin("report.build", [0])
+                call.cancel()
+                with pytest.raises(Cancelled):
+                    call.result()
+
+        await asyncio.to_thread(script)

@@ -1,0 +1,350 @@
+"""NQ: a conversation that goes on, whatever becomes of its links and of the hub."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fiveways.app.context import Context
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.peer import Peer
+from fiveways.client.resumable_session import ResumableSession
+from fiveways.client.urls import parse
+from fiveways.errors import CallLost, CallTimeout, ConnectionLost, Refused
+from fiveways.model.messages import Call, Goodbye, Result
+from fiveways.settings.sections import ServerSettings
+from fiveways.transports.base import Link, Receiver, SpoolFactory
+from fiveways.transports.http_client import HttpLink
+from fiveways.transports.websocket_client import open_websocket
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Value
+from tests.support.raw_peers import Place, hub, settings
+from tests.support.scripted_hub import LASTING, URLS, ScriptedHub, until, waiting
+
+every_transport = pytest.mark.parametrize("transport", LASTING)
+
+
+def at(place: Place, transport: str, **given: object) -> Connector:
+    url = URLS[transport].replace("hub", f"127.0.0.1:{place.port}")
+    return connect(url, backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
+
+
+def lasting(peer: Peer) -> ResumableSession:
+    session = peer._reconnector._resumable
+    assert isinstance(session, ResumableSession)
+    return session
+
+
+def cut(peer: Peer) -> None:
+    """Cut off all sockets of a client, as a network does."""
+    link = lasting(peer)._link
+    if isinstance(link, HttpLink):
+        for connection in (link._post_connection, link._poll_connection):
+            if connection._streams is not None:
+                connection._streams[1].transport.abort()
+    else:
+        link.abort()
+
+
+class Service:
+    """A method that takes as long as a test wants, and how often it ran."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.began = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def work(self, n: int) -> int:
+        self.runs += 1
+        self.began.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return n * 2
+
+
+@every_transport
+@waiting
+async def test_progress_is_told_on_the_way(transport: str) -> None:
+    told: list[tuple[object, str]] = []
+    heard = asyncio.Event()
+
+    def progress(value: object, text: str) -> None:
+        told.append((value, text))
+        heard.set()
+
+    async def work(context: Context) -> str:
+        context.progress({"done": 0.5}, text="half of it")
+        await heard.wait()
+        return "done"
+
+    async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
+        await callee.register("work", work)
+        assert await caller.call("work", progress=progress) == "done"
+    assert told == [({"done": 0.5}, "half of it")]
+
+
+@every_transport
+@waiting
+async def test_a_link_that_is_cut_costs_no_call_and_repeats_none(transport: str) -> None:
+    service = Service()
+    async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
+        await callee.register("work", service.work)
+        call = asyncio.create_task(caller.call("work", [21]))
+        await service.began.wait()
+        before = caller.session
+        cut(caller)
+        cut(callee)
+        await asyncio.sleep(0.05)
+        service.go_on.set()
+        assert await call == 42
+        assert service.runs == 1
+        assert caller.session == before
+        assert await caller.call("work", [1]) == 2
+
+
+@every_transport
+@waiting
+async def test_an_answer_waits_for_the_link_of_its_caller(transport: str) -> None:
+    service = Service()
+    async with hub() as place, at(place, transport) as caller, at(place, "nq") as callee:
+        await callee.register("work", service.work)
+        call = asyncio.create_task(caller.call("work", [21]))
+        await service.began.wait()
+        open_link, refused = caller._reconnector._open_link, asyncio.Event()
+
+        async def nobody(*_: object, **__: object) -> object:
+            refused.set()
+            raise ConnectionRefusedError("nobody listens")
+
+        caller._reconnector._open_link = nobody
+        lasting(caller)._link.abort()
+        await refused.wait()
+        service.go_on.set()
+        await asyncio.sleep(0.05)
+        assert not call.done()
+        caller._reconnector._open_link = open_link
+        assert await call == 42
+        assert service.runs == 1
+
+
+@every_transport
+@waiting
+async def test_subscriptions_and_callbacks_stay_over_a_cut_link(transport: str) -> None:
+    async def twice(n: int) -> int:
+        return 2 * n
+
+    async with hub() as place, at(place, transport) as one, at(place, "nq") as other:
+        token = await one.callback(twice)
+        async with one.subscribe("news") as events:
+            lasting(one)._link.abort()
+            await other.publish("news", 1)  # whether there is a link or not
+            await until(one, ConnectionState.RECONNECTED)
+            await other.publish("news", 2)
+            # What went down with the link comes again later.
+            assert {(await anext(events)).data for _ in range(2)} == {1, 2}
+            assert events.restored == 0
+        assert await other.call(f"callback.{token}", [21]) == 42
+
+
+@every_transport
+@waiting
+async def test_a_call_outlives_its_hub(transport: str) -> None:
+    service = Service()
+    gate = asyncio.Event()
+    async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
+        await callee.register("work", service.work)
+        call = asyncio.create_task(caller.call("work", [21]))
+        await service.began.wait()
+        open_link = caller._reconnector._open_link
+
+        async def later(*args: object, **given: object) -> object:
+            await gate.wait()
+            return await open_link(*args, **given)  # type: ignore[arg-type]
+
+        caller._reconnector._open_link = later
+        before = caller.session
+        await place.server.stop()
+        async with hub(settings(server=ServerSettings(port=place.port, drain_timeout=0.1))):
+            await until(callee, ConnectionState.RECONNECTED)
+            service.go_on.set()
+            gate.set()
+            assert await call == 42
+            assert caller.session != before
+            assert service.runs == 2  # what the first hub wanted to know, nobody can be told
+        await asyncio.sleep(0)
+
+
+@waiting
+async def test_what_another_hub_does_not_know_may_have_run() -> None:
+    service = Service()
+    async with hub() as place, at(place, "nq") as caller:
+        async with at(place, "nq") as callee:
+            await callee.register("work", service.work)
+            call = asyncio.create_task(caller.call("work", [21]))
+            await service.began.wait()
+            await place.server.stop()
+        async with hub(settings(server=ServerSettings(port=place.port, drain_timeout=0.1))):
+            with pytest.raises(CallLost, match="it may have run"):
+                await call
+
+
+@waiting
+async def test_a_conversation_goes_from_http_to_websocket() -> None:
+    service = Service()
+    async with hub() as place, at(place, "nq-http") as caller, at(place, "nq") as callee:
+        await callee.register("work", service.work)
+        async with caller.subscribe("news") as events:
+            call = asyncio.create_task(caller.call("work", [21]))
+            await service.began.wait()
+            session, before = lasting(caller), caller.session
+            address = parse(f"nq+ws://127.0.0.1:{place.port}")
+            session._settings = replace(session._settings, address=address)
+            caller._reconnector._open_link = open_websocket
+            session._link.abort()
+            await until(caller, ConnectionState.RECONNECTED)
+            service.go_on.set()
+            assert await call == 42
+            assert session._link.transport == "ws"
+            assert caller.session == before
+            await callee.publish("news", 1)
+            assert (await anext(events)).data == 1
+        assert len(place.server.resumable_sessions) == 2
+
+
+@every_transport
+@waiting
+async def test_who_waits_no_longer_cancels(transport: str) -> None:
+    service = Service()
+    async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
+        await callee.register("work", service.work)
+        with pytest.raises(CallTimeout, match=r"^work did not answer within 1\.5 s$"):
+            await caller.call("work", [1], timeout=1.5)
+        await service.cancelled.wait()
+
+
+@every_transport
+@waiting
+async def test_who_leaves_takes_back_what_was_on_offer(transport: str) -> None:
+    service = Service()
+    async with hub() as place, at(place, transport) as one:
+        async with at(place, transport) as other:
+            await other.register("work", service.work)
+            await other.subscribe("news")
+            call = asyncio.create_task(one.call("work", [3]))
+            await service.began.wait()
+        service.go_on.set()
+        assert (await one.discover()).methods == ()
+        await one.register("work", service.work)  # and the call goes to whoever offers it next
+        assert await call == 6
+
+
+@every_transport
+@waiting
+async def test_closing_ends_calls_that_wait_for_a_link(transport: str) -> None:
+    service = Service()
+    async with hub() as place, at(place, "nq") as callee:
+        await callee.register("work", service.work)
+        async with at(place, transport) as caller:
+            call = asyncio.create_task(caller.call("work", [21]))
+            await service.began.wait()
+
+            async def nobody(*_: object, **__: object) -> object:
+                raise ConnectionRefusedError("nobody listens")
+
+            caller._reconnector._open_link = nobody
+            lasting(caller)._link.abort()
+            await until(caller, ConnectionState.RECONNECTING)
+        with pytest.raises(CallLost):
+            await call
+        service.go_on.set()
+
+
+@waiting
+async def test_without_reconnect_a_call_is_lost_with_its_link() -> None:
+    service = Service()
+    async with hub() as place, at(place, "nq") as callee, at(place, "nq", reconnect=False) as caller:
+        await callee.register("work", service.work)
+        call = asyncio.create_task(caller.call("work", [21]))
+        await service.began.wait()
+        cut(caller)
+        with pytest.raises(CallLost):
+            await call
+        with pytest.raises(ConnectionLost):
+            await caller.call("work", [21])
+        service.go_on.set()
+
+
+class NqHub(ScriptedHub):
+    """A scripted hub that tells its peers an id."""
+
+    def __init__(self) -> None:
+        super().__init__("nq")
+        self.shown: list[tuple[str, object]] = []
+        self.is_denying = False
+
+    async def open_link(
+        self,
+        url: str,
+        receive: Callable[[Link], Receiver],
+        /,
+        *,
+        limits: Limits,
+        spools: SpoolFactory | None,
+        subprotocol: str,
+        headers: object,
+        timeout: float,  # noqa: ASYNC109
+    ) -> object:
+        self.shown.append((url, headers))
+        link = await super().open_link(
+            url, receive, limits=limits, spools=spools, subprotocol=subprotocol, headers=None, timeout=timeout
+        )
+        session = self.sessions.get_nowait()
+        if self.is_denying:
+            session.say(Goodbye("go away", denied=True))
+        else:
+            session.talk.announce()  # type: ignore[attr-defined]
+            session.flush()
+        self.sessions.put_nowait(session)
+        return link
+
+
+@waiting
+async def test_a_farewell_may_say_that_we_are_not_let_in() -> None:
+    hub = NqHub()
+    hub.is_denying = True
+    with pytest.raises(Refused, match="go away"):
+        await hub.connecting()
+
+
+@waiting
+async def test_who_is_not_let_in_again_is_told_so_with_all_calls() -> None:
+    hub = NqHub()
+    async with hub.client() as (peer, session):
+        call = asyncio.create_task(peer.call("math.add"))
+        await session.next(Call)
+        hub.is_denying = True
+        session.drop()
+        with pytest.raises(CallLost, match="go away"):
+            await call
+        assert peer.state is ConnectionState.CLOSED
+    assert hub.shown == [("ws://hub:7500/nq", {}), ("ws://hub:7500/nq", {"NQ-Peer": "client"})]
+
+
+@waiting
+async def test_a_call_is_repeated_on_the_next_link() -> None:
+    hub = NqHub()
+    async with hub.client() as (peer, session):
+        call = asyncio.create_task(peer.call("math.add", [2, 3]))
+        first = await session.next(Call)
+        session.drop()
+        following = await hub.sessions.get()
+        again = await following.next(Call)
+        assert again.id == first.id
+        following.say(Result(again.id, Value(5)))
+        assert await call == 5

@@ -1,0 +1,97 @@
+"""`connect(..., name=...)`: the name of a session for people."""
+
+from typing import Any
+
+import pytest
+
+import fiveways
+from fiveways.client.connect import Connector, connect
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.handshake import BadCredentials
+from fiveways.client.peer import Peer
+from fiveways.client.settings import MAX_NAME
+from fiveways.hub.peer_listing import MAX_NAME_LENGTH
+from fiveways.settings.sections import ServerSettings
+from tests.support.raw_peers import Place, hub, settings
+from tests.support.scripted_hub import EVERY, URLS, until, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", EVERY)
+
+
+def at(place: Place, protocol: str, **settings: object) -> Connector:
+    return connect(URLS[protocol].replace("hub", f"127.0.0.1:{place.port}"), **settings)  # type: ignore[arg-type]
+
+
+async def names(peer: Peer) -> list[str]:
+    found: Any = await peer.call("hub.peers")
+    return [each["name"] for each in found["peers"]]
+
+
+@every_protocol
+@pytest.mark.parametrize("name", ["worker-7", "7", "true", "Němec \N{GRINNING FACE}", "x" * MAX_NAME])
+@waiting
+async def test_hub_shows_the_name_of_a_session(protocol: str, name: str) -> None:
+    async with hub() as place, at(place, protocol, name=name) as peer:
+        assert await names(peer) == [name]
+        assert await peer.vars.get("name") == name
+        await peer.vars.set("name", "renamed")
+        assert await names(peer) == ["renamed"]
+
+
+@every_protocol
+@waiting
+async def test_name_survives_a_lost_connection(protocol: str) -> None:
+    async with hub() as place, at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
+        session = peer._core.reconnector.session
+        assert session is not None
+        session._link.abort()
+        await until(peer, ConnectionState.RECONNECTED)
+        assert "worker-7" in await names(peer)
+
+
+@every_protocol
+@waiting
+async def test_name_survives_a_restart_of_the_hub(protocol: str) -> None:
+    async with hub() as place:
+        port = place.port
+        async with at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
+            await place.server.stop()
+            async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
+                await until(peer, ConnectionState.RECONNECTED)
+                assert await names(peer) == ["worker-7"]
+
+
+@waiting
+async def test_session_without_a_name_sets_no_variable() -> None:
+    async with hub() as place, at(place, "umq") as peer:
+        assert await names(peer) == [""]
+        assert await peer.vars.get("name") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", "is a text that is not empty"),
+        ("  ", "is a text that is not empty"),
+        (7, "is a text that is not empty"),
+        ("a\nb", "must not hold control characters"),
+        ("a\x00", "must not hold control characters"),
+        ("a\u2028b", "must not hold control characters"),
+        ("\ud800", "must not hold control characters"),
+        ("x" * (MAX_NAME + 1), "has 65 characters, of which a hub shows 64"),
+    ],
+)
+def test_name_that_a_hub_would_not_show_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        connect("umq+ws://localhost", name=name)
+    with pytest.raises(ValueError, match=text):
+        fiveways.connect_sync("umq+ws://localhost", name=name)
+
+
+def test_longest_name_is_the_one_that_the_hub_shows_whole() -> None:
+    assert MAX_NAME == MAX_NAME_LENGTH
+
+
+def test_broker_takes_no_name() -> None:
+    with pytest.raises(BadCredentials, match="no `token`, `app`, `idle_close` or `name`"):
+        connect("mqtt-rpc+mqtt://localhost/service", name="worker-7")

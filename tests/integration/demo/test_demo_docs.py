@@ -1,0 +1,43 @@
+"""docs/demo.md says what is so: its commands are typed at a demo that is kept, and its table has the whole cast."""
+
+import re
+import shlex
+import signal
+from pathlib import Path
+
+from fiveways.demo.shop import ROLES
+from tests.support import demo_process, hubs
+from tests.support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
+ENDLESS = {"subscribe": ["--count", "1"], "tail": []}
+"""What a test adds to commands that would go on."""
+
+
+def test_the_whole_cast_is_on_the_page() -> None:
+    rows = re.findall(r"^\| ([\w-]+) \| ([\w ]+) \| .* \| ([\w ]*) ?\|$", PAGE, re.MULTILINE)
+    found = {protocol: (service, client.strip()) for protocol, service, client in rows if protocol in ROLES}
+    assert found == {protocol: (role.service, role.client) for protocol, role in ROLES.items()}
+
+
+def test_the_commands_for_a_kept_demo_work(tmp_path: Path) -> None:
+    commands = re.findall(r"^    fiveways (.+)$", PAGE.partition("From a second terminal:")[2], re.MULTILINE)
+    assert len(commands) == 6
+    with demo_process.under_way("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (process, _):
+        said = demo_process.until(process, "Ctrl-C closes it")
+        http = re.search(r"http://localhost:(\d+)/", said)
+        mqtt = re.search(r"\[mqtt\]\nenabled = true\nport = (\d+)", (tmp_path / "kept/fiveways.toml").read_text())
+        assert http
+        assert mqtt
+        for command in commands:
+            here = command.replace("localhost:7500", f"localhost:{http[1]}").replace(
+                "fiveways-demo/", f"{tmp_path}/kept/"
+            )
+            here = here.replace("mqtt://localhost/", f"mqtt://localhost:{mqtt[1]}/").replace(" --follow", "")
+            words = shlex.split(here)
+            code, out, err = hubs.run(*words, *ENDLESS.get(words[0], []))
+            assert (code, err) == (0, ""), command
+            assert out
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=demo_process.PATIENCE)
+        assert process.returncode == 0

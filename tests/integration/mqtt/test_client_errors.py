@@ -1,0 +1,215 @@
+"""What others do wrong on a topic that we serve or call on, and what our own functions do wrong."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from fiveways.errors import CallError, CallFailed, CallTimeout, Cancelled, NotExecuted
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, encode
+from tests.support.broker_processes import RunningBroker
+from tests.support.compiled_schema import greeter
+from tests.support.rpc_service import HANG, Greeter, at, bare, becomes, message, new_topic, pair, quick, waiting
+
+HELLO = b"\x0a\x03Bob"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "code", "tag"),
+    [
+        ("SayHello", HELLO[:-1], 400, "hub.bad_arguments"),  # cut off
+        ("SayHello", b"\x08\x01\x0a", 400, "hub.bad_arguments"),  # of another schema, and cut off
+        ("SayHello", b"\x0a\x02\xff\xff", 400, "hub.bad_arguments"),  # a string that is none
+        ("SayGoodbye", HELLO, 404, "hub.no_such_method"),
+        ("", None, 404, "hub.no_such_method"),  # a body without a type
+    ],
+)
+@waiting
+async def test_a_bad_request_is_answered_and_runs_nothing(
+    broker: RunningBroker, kind: str, value: bytes | None, code: int, tag: str
+) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        link.say(Request(it.topic, 7, kind, value, True))
+        answer = await link.answer()
+        assert isinstance(answer, ErrorResponse)
+        assert (answer.correlation_id, answer.code, answer.tag) == (7, code, tag)
+        assert it.service.runs == 0
+        assert (await it.stub().SayHello(message("HelloRequest", name="bob"))).text == "hello bob"
+
+
+@waiting
+async def test_what_is_no_protobuf_at_all_is_answered_where_its_id_shows(broker: RunningBroker) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        whole = encode(Request(it.topic, 7, "SayHello", HELLO, True, 500, 4)).payload
+        link.say(b"hello", b"", whole[:9], b"\x08\x09\x18\x01\x12\x7f")
+        answer = await link.answer_for(9)
+        assert isinstance(answer, ErrorResponse)
+        assert answer.code == 400
+        await becomes(lambda: it.callee.malformed)
+        assert it.service.runs == 0
+
+
+@waiting
+async def test_a_type_may_be_a_path_or_folded(broker: RunningBroker) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        link.say(Request(it.topic, 1, "type.example/SayHello", HELLO, True), Request(it.topic, 2, "say_hello", HELLO))
+        answers = [await link.answer(), await link.answer()]
+        assert [each.correlation_id for each in answers if isinstance(each, Response)] == [1, 2]
+
+
+@waiting
+async def test_a_repeated_request_is_answered_once(broker: RunningBroker) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        request = Request(it.topic, 7, "SayHello", HELLO, True)
+        link.say(request, request)
+        assert isinstance(await link.answer(), Response)
+        link.say(request, Request(it.topic, 8, "SayHello", HELLO, True))
+        assert (await link.answer()).correlation_id == 8
+        assert it.service.runs == 2
+
+
+@waiting
+async def test_a_retained_request_of_yesterday_is_ignored(broker: RunningBroker) -> None:
+    topic, service = new_topic(), Greeter()
+    async with bare(broker, topic) as link, at(broker) as callee:
+        link.say(Request(topic, 7, "SayHello", HELLO, True), retain=True)
+        await link.request()
+        async with callee.serve(greeter().module, service, topic=topic):
+            link.say(Request(topic, 8, "SayHello", HELLO, True))
+            assert (await link.answer()).correlation_id == 8
+        link.say(b"", retain=True)
+    assert service.runs == 1
+
+
+@waiting
+async def test_a_request_whose_end_never_comes_times_out(broker: RunningBroker) -> None:
+    async with pair(broker, own_timeout=0.3) as it, bare(broker, it.topic) as link:
+        link.say(Request(it.topic, 7, "Sum", b"\x08\x01"))
+        answer = await link.answer()
+        assert isinstance(answer, ErrorResponse)
+        assert (answer.code, answer.tag) == (504, "timeout")
+
+
+@waiting
+async def test_a_request_that_is_not_read_takes_no_more_than_its_share_of_memory(broker: RunningBroker) -> None:
+    settings = quick(max_waiting=50_000)
+    topic, service = new_topic(), Greeter()
+    async with (
+        at(broker, settings) as callee,
+        callee.serve(greeter().module, service, topic=topic),
+        bare(broker, topic) as link,
+    ):
+        hang = message("SumRequest", number=HANG).SerializeToString()
+        link.say(Request(topic, 7, "Sum", hang), *[Request(topic, 7, "Sum", bytes(0)) for _ in range(1000)])
+        answer = await link.answer()
+        assert isinstance(answer, ErrorResponse)
+        assert (answer.code, answer.user_message) == (500, "the method reads the stream too slowly")
+        await becomes(lambda: service.ended)
+        assert service.ended == ["cancelled"]
+        assert callee._session._budget.used == 0
+
+
+@waiting
+async def test_a_bad_element_in_the_middle_fails_the_call(broker: RunningBroker) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        link.say(Request(it.topic, 7, "Sum", b"\x08\x01"), Request(it.topic, 7, "Sum", b"\x08"))
+        answer = await link.answer()
+        assert isinstance(answer, ErrorResponse)
+        # It runs already, so nobody may say that it does not.
+        assert (answer.code, answer.tag) == (400, "bad_part")
+        assert "element 2" in answer.user_message
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        (Response("", 0, "", b"\x0a\x05no", True), CallFailed, "bytes that are no demo.HelloReply"),
+        (ErrorResponse("", 0, code=503, tag="hub.unavailable", retry_after=70), NotExecuted, "nobody serves it now"),
+        (ErrorResponse("", 0, code=503, tag="own", user_message="later", retry_after=70), CallFailed, "later"),
+        (ErrorResponse("", 0, code=504, tag="timeout"), CallTimeout, "/greeter"),
+        (ErrorResponse("", 0), CallFailed, "failed"),
+    ],
+)
+@waiting
+async def test_answers_are_read_as_what_they_are(
+    broker: RunningBroker,
+    answer: Response | ErrorResponse,
+    error: type[CallError],
+    match: str,
+) -> None:
+    topic = new_topic()
+    async with at(broker) as caller, bare(broker, topic) as link:
+        stub = caller.stub(greeter().module, topic=topic)
+        call = asyncio.ensure_future(stub.say_hello(message("HelloRequest", name="bob")))
+        request = await link.request()
+        assert (request.type_url, request.value, request.eos) == ("SayHello", b"\x0a\x03bob", True)
+        fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
+        said: Any = type(answer)
+        link.say(said(**fields | {"topic": topic, "correlation_id": request.correlation_id}))
+        with pytest.raises(error, match=match) as caught:
+            await call
+        if getattr(answer, "retry_after", 0):
+            assert caught.value.retry_after == 0.07
+        assert caller.strays == 0
+
+
+@waiting
+async def test_an_answer_whose_end_never_comes_times_out(broker: RunningBroker) -> None:
+    topic = new_topic()
+    async with at(broker) as caller, bare(broker, topic) as link:
+        stub = caller.stub(greeter().module, topic=topic, timeout=2.0)
+        parts = stub.Count(message("CountRequest", up_to=9))
+        first = asyncio.ensure_future(anext(parts))
+        number = (await link.request()).correlation_id
+        link.say(Response(topic, number, "", b"\x08\x01"))
+        assert (await first).number == 1
+        with pytest.raises(CallTimeout):
+            await anext(parts)
+        # What comes yet is of no use to anybody, and counted.
+        link.say(Response(topic, number, "", b"\x08\x02"))
+        await becomes(lambda: caller.strays)
+
+
+@waiting
+async def test_an_answer_that_nobody_takes_is_given_up(broker: RunningBroker) -> None:
+    async with pair(broker, quick(max_waiting=100_000)) as it:
+        parts = it.stub().Count(message("CountRequest", up_to=5000))
+        assert (await anext(parts)).number == 1
+        await becomes(lambda: it.caller.dropped)
+        with pytest.raises(Cancelled, match="too much"):
+            async for _ in parts:
+                pass
+        assert it.caller._session._budget.used == 0
+
+
+@waiting
+async def test_two_services_on_one_topic_show(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(broker) as it, at(broker) as other:
+        async with other.serve(greeter().module, Greeter(), topic=it.topic):
+            with caplog.at_level(logging.WARNING):
+                for _ in range(5):
+                    await it.stub().SayHello(message("HelloRequest", name="bob"))
+                await becomes(lambda: it.caller.strays == it.callee.strays == 5)
+        mine = [record for record in caplog.records if "nobody waits" in record.message]
+        assert 1 <= len(mine) <= 3, "each of the three peers says it once, and not again so soon"
+
+
+@waiting
+async def test_own_messages_on_the_shared_topic_are_ignored(broker: RunningBroker) -> None:
+    async with pair(broker) as it, bare(broker, it.topic) as link:
+        calls = [it.stub().SayHello(message("HelloRequest", name=str(number))) for number in range(50)]
+        assert [reply.text for reply in await asyncio.gather(*calls)] == [f"hello {number}" for number in range(50)]
+        # All 100 messages came back to both of them before this one.
+        link.say(Request(it.topic, 7, "SayHello", HELLO, True))
+        assert (await link.answer_for(7)).correlation_id == 7
+        assert (it.callee.strays, it.caller.malformed, it.callee.malformed) == (0, 0, 0)
+        assert it.service.runs == 51
+
+
+@waiting
+async def test_who_serves_a_topic_is_told_that_it_cannot_call_itself(broker: RunningBroker) -> None:
+    async with pair(broker) as it:
+        stub = it.callee.stub(greeter().module, topic=it.topic)
+        with pytest.raises(NotExecuted, match="served by this very peer"):
+            await stub.SayHello(message("HelloRequest", name="bob"))

@@ -1,0 +1,138 @@
+"""Which topics a client asks the broker for, and plain topics."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fiveways.errors import NotExecuted
+from fiveways.model.failures import Reason
+from tests.support.broker_hubs import retained
+from tests.support.broker_processes import RunningBroker, Wanted, running
+from tests.support.compiled_schema import greeter
+from tests.support.rpc_service import Greeter, Pair, at, becomes, message, new_topic, pair, quick, waiting
+
+BOB = message("HelloRequest", name="bob")
+
+
+@waiting
+async def test_a_topic_is_asked_for_once(broker: RunningBroker) -> None:
+    async with pair(broker) as it:
+        stub, asked = it.stub(), _asked(it)
+        await asyncio.gather(*[stub.SayHello(BOB) for _ in range(100)])
+        await stub.SayHello(BOB)
+        assert asked == [[it.topic]]
+
+
+@waiting
+async def test_a_topic_that_nobody_uses_is_given_back(broker: RunningBroker) -> None:
+    async with pair(broker, quick(topic_idle=0.2)) as it:
+        stub = it.stub()
+        await stub.SayHello(BOB)
+        await becomes(lambda: not it.caller._session.topics.subscribed)
+        hanging = asyncio.ensure_future(stub.SayHello(message("HelloRequest", name="hang")))
+        await it.service.hangs.wait()
+        await asyncio.sleep(0.7)
+        assert it.topic in it.caller._session.topics.subscribed, "an answer is expected there"
+        it.service.go_on.set()
+        await hanging
+
+
+@waiting
+async def test_the_topic_that_was_used_least_recently_makes_room(broker: RunningBroker) -> None:
+    topics = [new_topic() for _ in range(4)]
+    async with at(broker, quick(max_topics=3)) as caller, at(broker) as callee:
+        for topic in topics:
+            await callee.serve(greeter().module, Greeter(), topic=topic)
+        for topic in (*topics[:3], topics[0], topics[3]):
+            await caller.stub(greeter().module, topic=topic).SayHello(BOB)
+        assert sorted(caller._session.topics.subscribed) == sorted([topics[0], topics[2], topics[3]])
+
+
+@waiting
+async def test_more_topics_than_are_allowed_are_refused_with_a_sentence(broker: RunningBroker) -> None:
+    async with at(broker, quick(max_topics=1)) as caller:
+        first = caller.stub(greeter().module, topic=new_topic())
+        open_call = asyncio.ensure_future(first.SayHello(BOB))
+        await becomes(lambda: caller._session._last_sent)
+        with pytest.raises(NotExecuted, match="no more are allowed") as caught:
+            await caller.stub(greeter().module, topic=new_topic()).SayHello(BOB)
+        assert caught.value.reason is Reason.OVERLOADED
+        open_call.cancel()
+
+
+@waiting
+async def test_more_topics_than_a_broker_allows() -> None:
+    """nats-server grants so many subscriptions; the oldest makes room, and where none can, the call says so."""
+    topics = [new_topic() for _ in range(5)]
+    with running("nats", Wanted(extra="  max_ack_pending: 20000")) as broker:
+        async with at(broker) as caller, at(broker) as callee:
+            await callee.serve(greeter().module, Greeter(), topic=topics[-1])
+            for topic in topics[:-1]:
+                await caller._session.topics.ensure_subscribed(topic, 20.0)
+            assert (await caller.stub(greeter().module, topic=topics[-1]).SayHello(BOB)).text == "hello bob"
+            assert list(caller._session.topics.subscribed) == topics[2:], "three are granted"
+            calls = [caller.stub(greeter().module, topic=topic).SayHello(BOB) for topic in topics[2:4]]
+            waiting_for_nobody = [asyncio.ensure_future(call) for call in calls]
+            await asyncio.sleep(0)
+            caller._session.topics.served.add(topics[-1])
+            with pytest.raises(NotExecuted, match=f"does not let us subscribe to {topics[0]}$") as caught:
+                await caller.stub(greeter().module, topic=topics[0]).SayHello(BOB)
+            assert caught.value.reason is Reason.DENIED
+            assert not any(each.done() for each in waiting_for_nobody)
+            for each in waiting_for_nobody:
+                each.cancel()
+
+
+def _asked(it: Pair) -> list[list[str]]:
+    """What the caller asks the broker for from now on."""
+    link: Any = it.caller._session.reconnector.link
+    asked: list[list[str]] = []
+    subscribe = link.subscribe
+
+    async def noted(filters: list[str], qos: int = 1) -> None:
+        asked.append(list(filters))
+        await subscribe(filters, qos)
+
+    link.subscribe = noted
+    return asked
+
+
+# Plain topics.
+
+
+@waiting
+async def test_plain_topics(broker: RunningBroker) -> None:
+    place = new_topic()[1:]
+    async with at(broker) as one, at(broker) as other:
+        await one.publish(f"{place}/kept", {"a": [1, 2.5]}, retain=True)
+        await retained(one, f"{place}/kept")
+        async with other.subscribe(f"{place}/+") as events, other.subscribe(f"{place}/#") as all_events:
+            kept = await anext(events)
+            assert (kept.topic, kept.data, kept.retained) == (f"{place}/kept", {"a": [1, 2.5]}, True)
+            for data in (b"\xff\x00", "text", 21.5, None):
+                await one.publish(f"{place}/x", data)
+            given = [(await anext(events)).data for _ in range(4)]
+            assert given == [b"\xff\x00", "text", 21.5, None]
+            assert [(await anext(all_events)).data for _ in range(5)] == [{"a": [1, 2.5]}, *given]
+        assert [event async for event in events] == []
+        for bad in ("a/#", "", "a\0b"):
+            with pytest.raises(NotExecuted):
+                await one.publish(bad, b"")
+        with pytest.raises(NotExecuted):
+            await one.publish("a", {1, 2})
+        with pytest.raises(NotExecuted):
+            await one.subscribe("a/#/b")
+        await one.publish(f"{place}/kept", b"", retain=True)
+
+
+@waiting
+async def test_a_slow_reader_misses_the_oldest(broker: RunningBroker) -> None:
+    place = new_topic()[1:]
+    async with at(broker, quick(max_waiting=2000)) as peer, peer.subscribe(place) as events:
+        for number in range(100):
+            await peer.publish(place, number)
+        await becomes(lambda: events._connection._queue and events._connection._queue[-1].payload == b"99")
+        event = await anext(events)
+        assert event.missed
+        assert event.data == event.missed

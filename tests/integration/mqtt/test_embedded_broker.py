@@ -1,0 +1,182 @@
+"""The broker that a hub starts for itself: there before the hub says so, and gone with it, however it goes."""
+
+import os
+import signal
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fiveways.client.mqtt.peer import connect_mqtt
+from fiveways.errors import Refused
+from fiveways.runtime.mqtt import embedded_broker
+from fiveways.runtime.mqtt.embedded_broker import BrokerStartError, EmbeddedBroker
+from fiveways.settings.sections import MqttSettings, Secret
+from fiveways.transports.mqtt_link import Broker, MqttMessage, Will, open_mqtt
+from tests.support import hubs
+from tests.support.broker_hubs import bounded, is_linked, retained, until
+from tests.support.raw_peers import PATIENCE, hub, settings
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until_gone(pid: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while is_there(pid):
+        assert time.monotonic() < until, "the broker is still there"
+        time.sleep(0.02)
+
+
+def broker_of(pid: int) -> int:
+    """The child of a hub."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_goes_with_its_hub(number: signal.Signals) -> None:
+    with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0") as hub:
+        code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", '{"a": 1}')
+        assert (code, out.strip(), err) == (0, '{"a":1}', "")
+        broker = broker_of(hub.process.pid)
+        assert is_there(broker)
+        hub.signal(number)
+        hub.process.wait(PATIENCE)
+        wait_until_gone(broker)
+
+
+def test_folder_of_a_killed_hub_is_removed_by_the_next_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+    def folders() -> set[Path]:
+        return set(tmp_path.glob("fiveways-broker-*"))
+
+    flags = "--set", "mqtt.enabled=true", "--set", "mqtt.port=0"
+    with hubs.serving(*flags, TMPDIR=str(tmp_path)) as killed, hubs.serving(*flags, TMPDIR=str(tmp_path)):
+        broker, both = broker_of(killed.process.pid), folders()
+        assert len(both) == 2
+        killed.signal(signal.SIGKILL)
+        killed.process.wait(PATIENCE)
+        wait_until_gone(broker)
+        with hubs.serving(*flags, TMPDIR=str(tmp_path)):
+            now = folders()
+            assert (len(now), len(now & both)) == (2, 1)
+    assert not folders()
+
+
+def test_a_hub_answers_again_after_its_broker_or_itself_was_killed(tmp_path: Path) -> None:
+    store = f"store.path={tmp_path / 's'}"
+    for _ in range(2):
+        with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0", "--set", store) as hub:
+            for _ in range(2):
+                code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", "1", "--timeout", str(PATIENCE))
+                assert (code, out.strip()) == (0, "1"), err
+                os.kill(broker_of(hub.process.pid), signal.SIGKILL)
+                hub.log_line("is started anew")
+                hub.log_line("linked to the broker")
+            hub.signal(signal.SIGKILL)
+
+
+@bounded
+async def test_it_is_started_anew_if_it_dies(caplog: pytest.LogCaptureFixture) -> None:
+    broker = EmbeddedBroker(0, None)
+    await broker.start()
+    try:
+        assert broker._process is not None
+        first = broker._process.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: broker._process is not None and broker._process.pid != first)
+        await until(lambda: not embedded_broker._is_free(broker.port))
+        async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
+            await peer.publish("a", 1)
+        assert "is started anew" in caplog.text
+    finally:
+        await broker.stop()
+
+
+@bounded
+async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
+    for turn in range(2):
+        broker = EmbeddedBroker(0, tmp_path / "kept")
+        await broker.start()
+        try:
+            async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
+                if not turn:
+                    await peer.publish("kept/a", "value", retain=True)
+                assert await retained(peer, "kept/#") == "value"
+        finally:
+            await broker.stop()
+
+
+class Nothing:
+    """A client that hears nothing. Fulfils `MqttReceiver`."""
+
+    def received(self, message: MqttMessage) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+@bounded
+async def test_only_hubs_can_publish_claims_at_it() -> None:
+    mqtt = MqttSettings(enabled=True, port=0, user="hubs", password=Secret('p"w$ö\\'))
+    async with hub(replace(settings(), mqtt=mqtt)) as place:
+        assert place.server._mqtt is not None
+        assert place.server._mqtt._embedded_broker is not None
+        broker = Broker.parse(place.server._mqtt._embedded_broker.url)
+        heard: list[MqttMessage] = []
+        territory = place.server._mqtt._peer._ownership  # type: ignore[union-attr]
+        take = territory.receive  # type: ignore[union-attr]
+
+        def monitored(message: MqttMessage) -> None:
+            heard.append(message)
+            take(message)
+
+        territory.receive = monitored  # type: ignore[union-attr,method-assign]
+        forged = b'{"/hub":0,"/fiveways":0,"/callback":0}'
+        for place_of_claim in ("fiveways/hubs/!", territory.election.own_topic, "$MQTT/msgs/fiveways/hubs/!"):  # type: ignore[union-attr]
+            link = await open_mqtt(broker, Nothing(), will=Will(place_of_claim, forged))
+            link.publish(place_of_claim, forged)
+            link.publish(place_of_claim, forged, retain=True)
+            link.publish("$JS/API/STREAM/DELETE/$MQTT_msgs", b"")
+            link.abort()
+        async with connect_mqtt(place.server._mqtt._embedded_broker.url, timeout=PATIENCE) as device:
+            for _ in range(3):
+                assert await device.call("hub.echo", 1) == 1
+        assert heard == []
+        # A second hub needs the credentials.
+        async with hub(replace(settings(), mqtt=replace(mqtt, url=place.server._mqtt._embedded_broker.url))) as second:
+            await until(lambda: is_linked(second))
+            assert heard
+        with pytest.raises(Refused):
+            await open_mqtt(replace(broker, user="hubs", password=f"not {broker.user}"), Nothing())
+
+
+@bounded
+async def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerStartError, match=f"port {port} is taken, maybe by a broker: name that as mqtt.url"):
+            await EmbeddedBroker(port, None).start()
+
+
+def test_what_cannot_be_is_said_before_anything_starts() -> None:
+    for assignment, sentence in (
+        ("mqtt.url=http://h", "mqtt.url: 'http' is no scheme of a broker"),
+        ("mqtt.schemas=no-such.binpb", "no-such.binpb"),
+        ("mqtt.serve=/a+b", "mqtt.serve: '/a+b' is no topic on which methods can be called"),
+        ("mqtt.url=mqtt://ann:s3cret@h", "mqtt.url holds no names or secrets"),
+        ("mqtt.identity=nobody", "mqtt.identity: there is no [[auth.identity]] 'nobody'"),
+    ):
+        code, out, err = hubs.run("serve", "--port", "0", "--set", "mqtt.enabled=true", "--set", assignment)
+        assert (code, out) == (1, ""), err
+        assert sentence in err
+        assert "Traceback" not in err
+        assert "s3cret" not in err

@@ -1,0 +1,96 @@
+"""Ready means that requests are answered: at the hub's start, and for every method that was registered."""
+
+import asyncio
+
+import pytest
+
+from fiveways.protocols.mqtt_rpc.messages import Request, Response
+from fiveways.runtime.server import Server
+from tests.support.broker_hubs import at, bounded, given, until
+from tests.support.broker_processes import BROKERS, RunningBroker, running
+from tests.support.raw_peers import Place, WirePeer, http
+from tests.support.rpc_service import Bare, bare
+
+
+def is_ready(answer: str) -> bool:
+    return answer.endswith("\r\n\r\nok\n")
+
+
+async def until_ready(place: Place) -> None:
+    while not is_ready(await http(place.port, "/readyz")):
+        pass
+
+
+@bounded
+async def test_requests_are_answered_as_soon_as_readyz_says_so(broker: RunningBroker) -> None:
+    server = Server(given(broker))
+    async with bare(broker, "/hub") as device:
+        starting = asyncio.ensure_future(server.start())
+        await until(lambda: bool(server.urls))
+        place = Place(server)
+        await until_ready(place)
+        device.say(Request("/hub", 7, "echo", b"1", eos=True))
+        answer = await device.answer_for(7)
+        assert isinstance(answer, Response)
+        assert answer.value == b"1"
+        await starting
+        assert dict(server.urls)["mqtt-rpc"].endswith(f":{broker.port}")
+    await server.stop()
+
+
+async def registered(peer: WirePeer, name: str) -> None:
+    peer.text(f'Mr\nhub:register\n{{"name":"{name}"}}')
+    assert await peer.heard() == "Rr\nnull"
+
+
+async def serve_one(device: Bare, worker: WirePeer, number: int, method: str) -> None:
+    """A request on the device's topic reaches the worker, whose answer comes back."""
+    device.say(Request(device.topic, number, method, b"", eos=True))
+    call = await worker.heard()
+    assert call.startswith("M")
+    worker.text(f"R{call[1:].partition(chr(10))[0]}\nnull")
+    assert isinstance(await device.answer_for(number), Response)
+
+
+@bounded
+async def test_registered_method_can_be_called_as_soon_as_its_registration_is_answered(broker: RunningBroker) -> None:
+    async with at(broker) as place:
+        worker = await place.umq()
+        for number in range(1, 6):
+            async with bare(broker, f"/fresh{number}") as device:
+                await registered(worker, f"fresh{number}:run")
+                await serve_one(device, worker, number, "run")
+                # The topic is there already: nothing has to be asked of the broker.
+                await registered(worker, f"fresh{number}:walk")
+                await serve_one(device, worker, number + 100, "walk")
+
+
+@bounded
+async def test_registration_of_a_method_that_another_hub_answers_is_answered(broker: RunningBroker) -> None:
+    async with at(broker) as first, at(broker) as second:
+        one, other = await first.umq(), await second.umq()
+        await registered(one, "rival:run")
+        await registered(other, "rival:run")
+        async with bare(broker, "/rival") as device:
+            await serve_one(device, one, 1, "run")
+
+
+@pytest.mark.parametrize("name", BROKERS)
+@bounded
+async def test_registration_without_an_answering_broker_holds_and_is_served_later(name: str) -> None:
+    with running(name) as broker:
+        async with at(broker) as place:
+            worker = await place.umq()
+            broker.freeze()
+            await registered(worker, "frozen:run")
+            assert not is_ready(await http(place.port, "/readyz"))
+            broker.thaw()
+            await until_ready(place)
+            async with bare(broker, "/frozen") as device:
+                await serve_one(device, worker, 1, "run")
+            broker.kill()
+            await registered(worker, "away:run")
+            broker.start()
+            await until_ready(place)
+            async with bare(broker, "/away") as device:
+                await serve_one(device, worker, 2, "run")

@@ -1,0 +1,106 @@
+"""One device behind a broker, or one service there, cannot use up what all of them share."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import fiveways
+from fiveways.app import App
+from fiveways.client.connect import connect
+from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response
+from fiveways.settings.limits import LimitSettings
+from tests.support.broker_hubs import bounded, given, is_linked, linked_to, until
+from tests.support.broker_processes import RunningBroker
+from tests.support.raw_peers import PATIENCE, Place, hub
+from tests.support.rpc_service import Bare, bare
+
+LIMIT = 16
+"""Open calls: 8 for one topic, 4 of these for one device."""
+OURS, THEIRS = 1111 << 32, 2222 << 32
+
+
+def app() -> App:
+    made = App()
+
+    @made.method("slow.quick")
+    async def quick(data: bytes = b"") -> bytes:
+        return data
+
+    return made
+
+
+async def hold_calls(place: Place, device: Bare, numbers: list[int], most: int) -> None:
+    """Call a method whose worker never answers until a share of the device is used up."""
+    worker = await place.umq()
+    worker.text('Mr\nhub:register\n{"name":"slow:wait"}')
+    assert await worker.heard() == "Rr\nnull"
+    for number in numbers:
+        device.say(Request("/slow", number, "wait", b"", eos=True))
+    refused = [await device.answer_for(number) for number in numbers[most:]]
+    assert all(isinstance(each, ErrorResponse) and each.code == 429 and each.retry_after for each in refused)
+    assert place.server.exchange.hub.open_calls() == most
+
+
+async def call(device: Bare, number: int, kind: str, value: bytes) -> bool:
+    """Whether a call was answered with a result."""
+    device.say(Request(device.topic, number, kind, value, eos=True))
+    return isinstance(await device.answer_for(number), Response)
+
+
+@bounded
+async def test_device_with_all_its_calls_open_refuses_nothing_to_others(broker: RunningBroker) -> None:
+    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
+    async with hub(settings, app()) as place, bare(broker, "/slow") as device, bare(broker, "/hub") as other:
+        await until(lambda: is_linked(place))
+        # The first request counts for the devices that are not known.
+        await hold_calls(place, device, [OURS | number for number in range(LIMIT)], 5)
+        async with bare(broker, "/slow") as healthy:
+            assert all([await call(healthy, THEIRS | number, "quick", b"1") for number in range(1, 30)])
+        assert all([await call(other, THEIRS | number, "echo", b"1") for number in range(1, 30)])
+
+
+@bounded
+async def test_device_with_random_ids_leaves_room_for_devices_with_a_prefix(broker: RunningBroker) -> None:
+    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
+    async with hub(settings, app()) as place, bare(broker, "/slow") as device, bare(broker, "/hub") as other:
+        await until(lambda: is_linked(place))
+        await hold_calls(place, device, [number << 32 | 5 for number in range(1, LIMIT)], 4)
+        assert all([await call(other, THEIRS | number, "echo", b"1") for number in range(1, 30)])
+        async with bare(broker, "/slow") as healthy:
+            assert all([await call(healthy, THEIRS | number, "quick", b"1") for number in range(30, 60)])
+
+
+@bounded
+async def test_client_is_one_device(broker: RunningBroker) -> None:
+    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
+    async with hub(settings, app()) as place, bare(broker, "/slow") as device, linked_to(broker) as client:
+        await until(lambda: is_linked(place))
+        assert await client.call("hub.echo", 1) == 1
+        await hold_calls(place, device, [number << 32 | 5 for number in range(1, LIMIT)], 4)
+        assert [await client.call("slow.quick", b"%d" % number) for number in range(20)]
+
+
+@bounded
+async def test_service_that_does_not_answer_refuses_nothing_to_callers_of_others(broker: RunningBroker) -> None:
+    settings = given(broker, services={"/Dead/Read": "bytes", "/Alive/Read": "bytes"})
+    settings = replace(settings, limits=LimitSettings(max_pending=LIMIT))
+    async with (
+        bare(broker, "/Alive") as alive,
+        bare(broker, "/Dead") as dead,
+        hub(settings) as place,
+        connect(f"lrpm+ws://127.0.0.1:{place.port}", timeout=PATIENCE) as one,
+    ):
+        calls = [asyncio.ensure_future(one.call("dead.read")) for _ in range(LIMIT // 2)]
+        for _ in calls:
+            await dead.request()
+        with pytest.raises(fiveways.NotExecuted) as refused:
+            await one.call("dead.read")
+        assert refused.value.reason is fiveways.Reason.OVERLOADED
+        for _ in range(20):
+            answer = asyncio.ensure_future(one.call("alive.read"))
+            request = await alive.request()
+            alive.say(Response("/Alive", request.correlation_id, "", b"1", eos=True))
+            assert await answer == b"1"
+        for each in calls:
+            each.cancel()

@@ -1,0 +1,86 @@
+"""Topics of a broker are topics of the hub, both ways, once each; and retained values stay retained."""
+
+# ruff: noqa: ANN401, SIM117  generated messages have no types of their own; brokers stand outside of what uses them
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from fiveways.client.connect import connect
+from tests.support.broker_hubs import at, bounded, linked_to, retained, until
+from tests.support.broker_processes import RunningBroker
+from tests.support.raw_peers import PATIENCE, Place
+
+CALM = 0.3
+"""Seconds in which what must not come would have come."""
+
+
+def to(place: Place, scheme: str = "lrpm+ws") -> Any:
+    return connect(f"{scheme}://127.0.0.1:{place.port}", timeout=PATIENCE)
+
+
+async def nothing_more(events: Any) -> None:
+    with suppress(TimeoutError):
+        raise AssertionError(await asyncio.wait_for(anext(events), CALM))
+
+
+@bounded
+async def test_a_topic_crosses_both_ways_and_comes_once(broker: RunningBroker) -> None:
+    async with at(broker, topics={"both/#": "both"}) as place, linked_to(broker) as device, to(place) as peer:
+        async with peer.subscribe("both.*") as at_hub, device.subscribe("both/+") as at_broker:
+            here, there = aiter(at_hub), aiter(at_broker)
+            await device.publish("both/a", {"n": 1})
+            event = await anext(here)
+            assert (event.topic, event.data) == ("both.a", {"n": 1})
+            assert (await anext(there)).data in ({"n": 1}, b'{"n":1}')
+            await peer.publish("both.b", "text")
+            assert (await anext(here)).data == "text"
+            assert (await anext(there)).topic == "both/b"
+            await nothing_more(here)
+            await nothing_more(there)
+
+
+@bounded
+async def test_each_way_is_a_way_of_its_own(broker: RunningBroker) -> None:
+    ways = {"only/in/#": "in", "only/out/#": "out"}
+    async with at(broker, topics=ways) as place, linked_to(broker) as device, to(place) as peer:
+        async with peer.subscribe("only.*.*") as at_hub, device.subscribe("only/#") as at_broker:
+            here, there = aiter(at_hub), aiter(at_broker)
+            await device.publish("only/out/a", 1)
+            await device.publish("only/in/a", 2)
+            assert (await anext(here)).topic == "only.in.a"
+            await peer.publish("only.in.b", 3)
+            await peer.publish("only.out.b", 4)
+            assert [(await anext(here)).topic for _ in range(2)] == ["only.in.b", "only.out.b"]
+            found = [(await anext(there)).topic for _ in range(3)]
+            assert found == ["only/out/a", "only/in/a", "only/out/b"]
+
+
+@bounded
+async def test_retained_messages_are_retained_values(broker: RunningBroker) -> None:
+    async with linked_to(broker) as device:
+        await device.publish("kept/a", 1, retain=True)
+        assert await retained(device, "kept/a") == 1
+        async with at(broker, topics={"kept/#": "both"}) as place, to(place) as peer:
+            await until(lambda: place.server.exchange.hub.stats()["retained"] == 1)
+            async with peer.subscribe("kept.a") as events:
+                assert (await anext(aiter(events))).data == 1
+            await peer.publish("kept.b", 2, retain=True)
+            assert await retained(device, "kept/b") == 2
+            await device.publish("kept/a", b"", retain=True)
+            await until(lambda: place.server.exchange.hub.stats()["retained"] == 1)
+            await peer.publish("kept.b", None, retain=True)
+            await until(lambda: place.server.exchange.hub.stats()["retained"] == 0)
+
+
+@bounded
+async def test_two_hubs_share_a_topic_and_nothing_goes_in_circles(broker: RunningBroker) -> None:
+    ways = {"shared/#": "both"}
+    async with at(broker, topics=ways) as one, at(broker, topics=ways) as other:
+        async with to(one) as publisher, to(other) as subscriber, subscriber.subscribe("shared.*") as events:
+            heard = aiter(events)
+            for number in range(20):
+                await publisher.publish("shared.a", number)
+            assert [(await anext(heard)).data for _ in range(20)] == list(range(20))
+            await nothing_more(heard)
+        assert one.server.exchange.hub.stats()["publications"] == 20
+        assert other.server.exchange.hub.stats()["publications"] == 20

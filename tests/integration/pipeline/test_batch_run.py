@@ -1,0 +1,231 @@
+"""`pipeline run` with Spark: what is read, what is made anew, and what happens when something goes wrong on the way."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline import batch_run
+from fiveways.pipeline.batch_run import RunOptions, RunReport
+from fiveways.pipeline.errors import BadInput, PipelineError
+from fiveways.pipeline.table_builder import TableBuilder
+from fiveways.pipeline.tables import TABLES
+from tests.support import captures
+from tests.support.captures import DAY, NOON, SECOND, Tape
+
+SHOWN = {name for name, table in TABLES.items() if table.layer != "work"}
+
+
+def run(spark: SparkSession, journal: Path, out: Path, *, full: bool = False, **bounds: int) -> RunReport:
+    return batch_run.run(RunOptions(str(journal), out, is_full=full, **bounds), spark=spark)  # type: ignore[arg-type]
+
+
+def test_a_journal_becomes_tables(plain: captures.Plain) -> None:
+    out, report = plain.out, plain.report
+    assert (report.segments, report.records) == (3, plain.records)
+    assert {each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith("_")} == SHOWN
+    assert captures.litter(out) == []
+    assert captures.count(out, "calls") == 31
+    assert captures.count(out, "calls", outcome="result", method="math.add") == 30
+    assert captures.count(out, "calls", outcome="unanswered") == 1
+    told = json.loads((out / "_run.json").read_text())
+    assert told["version"] == 2
+    assert (told["repeated"], told["negative_durations"]) == (0, 0)
+    assert [each["name"] for each in told["segments"]] == ["r1-000001", "r1-000002", "r1-000003"]
+    assert all(each["size"] == (plain.journal / f"{each['name']}.parquet").stat().st_size for each in told["segments"])
+    assert told["rows"] == {name: captures.count(out, name) for name in SHOWN}
+    assert (told["late"], told["quarantined"], told["from"], told["to"]) == (0, 1, None, None)
+    assert told["finished_at"].endswith("Z")
+
+
+def test_added_in_steps_it_is_as_if_all_had_come_at_once(
+    spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path
+) -> None:
+    growing, paths = tmp_path / "growing", over_midnight.paths
+    growing.mkdir()
+    steps = []
+    for added in (paths[:1], paths[2:3], [paths[1], paths[3]]):  # one comes out of order
+        for path in added:
+            (growing / path.name).write_bytes(path.read_bytes())
+        steps.append(run(spark, growing, tmp_path / "added"))
+    assert [step.segments for step in steps] == [1, 1, 2]
+    assert captures.tables(tmp_path / "added") == over_midnight.tables
+    assert [captures.count(tmp_path / "added", "calls", date=f"2026-03-0{day}") for day in (2, 3, 4)] == [21, 12, 10]
+    assert captures.count(tmp_path / "added", "calls", outcome="unanswered") == 0
+    assert captures.count(tmp_path / "added", "orphans") == 0
+
+
+@pytest.mark.usefixtures("few")
+def test_all_over_again_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    captures.split(journal, captures.over_midnight(), 3)
+    run(spark, journal, out)
+    expected = captures.tables(out)
+    assert run(spark, journal, out).segments == 0
+    assert run(spark, journal, out, full=True).segments == 3
+    assert captures.tables(out) == expected
+    (journal / "r1-000003.parquet").unlink()  # what is gone from the journal stays, until all is made anew
+    assert run(spark, journal, out).segments == 0
+    assert captures.tables(out) == expected
+    assert run(spark, journal, out, full=True).segments == 2
+    assert captures.count(out, "messages") < len(expected["messages"])
+
+
+@pytest.mark.usefixtures("few")
+def test_a_day_that_nothing_came_for_keeps_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    for day in range(2):
+        tape = Tape(run=f"r{day}", at=NOON + day * DAY)
+        tape.calls(range(5))
+        captures.write(journal, tape.records, 1, f"r{day}")
+        if not day:
+            run(spark, journal, out)
+            before = {path.name: path.stat().st_ino for path in (out / "calls").iterdir()}
+    run(spark, journal, out)
+    after = {path.name: path.stat().st_ino for path in (out / "calls").iterdir()}
+    assert before.items() <= after.items()
+    assert len(after) > len(before)
+
+
+@pytest.mark.usefixtures("few")
+def test_only_what_is_between_two_times_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    captures.split(journal, captures.over_midnight(), 2)
+    run(spark, journal, out, from_at=NOON - DAY // 4, to_at=NOON + DAY // 4)
+    assert set(parquet.read_table(out / "calls").column("date").to_pylist()) == {"2026-03-03"}
+    assert json.loads((out / "_run.json").read_text())["from"] == NOON - DAY // 4
+    other = run(spark, journal, out, from_at=NOON)
+    assert other.segments == 2
+    assert any("made anew" in note for note in other.notes)
+    with pytest.raises(BadInput, match="has no records between --from and --to"):
+        run(spark, journal, out, from_at=NOON + 90 * DAY)
+    assert json.loads((out / "_run.json").read_text())["from"] == NOON
+
+
+@pytest.mark.usefixtures("few")
+def test_columns_of_others_are_ignored_with_a_note(spark: SparkSession, tmp_path: Path) -> None:
+    tape = Tape()
+    tape.calls(range(4))
+    plain = captures.table_of(tape.records)
+    extended = plain.append_column("colour", pa.array(["red"] * len(plain)))
+    path = captures.write(tmp_path / "journal", [], 1)
+    parquet.write_table(extended.drop_columns(["queued_ns"]), path)
+    report = run(spark, tmp_path / "journal", tmp_path / "out")
+    assert report.notes == [f"{path}: the column colour is ignored"]
+    assert captures.count(tmp_path / "out", "calls") == 4
+
+
+@pytest.mark.usefixtures("few")
+def test_when_it_fails_on_the_way_the_tables_stay(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.calls(range(10))
+    captures.write(journal, tape.records[:20], 1)
+    run(spark, journal, out)
+    before = captures.tables(out)
+    captures.write(journal, tape.records[20:], 2)
+
+    def broken(*_: object) -> dict[str, int]:
+        raise PipelineError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableBuilder, "run", broken)
+        with pytest.raises(PipelineError, match="the disk is full"):
+            run(spark, journal, out)
+    assert captures.tables(out) == before
+    assert run(spark, journal, out).segments == 1
+    assert captures.litter(out) == []
+    assert captures.count(out, "messages") == len(tape.records)
+
+
+def test_a_segment_that_breaks_off_in_the_middle_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    tape = Tape()
+    tape.calls(range(200))
+    path = captures.write(tmp_path / "journal", tape.records, 1)
+    data = bytearray(path.read_bytes())
+    data[40:400] = bytes(360)  # its end, which says where everything is, is whole
+    path.write_bytes(bytes(data))
+    with pytest.raises(BadInput, match=f"{path} is damaged"):
+        run(spark, tmp_path / "journal", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_records_without_any_are_no_tables(spark: SparkSession, tmp_path: Path) -> None:
+    captures.write(tmp_path / "journal", [], 1)
+    with pytest.raises(BadInput, match="has no records"):
+        run(spark, tmp_path / "journal", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("few")
+def test_many_small_segments_become_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.calls(range(60))
+    captures.split(journal, tape.records, 20)
+    run(spark, journal, out)
+    assert len(list((out / "messages").iterdir())) <= 3
+    assert captures.count(out, "messages") == len(tape.records)
+    assert captures.count(out, "calls", outcome="result") == 60
+    tape.at += SECOND
+    tape.calls([60])
+    captures.write(journal, tape.records[-4:], 99)
+    run(spark, journal, out)
+    assert captures.count(out, "calls", outcome="result") == 61
+
+
+@pytest.mark.usefixtures("few")
+def test_a_record_that_is_there_twice_is_one_record(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.open()
+    tape.calls(range(1, 31))
+    paths = captures.split(journal, tape.records, 3)
+    once = run(spark, journal, out)
+    expected = captures.tables(out)
+    # A copy of a segment that was read before, and some records of several segments, one of them twice.
+    (journal / "copy.parquet").write_bytes(paths[1].read_bytes())
+    captures.write(journal, [*tape.records[30:60], tape.records[0], tape.records[0]], 9)
+    again = run(spark, journal, out)
+    assert captures.tables(out) == expected
+    assert (again.segments, again.records, again.state.rows) == (2, 0, once.state.rows)
+    assert again.state.repeated == parquet.read_metadata(paths[1]).num_rows + 32
+    # All at once, and beside records that nobody has read yet.
+    tape.answer(7)
+    captures.write(journal, tape.records[-12:], 10)
+    more = run(spark, journal, out)
+    assert (more.records, more.state.rows["messages"]) == (2, once.state.rows["messages"] + 2)
+    expected = captures.tables(out)
+    assert run(spark, journal, out, full=True).state.rows == more.state.rows
+    assert captures.tables(out) == expected
+    assert captures.count(out, "calls", attempts=1, answers=1) == 29
+
+
+def test_a_clock_that_is_set_back_leaves_no_negative_duration(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.open()
+    tape.ask(1)
+    tape.put("caller", "in", payload=b"P\nnews\n1", op="p1")
+    tape.at -= 3600 * SECOND
+    tape.put("callee", "out", payload=b"R9\n3", queued_ns=-5)
+    tape.answer(1)
+    tape.calls(range(2, 9))
+    tape.put("caller", "in", "close")
+    captures.split(journal, tape.records, 4)
+    state = run(spark, journal, out).state
+    for name in ("calls", "deliveries", "sessions", "messages"):
+        found = parquet.read_table(sorted((out / name).glob("*.parquet")))
+        durations = [each for each in found.column_names if each.endswith("_ns")]
+        assert durations
+        for each in durations:
+            assert (pa.compute.min(found[each]).as_py() or 0) >= 0, (name, each)
+    assert captures.count(out, "calls", negative_durations=2, op="1") == 1
+    assert captures.count(out, "sessions", negative_durations=1, session="caller") == 1
+    assert state.negative_durations == 2 + 1 + 1
+    assert json.loads((out / "_run.json").read_text())["negative_durations"] == state.negative_durations

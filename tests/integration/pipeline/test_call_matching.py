@@ -1,0 +1,213 @@
+"""Calls and orphans, told by hand; and that it is all one into which segments the messages are cut."""
+
+from collections.abc import Iterable
+from itertools import chain, zip_longest
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fiveways.pipeline import finalization, spark_schemas
+from fiveways.pipeline.pairing import PARTIAL_CALLS, pair_messages
+from fiveways.pipeline.segment_decoder import SCHEMAS, ParquetPartWriter, unique_buckets
+from tests.support.matching_cases import CASES
+from tests.support.random_captures import CUTS, alike, at_random, cut
+from tests.support.reference_matching import DAY, Row, calls_of, message, orphans_of, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILE = "pieces.parquet"
+CAPTURES = 150
+AT_ONCE = 20
+"""Segments in one row group: to write one for each took ten times as long, and readers need no more than a few."""
+
+
+def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
+    """Return the rows of each run."""
+    rows: dict[str, list[Row]] = {}
+    for row in frame.toArrow().to_pylist():
+        rows.setdefault(row["run"], []).append(row)
+    return rows
+
+
+class Matched:
+    """The calls and orphans of many captures, each a run of its own, made at once."""
+
+    def __init__(self, spark: "SparkSession", segments: Iterable[pa.Table], folder: Path) -> None:
+        from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
+        from fiveways.pipeline.silver.orphans import orphans  # noqa: PLC0415
+
+        parquet.write_table(pa.concat_tables(segments), folder / FILE)
+        frame = spark.read.parquet(f"file://{folder / FILE}")
+        self.calls = rows_of(calls(frame))
+        self.orphans = rows_of(orphans(frame))
+
+
+class Settled:
+    """The same, each capture's n-th segment in the n-th part: what one part alone knows is settled there."""
+
+    def __init__(self, spark: "SparkSession", captures: Iterable[list[pa.Table]], folder: Path) -> None:
+        from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
+        from fiveways.pipeline.silver.orphans import orphans  # noqa: PLC0415
+
+        parts = [
+            f"{number:02}"
+            for number, segments in enumerate(zip_longest(*captures))
+            if _written(segments, number, folder)
+        ]
+        finalization.finalize(spark, folder, parts, finalization.find_shared_buckets(folder, [], parts))
+        shared = spark.read.parquet(f"file://{folder}/_shared")
+        self.shared = shared.count()
+        self.pieces = sum(len(parquet.read_table(path)) for path in (folder / "_pieces").iterdir())
+        for name, function in (("calls", calls), ("orphans", orphans)):
+            function(shared).write.mode("append").parquet(f"file://{folder / name}")
+        self.calls, self.orphans = (
+            rows_of(spark.read.parquet(f"file://{folder / name}")) for name in ("calls", "orphans")
+        )
+
+
+def _written(segments: Iterable[pa.Table | None], number: int, folder: Path) -> bool:
+    """Write one part of many captures; return whether there is anything in it."""
+    there = [pieces for pieces in segments if pieces is not None]
+    files = {name: ParquetPartWriter(folder / name, f"{number:02}", SCHEMAS[name]) for name in ("_pieces", "_buckets")}
+    for at in range(0, len(there), AT_ONCE):
+        some = there[at : at + AT_ONCE]
+        files["_pieces"].write(pa.concat_tables(some))
+        files["_buckets"].write(pa.concat_tables(map(unique_buckets, some)))
+    return sum(file.close() for file in files.values()) > 0
+
+
+@pytest.fixture(scope="module")
+def captures() -> dict[str, list[Row]]:
+    """Captures made at random, by their runs."""
+    chance = Random(6)
+    return {str(number): at_random(str(number), chance) for number in range(CAPTURES)}
+
+
+@pytest.fixture(scope="module")
+def segments(captures: dict[str, list[Row]]) -> list[list[pa.Table]]:
+    """Return the pieces of each segment of all captures, cut in several ways; a run is called after capture and cut."""
+    return [[paired(rows) for rows in capture] for capture in cut_up(captures)]
+
+
+def paired(rows: list[Row]) -> pa.Table:
+    """Return the pieces of one segment."""
+    return pair_messages(table(rows)).cast(PARTIAL_CALLS)
+
+
+@pytest.fixture(scope="module")
+def matched(spark: "SparkSession", segments: list[list[pa.Table]], tmp_path_factory: pytest.TempPathFactory) -> Matched:
+    """Return calls and orphans of all captures."""
+    return Matched(spark, chain.from_iterable(segments), tmp_path_factory.mktemp("pieces"))
+
+
+def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
+    """Return all captures, and the cases told by hand, cut in several ways."""
+    chance = Random(5)
+    told = {name: case.messages for name, case in CASES.items()} | captures
+    return [
+        cut([row | {"run": f"{name}, {how}"} for row in rows], how, chance)
+        for name, rows in told.items()
+        for how in (CUTS if name in CASES else CUTS[:2])
+    ]
+
+
+def by_time(row: Row) -> tuple[int, int]:
+    return row["requested_at"] or 0, row["forwarded_at"] or 0
+
+
+@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("name", CASES)
+def test_calls_told_by_hand(matched: Matched, name: str, how: str) -> None:
+    run = f"{name}, {how}"
+    assert sorted(matched.calls.get(run, []), key=by_time) == sorted(CASES[name].of(run).calls, key=by_time)
+
+
+@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("name", CASES)
+def test_orphans_told_by_hand(matched: Matched, name: str, how: str) -> None:
+    run = f"{name}, {how}"
+    case = CASES[name].of(run)
+    wanted = [row for row in case.messages if row["seq"] in case.orphans]
+    names = [name for name in spark_schemas.ORPHANS.fieldNames() if name != "date"]
+    found = sorted(matched.orphans.get(run, []), key=lambda row: row["seq"])
+    assert found == [{"date": DAY} | {name: row[name] for name in names} for row in wanted]
+
+
+@pytest.mark.parametrize("how", CUTS[:2])
+def test_calls_are_those_of_the_plain_telling(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+    for name, rows in captures.items():
+        run = f"{name}, {how}"
+        assert alike(matched.calls.get(run, [])) == alike(row | {"run": run} for row in calls_of(rows)), rows
+
+
+@pytest.mark.parametrize("how", CUTS[:2])
+def test_orphans_are_those_of_the_plain_telling(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+    for name, rows in captures.items():
+        run = f"{name}, {how}"
+        assert alike(matched.orphans.get(run, [])) == alike(row | {"run": run} for row in orphans_of(rows)), rows
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plain_telling_agrees_with_the_hand(name: str) -> None:
+    case = CASES[name]
+    assert alike(calls_of(case.messages)) == alike(case.calls)
+    assert sorted(row["seq"] for row in orphans_of(case.messages)) == list(case.orphans)
+
+
+def test_chance_brings_about_what_is_to_be_tested(captures: dict[str, list[Row]]) -> None:
+    made = [row for rows in captures.values() for row in calls_of(rows)]
+    assert sum(row["attempts"] > 1 for row in made) > 30
+    assert sum(row["useless"] > 0 for row in made) > 30
+    by_identifier = [row for row in made if row["op"] is None]
+    assert sum(row["answers"] > 0 for row in by_identifier) > 50
+    assert sum(row["returns"] > 0 for row in by_identifier) > 50
+    assert sum(row["parts"] > 0 for row in by_identifier) > 5
+    assert sum(row["cancelled_at"] is not None for row in by_identifier) > 5
+    assert sum(len(orphans_of(rows)) for rows in captures.values()) > 100
+
+
+def test_what_is_settled_is_the_same(
+    spark: "SparkSession", matched: Matched, segments: list[list[pa.Table]], tmp_path: Path
+) -> None:
+    settled = Settled(spark, segments, tmp_path)
+    assert 0.1 < settled.shared / settled.pieces < 0.95
+    for run in matched.calls | settled.calls:
+        assert alike(settled.calls.get(run, [])) == alike(matched.calls.get(run, [])), run
+    for run in matched.orphans | settled.orphans:
+        assert alike(settled.orphans.get(run, [])) == alike(matched.orphans.get(run, [])), run
+
+
+def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were all hashes equal, the tables would be the same."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    from fiveways.pipeline.silver import call_merging, orphans  # noqa: PLC0415
+
+    for module in (call_merging, orphans):
+        monkeypatch.setattr(module, "key_hash", lambda: F.lit(1).cast("long"))
+    chance = Random(7)
+    captures = {str(number): at_random(str(number), chance) for number in range(20)}
+    segments = [part for rows in captures.values() for part in cut(rows, CUTS[1], chance)]
+    matched = Matched(spark, [paired(rows) for rows in segments], tmp_path)
+    for run, rows in captures.items():
+        assert alike(matched.calls.get(run, [])) == alike(calls_of(rows))
+        assert alike(matched.orphans.get(run, [])) == alike(orphans_of(rows))
+
+
+def test_pieces_that_are_alone_are_neither_sorted_nor_sent_about(spark: "SparkSession", tmp_path: Path) -> None:
+    from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
+
+    parquet.write_table(pair_messages(table([message(1, "in", "call", op="1")])).cast(PARTIAL_CALLS), tmp_path / FILE)
+    frame = calls(spark.read.parquet(f"file://{tmp_path / FILE}"))
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "SortAggregate" not in plan
+    assert "SortMergeJoin" not in plan
+    alone = plan.partition("BroadcastExchange")[0]
+    assert "LeftAnti" in alone
+    assert "Exchange" not in alone
+    assert "Aggregate" not in alone

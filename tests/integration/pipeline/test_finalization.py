@@ -1,0 +1,92 @@
+"""What is settled where a segment was read, and when it is settled anew; `test_calls` has that the rows are right."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline import batch_run, finalization, segment_decoder
+from fiveways.pipeline.batch_run import RunOptions
+from tests.support import captures
+from tests.support.captures import Tape
+
+FAR = 1_000_000
+"""An operation that shares a bucket with none of the first ones."""
+
+
+def journal(folder: Path, *segments: Iterable[int], tape: Tape | None = None) -> list[Path]:
+    tape, paths = tape or Tape(), []
+    for number, ops in enumerate(segments, 1):
+        start = len(tape.records)
+        tape.calls(ops)
+        paths.append(captures.write(folder, tape.records[start:], number))
+    return paths
+
+
+def digested(folder: Path, *segments: Iterable[int]) -> Path:
+    """Read segments into parts a, b, c ...; return where these are."""
+    into = folder / "next"
+    for part, path in zip("abc", journal(folder / "journal", *segments), strict=False):
+        segment_decoder.decode_segment(segment_decoder.DecodeTask(str(path), part, str(into)))
+    return into
+
+
+def test_segments_without_a_common_bucket_are_all_settled(spark: SparkSession, tmp_path: Path) -> None:
+    into = digested(tmp_path, range(5), range(FAR, FAR + 5))
+    division = finalization.find_shared_buckets(into, [], ["a", "b"])
+    assert (division.buckets.tolist(), division.changed_parts) == ([], frozenset())
+    finalization.finalize(spark, into, ["a", "b"], division)
+    assert sorted(path.name for path in (into / "calls").iterdir()) == [
+        "2026-03-03-of-a.parquet",
+        "2026-03-03-of-b.parquet",
+    ]
+    assert len(parquet.read_table(into / "calls")) == 10
+    assert not (into / finalization.PARTIAL_CALLS_TABLE).exists()
+
+
+def test_a_bucket_that_two_have_is_news_for_the_one_that_was_there(tmp_path: Path) -> None:
+    into = digested(tmp_path, range(5), range(FAR, FAR + 5), range(5, 10))
+    division = finalization.find_shared_buckets(into, ["a", "b"], ["c"])
+    assert len(division.buckets) == 1
+    assert division.changed_parts == {"a"}
+    again = finalization.find_shared_buckets(into, ["a", "b", "c"], [])
+    assert (again.buckets.tolist(), again.changed_parts) == (division.buckets.tolist(), frozenset())
+
+
+def test_parts_that_have_become_one_still_have_to_be_put_together(tmp_path: Path) -> None:
+    into = digested(tmp_path, range(5), range(FAR, FAR + 5), range(5, 10))
+    before = finalization.find_shared_buckets(into, ["a", "b", "c"], [])
+    segment_decoder.merge_parts("m", ["a", "c"], str(into))
+    after = finalization.find_shared_buckets(into, ["m", "b"], [])
+    assert (after.buckets.tolist(), after.changed_parts) == (before.buckets.tolist(), frozenset())
+
+
+@pytest.mark.usefixtures("few")
+def test_what_is_settled_stays_as_it_is_until_it_has_to_change(spark: SparkSession, tmp_path: Path) -> None:
+    """A segment that shares nothing comes, then one that goes on with the first."""
+    folder, out, tape = tmp_path / "journal", tmp_path / "out", Tape()
+
+    def step() -> dict[str, int]:
+        batch_run.run(RunOptions(str(folder), out), spark=spark)
+        assert captures.count(out, "calls") == len(set(parquet.read_table(out / "calls")["op"].to_pylist()))
+        return {path.name: path.stat().st_ino for path in (out / "calls").glob("*-of-*")}
+
+    tape.calls(range(5))
+    tape.ask(5)
+    captures.write(folder, tape.records, 1)
+    (first,) = step().items()
+    start = len(tape.records)
+    tape.calls(range(FAR, FAR + 5))
+    captures.write(folder, tape.records[start:], 2)
+    second = step()
+    assert first in second.items()
+    assert len(second) == 2
+    assert captures.count(out, "calls", outcome="unanswered") == 1
+    start = len(tape.records)
+    tape.answer(5)
+    captures.write(folder, tape.records[start:], 3)
+    third = step()
+    assert list(third.items()) == [each for each in second.items() if each != first]
+    assert captures.count(out, "calls", outcome="unanswered") == 0

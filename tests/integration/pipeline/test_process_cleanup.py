@@ -1,0 +1,149 @@
+"""Commands that start Spark leave nothing behind, however they end, and say nothing when they are interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fiveways.pipeline import cleanup
+from tests.support import captures
+
+PATIENCE = 600.0
+
+pytestmark = pytest.mark.usefixtures("java")
+
+
+@dataclass
+class Started:
+    """A command in an empty directory, with a temporary directory of its own."""
+
+    process: subprocess.Popen[str]
+    temporary: Path
+    folder: Path
+
+    def until(self, pattern: str) -> None:
+        """Wait until such a file is in the temporary directory."""
+        end = time.monotonic() + PATIENCE
+        while not any(self.temporary.glob(pattern)):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all that the terminal would send it to."""
+        os.killpg(self.process.pid, number)
+
+    def ended(self) -> tuple[int, str, str]:
+        """Return its code and what it printed; nothing else of it may be left."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        assert list(self.temporary.iterdir()) == []
+        assert list(self.folder.iterdir()) == []
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    started: list[Started] = []
+
+    def run(*command: str) -> Started:
+        folder, temporary = tmp_path / "folder", tmp_path / "temporary"
+        for each in (folder, temporary):
+            each.mkdir(exist_ok=True)
+        process = subprocess.Popen(  # noqa: S603  our own program
+            [sys.executable, "-m", "fiveways", *command, *captures.quick()],
+            cwd=folder,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(Started(process, temporary, folder))
+        return started[-1]
+
+    yield run
+    for each in started:
+        if each.process.poll() is None:
+            each.signal(signal.SIGKILL)
+            each.process.communicate()
+
+
+def test_a_query_leaves_nothing_behind(start: Callable[..., Started], plain: captures.Plain) -> None:
+    code, out, err = start("sql", "select count(*) as n from calls", "--out", str(plain.out)).ended()
+    assert (code, out, err) == (0, '{"n": 31}\n', "")
+
+
+def test_a_query_that_is_interrupted_while_java_starts_ends_in_silence(
+    start: Callable[..., Started], plain: captures.Plain
+) -> None:
+    query = start("sql", "select 1 from calls", "--out", str(plain.out))
+    query.until(f"{cleanup.PREFIX}*/spark.log")
+    query.signal(signal.SIGINT)
+    assert query.ended() == (130, "", "")
+
+
+def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from fiveways.pipeline import session\n"
+        "os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))\n"
+        "with session.running(session.Settings('local[1]')): print('Spark runs')\n"
+    )
+    command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(command, env=here, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stdout) == (-signal.SIGINT, ""), ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted_at_work_ends_in_silence(
+    start: Callable[..., Started], plain: captures.Plain, tmp_path: Path, number: int, code: int
+) -> None:
+    run = start("pipeline", "run", "--journal", str(plain.journal), "--out", str(tmp_path / "out"))
+    run.until(f"{cleanup.PREFIX}*/blockmgr-*")
+    # Not all at once: the terminal sends Ctrl-C to everybody, others to the command alone.
+    if number == signal.SIGINT:
+        run.signal(number)
+    else:
+        run.process.send_signal(number)
+    assert run.ended() == (code, "", "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with _killed(tmp_path) as left:
+        (left / "liblz4.so").touch()
+        kept = tmp_path / f"{cleanup.PREFIX}kept.log"
+        kept.touch()
+        with cleanup.temporary_directory() as mine, cleanup.temporary_directory() as other:
+            assert not left.exists()
+            assert mine.is_dir()
+            assert other.is_dir()
+        assert list(tmp_path.iterdir()) == [kept]
+
+
+@contextmanager
+def _killed(tmp_path: Path) -> Iterator[Path]:
+    """Have a process make a private directory, and kill it."""
+    code = (
+        "from fiveways.pipeline import cleanup; import time\n"
+        "with cleanup.private_directory() as made: print(made, flush=True); time.sleep(1e6)"
+    )
+    command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  our own
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with cleanup.temporary_directory():
+            assert left.is_dir()  # as long as it lives
+        process.kill()
+        process.wait()
+        yield left

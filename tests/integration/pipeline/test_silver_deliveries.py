@@ -1,0 +1,130 @@
+"""Publications and whom they reached."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline.silver.deliveries import deliveries
+from tests.integration.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, marks, messages, told
+
+PUBLISHED: Row = {"kind": "publish", "topic": "news", "op": "p1", "session": "pub", "protocol": "lrpm-json"}
+EVENT: Row = {"kind": "event", "direction": "out", "op": "p1", "at": NOON + 10, "id": "7", "queued_ns": 4, "size": 30}
+DROP: Row = {"kind": "drop", "direction": "out", "op": "p1", "channel": "news", "at": NOON + 20, "reason": "slow"}
+
+
+def test_each_subscriber_has_a_row_with_all_that_is_known(spark: SparkSession) -> None:
+    table = deliveries(
+        messages(
+            spark,
+            PUBLISHED,
+            EVENT,
+            {**EVENT, "session": "s2", "protocol": "mqtt-rpc", "peer": "ann", "id": None, "at": NOON + 15},
+        ),
+        marks(spark, {**DROP, "session": "s3"}, {"kind": "open"}, {**DROP, "op": "12"}),
+    )
+    about = (DAY, "run1", "p1", "news", "pub", "lrpm-json", NOON, 0)
+    assert told(table, " ".join(table.columns)) == [
+        (*about, "s1", None, "umq", NOON + 10, 1, 1, 0, "delivered", 10, 4, 30, 0),
+        (*about, "s2", "ann", "mqtt-rpc", NOON + 15, 2, 1, 0, "delivered", 15, 4, 30, 0),
+        (*about, "s3", None, "umq", None, None, 0, 1, "dropped", None, None, None, 0),
+    ]
+
+
+def test_after_the_clock_was_set_back_the_first_is_still_the_first(spark: SparkSession) -> None:
+    table = deliveries(
+        messages(
+            spark,
+            PUBLISHED,
+            {**EVENT, "at": NOON - 500, "size": 31},
+            {**EVENT, "at": NOON - 900, "size": 32},
+            {**PUBLISHED, "at": NOON - 800, "session": "again"},
+        ),
+        marks(spark),
+    )
+    assert told(table, "publisher_session published_at published_seq first_at first_seq size copies") == [
+        ("pub", NOON, 0, NOON - 500, 1, 31, 2)
+    ]
+    assert told(table, "latency_ns negative_durations") == [(None, 1)]
+
+
+def test_a_repeat_is_another_copy_and_the_first_tells_the_times(spark: SparkSession) -> None:
+    table = deliveries(
+        messages(spark, PUBLISHED, EVENT, {**EVENT, "at": NOON + 90, "queued_ns": 70, "size": 33}), marks(spark, DROP)
+    )
+    assert told(table, "first_at copies dropped outcome latency_ns queued_ns size") == [
+        (NOON + 10, 2, 1, "delivered", 10, 4, 30)
+    ]
+
+
+def test_two_subscriptions_of_one_link_are_no_repeat(spark: SparkSession) -> None:
+    table = deliveries(messages(spark, PUBLISHED, EVENT, {**EVENT, "id": "8"}), marks(spark))
+    assert told(table, "subscriber_session copies") == [("s1", 1)]
+
+
+def test_a_conversation_of_nq_is_one_subscriber_over_all_its_links(spark: SparkSession) -> None:
+    event = {**EVENT, "protocol": "nq", "peer": "conv"}
+    table = deliveries(
+        messages(
+            spark,
+            PUBLISHED,
+            {**event, "session": "later", "at": NOON + 50, "seq": 9},
+            {**event, "session": "first"},
+            {**event, "session": "other", "peer": "conv2", "id": "9"},
+            {**event, "session": "nobody", "peer": None},
+        ),
+        marks(spark),
+    )
+    assert told(table, "subscriber_session subscriber_peer copies first_at") == [
+        ("first", "conv", 2, NOON + 10),
+        ("nobody", None, 1, NOON + 10),
+        ("other", "conv2", 1, NOON + 10),
+    ]
+
+
+def test_a_repeated_publication_is_known_by_its_first_message(spark: SparkSession) -> None:
+    again: Row = {"kind": "call", "method": "hub.publish", "topic": "news", "op": "p1", "protocol": "nq"}
+    table = deliveries(
+        messages(
+            spark,
+            {**again, "session": "b", "at": NOON + 5, "seq": 9},
+            {**again, "session": "a"},
+            {"kind": "call", "method": "hub.publish", "op": "p1", "direction": "out"},
+            EVENT,
+        ),
+        marks(spark),
+    )
+    assert told(table, "publisher_session publisher_protocol published_at copies") == [("a", "nq", NOON, 1)]
+
+
+def test_an_event_whose_publication_is_not_in_the_data_tells_what_it_can(spark: SparkSession) -> None:
+    table = deliveries(
+        messages(spark, {**EVENT, "topic": "kept"}, {**EVENT, "run": "run2", "op": "p1", "at": MIDNIGHT}), marks(spark)
+    )
+    assert told(table, "date run topic publisher_session published_at latency_ns") == [
+        (DAY, "run1", "kept", None, None, None),
+        (NEXT, "run2", None, None, None, None),
+    ]
+
+
+def test_without_operations_each_event_is_a_row(spark: SparkSession) -> None:
+    event = {**EVENT, "op": None, "topic": "news"}
+    table = deliveries(
+        messages(spark, {**PUBLISHED, "op": None}, event, event, {**event, "part": 1, "seq": 2}),
+        marks(
+            spark,
+            {**DROP, "op": None},
+            {**DROP, "op": None, "channel": None},
+            {**DROP, "op": None, "channel": "/nq", "transport": "http"},
+        ),
+    )
+    assert told(table, "op topic published_at copies dropped outcome") == [
+        (None, "news", None, 0, 1, "dropped"),
+        *[(None, "news", None, 1, 0, "delivered")] * 3,
+    ]
+
+
+@pytest.mark.parametrize("gap", [10, 3 * 86_400 * 1_000_000_000])
+def test_the_day_is_that_of_the_publication(spark: SparkSession, gap: int) -> None:
+    table = deliveries(
+        messages(spark, {**PUBLISHED, "at": MIDNIGHT - 1}, {**EVENT, "at": MIDNIGHT - 1 + gap}), marks(spark)
+    )
+    assert told(table, "date latency_ns") == [(DAY, gap)]

@@ -1,0 +1,451 @@
+"""Spark and a real hub: topics become rows, and rows publications."""
+
+import re
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fiveways
+from fiveways.client.sync import SyncPeer
+from fiveways.client.sync_handles import SyncEvent, SyncSubscription
+from fiveways.pipeline import spark_session
+from tests.support import hubs
+from tests.support.paths import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from fiveways.pipeline.spark_session import SparkSettings
+
+PATIENCE = 300
+PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq", "nq+http"]
+ROWS = "topic string, data string"
+
+_names = count(1)
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[hubs.Hub]:
+    with hubs.serving() as hub:
+        yield hub
+
+
+@pytest.fixture
+def peer(hub: hubs.Hub) -> Iterator[SyncPeer]:
+    with fiveways.connect_sync(hub.url("lrpm")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="module")
+def engine(spark: "SparkSession") -> "SparkSession":
+    """Spark that knows the format."""
+    from fiveways.pipeline.peer import FivewaysDataSource  # noqa: PLC0415  without pyspark the tests are skipped
+
+    spark.dataSource.register(FivewaysDataSource)
+    return spark
+
+
+def read(engine: "SparkSession", url: str, topic: str, **options: object) -> "list[Row]":
+    return engine.read.format("fiveways").options(url=url, topic=topic, **said(options)).load().collect()
+
+
+def said(options: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items()}
+
+
+def publish(rows: "DataFrame", url: str, **options: object) -> None:
+    rows.write.format("fiveways").options(url=url, **said(options)).mode("append").save()
+
+
+def taken(events: SyncSubscription, number: int) -> list[SyncEvent]:
+    found = [event for event in (events.next(PATIENCE) for _ in range(number)) if event is not None]
+    assert len(found) == number
+    return found
+
+
+class Collected:
+    """A stream whose rows are kept here."""
+
+    def __init__(self, engine: "SparkSession", url: str, checkpoint: Path, **options: object) -> None:
+        self.rows: list[Row] = []
+        stream = engine.readStream.format("fiveways").options(url=url, **said(options)).load()
+        self.started = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(checkpoint))
+
+    def _keep(self, batch: "DataFrame", _number: int) -> None:
+        self.rows += batch.collect()
+
+    def wait(self, number: int) -> "list[Row]":
+        until(lambda: len(self.rows) >= number)
+        return sorted(self.rows, key=lambda row: row.at)
+
+
+@contextmanager
+def running(stream: Collected) -> "Iterator[StreamingQuery]":
+    query = stream.started.start()
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def given_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "list[SparkSettings]":
+    """Let programs that start a Spark of their own have the one that is there; return how they wanted it."""
+
+    wanted: list[SparkSettings] = []
+
+    @contextmanager
+    def running(settings: "SparkSettings") -> "Iterator[SparkSession]":
+        wanted.append(settings)
+        yield engine
+
+    monkeypatch.setattr(spark_session, "open_spark", running)
+    return wanted
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    for _ in takewhile(lambda _: not is_so(), range(int(PATIENCE / 0.05))):
+        time.sleep(0.05)
+    assert is_so()
+
+
+def is_followed(peer: SyncPeer, query: "StreamingQuery") -> None:
+    """Wait until a query has subscribed."""
+
+    def is_so() -> bool:
+        assert query.exception() is None
+        stats: Any = peer.call("hub.stats")
+        return bool(stats["subscriptions"])
+
+    until(is_so)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rows_are_published_and_retained_values_read_in_every_protocol(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, protocol: str
+) -> None:
+    place = f"every.p{next(_names)}"
+    values = ['{"n":1,"x":[null,true]}', '"text"', "2.5", "[]"]
+    rows = engine.createDataFrame([(f"{place}.n{n}", value) for n, value in enumerate(values)], ROWS).repartition(2)
+    publish(rows, hub.url(protocol), retain="true")
+    found = read(engine, hub.url(protocol), f"{place}.*")
+    assert {row.topic: row.data for row in found} == {f"{place}.n{n}": value for n, value in enumerate(values)}
+    assert [row.seq for row in found] == [1, 2, 3, 4]
+    assert {(row.missed, row.gap) for row in found} == {(0, False)}
+    for n in range(len(values)):
+        peer.close_topic(f"{place}.n{n}")
+
+
+def test_a_batch_ends_after_its_count(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+    for n in range(3):
+        peer.publish(f"counted.n{n}", n, retain=True)
+    found = read(engine, hub.url("lrpm"), "counted.*", count=2)
+    assert len(found) == 2
+    found = read(engine, hub.url("lrpm"), "counted.*", seconds=0.5)
+    assert sorted(row.data for row in found) == ["0", "1", "2"]
+
+
+def test_columns_of_any_type_are_published_as_their_values(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer
+) -> None:
+    frame = engine.sql(
+        "select named_struct('a', 1, 'b', array(named_struct('c', 'x'))) as data, id = 0 as retain from range(2)"
+    ).coalesce(1)
+    with peer.subscribe("typed") as events:
+        publish(frame, hub.url("umq"), topic="typed")
+        publish(engine.sql("select binary('ab') as data"), hub.url("lrpm"), topic="typed", encoding="cbor")
+        data = [event.data for event in taken(events, 3)]
+    assert data == [{"a": 1, "b": [{"c": "x"}]}, {"a": 1, "b": [{"c": "x"}]}, b"ab"]
+    with peer.subscribe("typed") as events:
+        assert taken(events, 1)[0].data == {"a": 1, "b": [{"c": "x"}]}
+
+
+def test_a_partition_is_published_in_its_order(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+    frame = engine.range(0, 1000, 1, 1).selectExpr("'ordered' as topic", "string(id) as data")
+    with peer.subscribe("ordered") as events:
+        publish(frame, hub.url("lrpm"))
+        assert [event.data for event in taken(events, 1000)] == list(range(1000))
+
+
+def test_publications_have_ids_where_these_are_wanted(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+    frame = engine.range(0, 4, 1, 2).selectExpr("'named' as topic", "string(id) as data")
+    with peer.subscribe("named") as events:
+        publish(frame, hub.url("lrpm"), ids="true")
+        published: list[Any] = [event.data for event in taken(events, 4)]
+    runs = {each["id"].split("-")[0] for each in published}
+    assert len(runs) == 1
+    assert sorted((each["id"].split("-")[1:], each["data"]) for each in published) == [
+        (["0", "1"], 0),
+        (["0", "2"], 1),
+        (["1", "1"], 2),
+        (["1", "2"], 3),
+    ]
+
+
+def test_a_stream_reads_what_is_published_and_publishes_what_it_makes_of_it(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
+) -> None:
+    stream = engine.readStream.format("fiveways").options(url=hub.url("umq"), topic="sensors.*").load()
+    doubled = stream.selectExpr("concat('doubled.', seq) as topic", "string(2 * int(data)) as data")
+    writing = doubled.writeStream.format("fiveways").options(url=hub.url("nq"), ids="true")
+    with peer.subscribe("doubled.*") as events:
+        query = writing.option("checkpointLocation", str(tmp_path)).start()
+        try:
+            until(lambda: dict(_stats(peer))["subscriptions"] == 2)
+            for n in (1, 2, 3):
+                peer.publish("sensors.roof", n)
+            found = taken(events, 3)
+        finally:
+            query.stop()
+    assert {(event.topic, _of(event)["data"]) for event in found} == {
+        ("doubled.1", 2),
+        ("doubled.2", 4),
+        ("doubled.3", 6),
+    }
+    ids = {_of(event)["id"] for event in found}
+    assert len(ids) == 3
+    assert all(each.startswith(f"{query.id}-") for each in ids)
+
+
+def _stats(peer: SyncPeer) -> dict[str, Any]:
+    stats: Any = peer.call("hub.stats")
+    return dict(stats)
+
+
+def _of(event: SyncEvent) -> dict[str, Any]:
+    assert isinstance(event.data, dict)
+    return event.data
+
+
+def test_a_stream_that_starts_again_tells_what_is_lost(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
+) -> None:
+    first = Collected(engine, hub.url("lrpm"), tmp_path, topic="again")
+    with running(first) as query:
+        is_followed(peer, query)
+        for n in (1, 2):
+            peer.publish("again", n)
+        rows = first.wait(2)
+        query.processAllAvailable()
+    assert [(row.topic, row.data, row.missed, row.gap, row.seq) for row in rows] == [
+        ("again", "1", 0, False, 1),
+        ("again", "2", 0, False, 2),
+    ]
+    # As if the driver had died between planning its last batch and being done with it.
+    last = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (tmp_path / "commits" / f".{last.name}.crc").unlink()
+    until(lambda: not _stats(peer)["subscriptions"])
+    peer.publish("again", "nobody listens")
+    second = Collected(engine, hub.url("lrpm"), tmp_path, topic="again")
+    with running(second) as query:
+        is_followed(peer, query)
+        peer.publish("again", 3)
+        peer.publish("again", 4)
+        after = second.wait(2)
+    assert [(row.data, row.gap, row.seq) for row in after] == [("3", True, 1), ("4", False, 2)]
+    assert after[0].missed in {1, 2}  # what was in the batch without an end
+    assert after[0].reader != rows[0].reader
+
+
+def test_a_stream_goes_on_over_a_closed_topic(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
+) -> None:
+    stream = Collected(engine, hub.url("umq36"), tmp_path, topic="goes")
+    with running(stream) as query:
+        is_followed(peer, query)
+        peer.publish("goes", 1)
+        stream.wait(1)
+        peer.close_topic("goes")
+        until(lambda: not _stats(peer)["subscriptions"])
+        is_followed(peer, query)
+        peer.publish("goes", 2)
+        rows = stream.wait(2)
+    assert [(row.data, row.gap) for row in rows] == [("1", False), ("2", True)]
+
+
+def test_a_query_that_ends_takes_what_there_is(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
+) -> None:
+    for n in range(5):
+        peer.publish(f"kept.n{n}", n, retain=True)
+    stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="kept.*", count=5, batch_rows=2, partition_rows=1)
+    query = stream.started.trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE)
+    assert sorted(row.data for row in stream.rows) == ["0", "1", "2", "3", "4"]
+    assert [row.seq for row in stream.rows] == [1, 2, 3, 4, 5]
+    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 2
+
+
+def test_what_the_buffer_has_no_room_for_is_counted_in_the_rows(
+    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
+) -> None:
+    stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="flood", buffer_rows=10)
+    query = stream.started.trigger(processingTime="2 seconds").start()
+    try:
+        is_followed(peer, query)
+        number = 0
+
+        def is_told() -> bool:
+            nonlocal number
+            for _ in range(50):
+                number += 1
+                peer.publish("flood", number)
+            return any(row.missed for row in stream.rows)
+
+        until(is_told)
+    finally:
+        query.stop()
+    rows = sorted(stream.rows, key=lambda row: int(row.data))
+    # Each row tells what is missing right before it: so all numbers are accounted for.
+    passed = 0
+    for row in rows:
+        passed += row.missed + 1
+        assert passed == int(row.data)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"topic": "a"}, "say where the hub is"),
+        ({"url": "ws://localhost", "topic": "a"}, "url: ws:// says no protocol"),
+        ({"url": "mqtt-rpc+mqtt://localhost", "topic": "a"}, "the URL leads to a broker"),
+        ({"url": "umq+ws://localhost"}, "say which topic is to be read"),
+        ({"url": "umq+ws://localhost", "topic": "a", "encoding": "cbor"}, "this protocol has only one"),
+        ({"url": "umq+ws://localhost", "topic": "a", "topics": "b"}, "'topics' is no option of the format fiveways"),
+    ],
+)
+def test_a_wrong_option_is_told_when_it_is_loaded(
+    engine: "SparkSession", options: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(Exception, match=sentence):
+        engine.read.format("fiveways").options(**options).load()
+
+
+def test_a_hub_that_is_away_fails_batch_and_stream(engine: "SparkSession", tmp_path: Path) -> None:
+    away = "lrpm+ws://127.0.0.1:9"
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  without pyspark the tests are skipped
+
+    # While the query is planned: no task runs, and so nothing of Java's is in the error.
+    tracker = engine.sparkContext.statusTracker()
+    jobs = set(tracker.getJobIdsForGroup())
+    with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
+        read(engine, away, "a")
+    with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
+        publish(engine.createDataFrame([("a", "1")], ROWS), away)
+    assert set(tracker.getJobIdsForGroup()) == jobs
+    query = Collected(engine, away, tmp_path, topic="a").started.start()
+    with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
+        query.awaitTermination(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ("'t' as topic", "there is no column data to publish"),
+        ("'1' as data", "no column topic"),
+        ("'t' as topic, '1' as data, 3 as when", "column when would be lost"),
+        ("7 as topic, '1' as data", "column topic is int, not string"),
+        ("'t' as topic, '1' as data, 1 as retain", "column retain is int, not boolean"),
+        ("'t' as topic, '{oops' as data", "row 1 of its partition: data is not JSON"),
+        ("string(null) as topic, '1' as data", "row 1 of its partition has no topic"),
+        ("'a..b*' as topic, '1' as data", "row 1 of its partition, on a..b*, was not published"),
+    ],
+)
+def test_rows_that_cannot_be_published_fail_the_job(
+    engine: "SparkSession", hub: hubs.Hub, columns: str, sentence: str
+) -> None:
+    with pytest.raises(Exception, match=sentence.replace("*", r"\*")):
+        publish(engine.sql(f"select {columns}"), hub.url("lrpm"))
+
+
+BLOCKS = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "spark-peer.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number, _ in enumerate(BLOCKS, 1)])
+def test_a_block_of_the_docs_prints_what_its_comments_say(
+    engine: "SparkSession",
+    hub: hubs.Hub,
+    peer: SyncPeer,
+    block: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
+    given_spark(engine, monkeypatch)
+    exec(block.replace("localhost:7500", place), {})  # noqa: S102  our own docs
+    assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", block)
+    for topic in ("sensors.roof", "sensors.cellar"):
+        peer.close_topic(topic)
+
+
+def test_the_example_runs(
+    engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it but the start of a Spark of its own: it is given the one that is there."""
+    wanted = given_spark(engine, monkeypatch)
+    with hubs.serving() as hub:
+        place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
+        monkeypatch.setattr(sys, "argv", ["peer.py", place])
+        runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
+    shown = capsys.readouterr().out
+    assert sorted(line.split()[0] for line in shown.splitlines()) == [f"means.room{n}" for n in range(4)]
+    assert [settings.master for settings in wanted] == ["local[2]"]
+
+
+def test_the_example_tells_of_a_hub_that_is_away_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, engine: "SparkSession"
+) -> None:
+    wanted = given_spark(engine, monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["peer.py", "127.0.0.1:9"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
+    assert re.fullmatch(r"peer\.py: [^\n]*127\.0\.0\.1:9[^\n]*", str(ended.value.code))
+    assert wanted == []
+
+
+def test_a_plan_shows_no_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"url": hub.url("lrpm"), "topic": "a", "token": "my-own-token"}
+    frame = engine.read.format("fiveways").options(**options).load()
+    frame.explain(extended=True)
+    shown = capsys.readouterr().out
+    assert "fiveways" in shown
+    assert "my-own-token" not in shown
+
+
+def test_topics_are_not_overwritten(engine: "SparkSession", hub: hubs.Hub) -> None:
+    rows = engine.createDataFrame([("a", "1")], ROWS)
+    with pytest.raises(Exception, match="a topic cannot be overwritten"):
+        rows.write.format("fiveways").option("url", hub.url("lrpm")).mode("overwrite").save()
+
+
+def test_a_refused_publication_fails_the_stream_and_a_refused_reader_its_query(
+    engine: "SparkSession", tmp_path: Path
+) -> None:
+    config = tmp_path / "fiveways.toml"
+    config.write_text(
+        '[auth]\nanonymous = "never"\n[[auth.identity]]\nname = "spark"\ntoken = "a-token-for-spark-alone"\n'
+        'publish = ["open.*"]\nsubscribe = ["open.*"]\n',
+        encoding="utf-8",
+    )
+    with hubs.serving("--config", str(config)) as guarded:
+        url = guarded.url("lrpm")
+        with pytest.raises(Exception, match="authentication required: no token was given"):
+            read(engine, url, "open.a")
+        token = {"token": "a-token-for-spark-alone"}
+        rows = engine.createDataFrame([("open.a", "1"), ("shut.b", "2")], ROWS).coalesce(1)
+        with pytest.raises(
+            Exception, match=r"row 2 of its partition, on shut\.b, was not published: .*may not publish"
+        ):
+            publish(rows, url, retain="true", **token)
+        assert [row.data for row in read(engine, url, "open.*", **token)] == ["1"]
+        query = Collected(engine, url, tmp_path / "checkpoint", topic="shut.*", **token).started.start()
+        with pytest.raises(Exception, match="may not subscribe"):
+            query.awaitTermination(PATIENCE)

@@ -1,0 +1,223 @@
+"""The parts of Spark as a peer that need no Spark to run."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import fiveways
+from tests.support import hubs
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from fiveways.pipeline.peer.options import BadOption, DataSourceOptions
+from fiveways.pipeline.peer.row_buffer import RowBuffer
+from fiveways.pipeline.peer.rows import TopicRow, decode_rows, encode_rows, to_json
+from fiveways.pipeline.peer.topic_follower import TopicFollower
+from fiveways.pipeline.peer.topic_reader import Offset, TopicStreamReader
+
+PATIENCE = 300.0
+URL = "lrpm+ws://localhost:7500"
+ROW = TopicRow("a", "1", 5, 0, False, "r", 1)
+
+
+def filled(buffer: RowBuffer, *numbers: int) -> None:
+    for number in numbers:
+        buffer.put("t", str(number), number)
+
+
+def rows_of(partitions: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    return [row for each in partitions for batch in decode_rows(each.value) for row in batch.to_pylist()]
+
+
+def test_a_buffer_keeps_rows_until_they_are_forgotten() -> None:
+    buffer = RowBuffer("r", 10, 1 << 20)
+    filled(buffer, 1, 2, 3)
+    assert [row.data for row in buffer.between(1, 3)] == ["2", "3"]
+    buffer.discard(2)
+    assert buffer.latest == 3
+    assert [row.seq for row in buffer.between(0, 3)] == [3]
+    buffer.discard(99)
+    assert (buffer.latest, buffer.between(0, 99)) == (3, [])
+
+
+def test_a_full_buffer_counts_what_it_drops_in_the_next_row() -> None:
+    buffer = RowBuffer("r", 2, 1 << 20)
+    filled(buffer, 1, 2, 3)
+    buffer.put("t", "4", 4, missed=5, gap=True)
+    buffer.discard(1)
+    filled(buffer, 5, 6)
+    last = buffer.between(2, 3)[0]
+    assert (last.data, last.missed, last.gap, last.seq) == ("5", 1 + 6, True, 3)
+    buffer.discard(3)
+    filled(buffer, 7)
+    assert [(row.missed, row.gap) for row in buffer.between(3, 4)] == [(1, False)]
+    assert buffer.dropped == 3
+
+
+def test_a_buffer_is_bounded_by_bytes_but_takes_one_row_of_any_size() -> None:
+    buffer = RowBuffer("r", 100, 1000)
+    buffer.put("t", "x" * 5000, 1)
+    filled(buffer, 2)
+    assert buffer.latest == 1
+    buffer.discard(1)
+    filled(buffer, 3)
+    assert buffer.between(1, 2)[0].missed == 1
+
+
+def test_rows_come_out_as_they_went_in() -> None:
+    rows = [ROW, ROW._replace(seq=2, data='"ä"', gap=True)]
+    assert [tuple(row.values()) for batch in decode_rows(encode_rows(rows)) for row in batch.to_pylist()] == rows
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        ("ä", '"ä"'),
+        (b"ab", '{"$base64":"YWI="}'),
+        (float("nan"), '{"$number":"NaN"}'),
+        ([1, {}], "[1,{}]"),
+    ],
+)
+def test_every_value_has_a_text(value: object, text: str) -> None:
+    assert to_json(value) == text
+
+
+class Still(TopicStreamReader):
+    """A reader without a hub, whose topic is filled by the test."""
+
+    def __init__(self, **options: str) -> None:
+        super().__init__(DataSourceOptions.parse({"url": URL, "topic": "t", **options}))
+        self._follower.open = lambda: None  # type: ignore[method-assign]
+
+    def come(self, *numbers: int) -> None:
+        filled(self._buffer, *numbers)
+
+
+def test_a_stream_gives_each_row_once_and_the_same_again_to_who_asks_again() -> None:
+    reader = Still(partition_rows="2")
+    start: Any = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    reader.come(1, 2, 3)
+    end: Any = reader.latestOffset(start, ReadAllAvailable())
+    first, second = reader.partitions(start, end), reader.partitions(start, end)
+    assert len(first) == 2
+    assert [row["data"] for row in rows_of(first)] == ["1", "2", "3"]
+    assert rows_of(first) == rows_of(second)
+    assert reader.partitions(end, end) == []
+    reader.commit(end)
+    reader.come(4)
+    assert [row["seq"] for row in rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))] == [4]
+
+
+def test_a_micro_batch_takes_no_more_than_it_may() -> None:
+    reader = Still()
+    start: Any = reader.initialOffset()
+    reader.come(*range(10))
+    assert reader.latestOffset(start, ReadMaxRows(4))["seq"] == 4
+    assert reader.getDefaultReadLimit() == ReadMaxRows(100_000)
+    assert reader.reportLatestOffset() == {**start, "seq": 10}
+
+
+def test_a_full_buffer_has_room_again_when_spark_asks_for_more() -> None:
+    reader = Still(buffer_rows="2")
+    start: Any = reader.initialOffset()
+    reader.come(1, 2, 3)
+    end: Any = reader.latestOffset(start, ReadAllAvailable())
+    # Spark commits `end` only when there is more; so it has to go before.
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    reader.come(4)
+    found = rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))
+    assert [(row["data"], row["missed"]) for row in found] == [("4", 1)]
+
+
+def test_a_new_reader_tells_what_the_one_before_it_has_lost() -> None:
+    old: Offset = {"reader": "before", "seq": 7}
+    reader = Still()
+    for _ in range(2):  # however often it is asked for
+        assert reader.partitions({"reader": "before", "seq": 4}, old) == []
+    reader.come(1, 2)
+    end: Any = reader.latestOffset(old, ReadAllAvailable())
+    found = rows_of(reader.partitions(old, end))
+    assert [(row["missed"], row["gap"], row["seq"]) for row in found] == [(3, True, 1), (0, False, 2)]
+
+
+def test_an_error_is_told_when_all_rows_have_been_given() -> None:
+    reader = Still()
+    start: Any = reader.initialOffset()
+    reader.come(1)
+    reader._follower.error = BadOption("over")
+    end: Any = reader.latestOffset(start, ReadAllAvailable())
+    assert end["seq"] == 1
+    with pytest.raises(BadOption, match="over"):
+        reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_a_hub_that_comes_back_is_followed_again() -> None:
+    with hubs.serving() as hub:
+        url = hub.url("lrpm")
+        port = str(urlsplit(url).port)
+        buffer = RowBuffer("r", 100, 1 << 20)
+        follower = TopicFollower(DataSourceOptions.parse({"url": url, "topic": "t.*"}), buffer)
+        follower.open()
+        follower.open()  # once is enough
+        try:
+            publish(url, "t.x", 1)
+            assert buffer.wait_for(1, PATIENCE)
+            hub.end()
+            again = hubs.Hub(hubs.start("serve", "--port", port))
+            try:
+                # Until it has subscribed again, nobody hears us.
+                number = 1
+                while buffer.latest < 2 and number < 600:
+                    number += 1
+                    publish(url, "t.x", number)
+                    buffer.wait_for(2, 0.1)
+            finally:
+                again.end()
+        finally:
+            follower.close()
+    rows = buffer.between(0, 2)
+    assert [(row.topic, row.missed, row.gap) for row in rows] == [("t.x", 0, False), ("t.x", 0, True)]
+    assert follower.error is None
+
+
+def publish(url: str, topic: str, data: object) -> None:
+    with fiveways.connect_sync(url) as peer:
+        peer.publish(topic, data)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"timeout": "soon"}, "timeout is a positive number of seconds, not 'soon'"),
+        ({"count": "-1"}, "count is a whole number from 1 on, not '-1'"),
+        ({"buffer_rows": "0"}, "buffer_rows is a whole number from 1 on, not '0'"),
+        ({"retain": "yes"}, "retain is true or false, not 'yes'"),
+        ({"when_full": "block"}, "when_full is one of skip, close, unsubscribe, not 'block'"),
+        ({"identity": "me"}, "`identity` and `secret` belong together"),
+        ({"url": f"{URL}?encoding=json", "encoding": "cbor"}, "the URL says json, and the option encoding says cbor"),
+        ({"path": "x"}, "'path' is no option of the format fiveways"),
+    ],
+)
+def test_a_bad_option_is_a_sentence(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadOption) as found:
+        DataSourceOptions.parse({"url": URL, **options})
+    assert str(found.value).startswith(sentence)
+
+
+def test_options_are_read_whatever_their_case() -> None:
+    options = DataSourceOptions.parse(
+        {"URL": URL, "Encoding": "cbor", "checkpointLocation": "/x", "Count": "3", "ids": "True"}
+    )
+    assert (options.url, options.count, options.ids) == (f"{URL}?encoding=cbor", 3, True)
+    assert "secret" not in repr(DataSourceOptions.parse({"url": URL, "identity": "me", "secret": "s3cret"}))
+
+
+@pytest.mark.parametrize("topic", ["", "a..b**"])
+def test_a_reader_needs_a_topic(topic: str) -> None:
+    with pytest.raises(BadOption, match="topic"):
+        DataSourceOptions.parse({"url": URL, "topic": topic}).topic_pattern()

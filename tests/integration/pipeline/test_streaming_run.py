@@ -1,0 +1,225 @@
+"""`pipeline watch`: the tables of a stream are those of a batch, whatever happens to the stream."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from threading import Thread
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline import batch_run, streaming_run
+from fiveways.pipeline.errors import BadInput, TablesLocked
+from fiveways.pipeline.streaming_run import IncrementReport, WatchOptions
+from tests.support import captures
+from tests.support.captures import NOON, SECOND, Tape
+
+PATIENCE = 600.0
+
+
+def watch(spark: SparkSession, journal: Path, out: Path, delay: float = 600.0) -> list[IncrementReport]:
+    steps: list[IncrementReport] = []
+    streaming_run.watch(WatchOptions(str(journal), out, delay=delay, until_end=True), steps.append, spark=spark)
+    return steps
+
+
+def batch(spark: SparkSession, journal: Path, out: Path) -> dict[str, captures.Rows]:
+    batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
+    return captures.tables(out)
+
+
+def test_to_the_end_it_is_what_a_batch_is(spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "stream"
+    records = captures.over_midnight()
+    Random(1).shuffle(records)  # much disorder, all of it within the delay
+    paths = captures.split(tmp_path / "all", records, 4)
+    journal.mkdir()
+    for added in (paths[:1], paths[1:]):  # segments that come while nobody looks are found in the next stream
+        for path in added:
+            (journal / path.name).write_bytes(path.read_bytes())
+        (step,) = watch(spark, journal, out, delay=86_400 * 4)
+        assert step.segments == len(added)
+    assert watch(spark, journal, out) == []
+    assert captures.tables(out) == over_midnight.tables
+    assert captures.litter(out) == []
+
+
+@pytest.mark.usefixtures("few")
+def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.calls(range(10))
+    early = tape.records[:20]
+    tape.at = NOON + 60 * SECOND
+    tape.calls(range(10, 20))
+    captures.write(journal, tape.records[20:], 1)
+    watch(spark, journal, out, delay=30.0)
+    captures.write(journal, early, 2)
+    (step,) = watch(spark, journal, out, delay=30.0)
+    assert (step.state.late, step.state.rows["late"]) == (20, 20)
+    assert captures.count(out, "late", watermark=tape.at - 30 * SECOND) == 20
+    assert captures.count(out, "messages") == len(tape.records) - 20
+    assert captures.count(out, "calls", outcome="result") < 20
+    assert captures.count(out, "orphans") > 0
+    # Records that the tables have, late or not, are not read again from a copy.
+    (journal / "copy-1.parquet").write_bytes((journal / "r1-000001.parquet").read_bytes())
+    (journal / "copy-2.parquet").write_bytes((journal / "r1-000002.parquet").read_bytes())
+    (step,) = watch(spark, journal, out, delay=30.0)
+    assert (step.segments, step.records, step.state.late, step.state.rows["late"]) == (2, 0, 20, 20)
+    captures.write(journal, [*early[:5], *tape.records[-5:]], 3)
+    report = batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
+    assert (report.segments, report.records, report.state.late) == (2, 20, 0)
+    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.count(out, "calls", outcome="result") == 20
+    assert watch(spark, journal, out, delay=30.0) == []
+
+
+@pytest.mark.usefixtures("few")
+def test_source_that_starts_too_slowly_is_started_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, started, python = tmp_path / "journal", tmp_path / "started", tmp_path / "python"
+    # Spark waits for 10 seconds, even for a process that has ended.
+    python.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *streaming_source_runner*) echo >>{started}; [ $(wc -l <{started}) -gt 1 ] || exit 1;; esac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    tape = Tape()
+    tape.calls(range(8))
+    captures.split(journal, tape.records, 2)
+    (step,) = watch(spark, journal, tmp_path / "out")
+    assert step.segments == 2
+    # On a busy machine Spark may find more starts too slow than the one that fails here.
+    assert len(started.read_text().splitlines()) >= 2
+
+
+@pytest.mark.usefixtures("few")
+def test_tables_that_are_gone_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.calls(range(8))
+    captures.split(journal, tape.records, 2)
+    watch(spark, journal, out)
+    out.rename(tmp_path / "away")
+    (step,) = watch(spark, journal, out)
+    assert step.segments == 2
+    assert captures.tables(out) == captures.tables(tmp_path / "away")
+
+
+@pytest.mark.usefixtures("few")
+def test_a_bad_segment_ends_it_and_a_mended_one_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.calls(range(8))
+    captures.write(journal, tape.records[:16], 1)
+    watch(spark, journal, out)
+    before = captures.tables(out)
+    path = captures.write(journal, tape.records[16:], 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(BadInput, match=str(path)):
+        watch(spark, journal, out)
+    assert captures.tables(out) == before
+    path.write_bytes(whole)
+    (step,) = watch(spark, journal, out)
+    assert step.segments == 1
+    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+
+
+@pytest.mark.usefixtures("few")
+def test_it_follows_a_journal_that_grows(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    journal.mkdir()
+    tape = Tape()
+    tape.calls(range(12))
+    steps: list[IncrementReport] = []
+    wish = WatchOptions(str(journal), out, every=0.1)
+    ended: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            streaming_run.watch(wish, steps.append, spark=spark)
+        except BaseException as exc:  # noqa: BLE001  it is looked at below
+            ended.append(exc)
+
+    thread = Thread(target=follow, daemon=True)
+    thread.start()
+    for number in range(3):
+        captures.write(journal, tape.records[number * 16 : number * 16 + 16], number + 1)
+        until(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  over before the next
+    assert not ended
+    assert all(step.lag >= 0 for step in steps)
+    with pytest.raises(TablesLocked):
+        batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
+    for query in spark.streams.active:
+        query.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `fiveways pipeline watch` in a process of its own, which is gone at the end, and its Java with it."""
+    arguments = ["pipeline", "watch", "--journal", str(journal), "--out", str(out), "--master", "local[2]", *more]
+    arguments += captures.quick()
+    code = "import sys; from tests.support import captures; sys.exit(captures.main_with_few_tables())"
+    process = subprocess.Popen(  # noqa: S603  our own program
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+
+
+@pytest.mark.usefixtures("few")
+def test_killed_at_any_moment_it_ends_with_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    tape = Tape()
+    tape.open()
+    tape.calls(range(40))
+    paths = captures.split(tmp_path / "all", tape.records, 4)
+    journal.mkdir()
+    moments: list[Callable[[], bool]] = [  # while a batch is in the making, and between two of them
+        (tmp_path / ".out.next" / "calls").exists,
+        lambda: segments_in(out) >= 2,
+    ]
+    for added, moment in zip((paths[:2], paths[2:3]), moments, strict=True):
+        with watching(journal, out) as process:
+            for path in added:
+                (journal / path.name).write_bytes(path.read_bytes())
+            until(lambda: moment() or process.poll() is not None)  # noqa: B023  it is over before the next turn
+            assert process.poll() is None
+            os.kill(process.pid, signal.SIGKILL)
+    (journal / paths[3].name).write_bytes(paths[3].read_bytes())
+    watch(spark, journal, out)
+    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.litter(out) == []
+
+
+def segments_in(out: Path) -> int:
+    try:
+        return (out / "_run.json").read_text().count('"records"')
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,73 @@
+"""The list of tables: complete, in order, and explained."""
+
+import inspect
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fiveways.pipeline import spark_schemas
+from fiveways.pipeline.tables import TABLES, Table, as_page, order
+from tests.integration.pipeline.table_rows import empty
+from tests.support.paths import ROOT
+
+GOLD = """slo latency_breakdown errors retries starved orphans slow_consumers delivery_audit traffic top_talkers
+    bridge_matrix service_graph sessions_summary security_audit unused capacity"""
+SCHEMAS = {
+    "messages": spark_schemas.MESSAGES,
+    "quarantine": spark_schemas.QUARANTINE,
+    "late": spark_schemas.LATE,
+    "calls": spark_schemas.CALLS,
+    "orphans": spark_schemas.ORPHANS,
+    "deliveries": spark_schemas.DELIVERIES,
+    "sessions": spark_schemas.SESSIONS,
+}
+MADE = [table for table in TABLES.values() if table.inputs]
+FROM_PIECES = ("calls", "orphans")
+
+
+def test_all_gold_tables_are_there() -> None:
+    assert {table.name for table in TABLES.values() if table.layer == "gold"} == set(GOLD.split())
+
+
+def test_every_table_stands_behind_its_inputs() -> None:
+    known = {"_shared", "_marks"}
+    for table in TABLES.values():
+        assert set(table.inputs) <= known, table.name
+        known.add(table.name)
+
+
+@pytest.mark.parametrize("table", MADE, ids=lambda table: str(table.name))
+def test_a_function_takes_the_inputs_that_the_list_names(table: Table) -> None:
+    parameters = inspect.signature(table.function).parameters
+    assert list(parameters) == [name.lstrip("_") for name in table.inputs]
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: str(table.name))
+def test_every_table_says_its_question_its_grain_and_its_columns(table: Table) -> None:
+    assert table.question.endswith("?")
+    assert "One row per" in table.grain
+    assert all(table.columns.values())
+    if table.name in SCHEMAS:
+        assert list(table.columns) == SCHEMAS[table.name].fieldNames()
+
+
+@pytest.mark.parametrize(
+    "table", [each for each in MADE if each.name not in FROM_PIECES], ids=lambda table: str(table.name)
+)
+def test_the_columns_are_those_that_are_explained(spark: SparkSession, table: Table) -> None:
+    made = empty(spark, table.name)
+    assert made.columns == list(table.columns)
+    assert made.columns[0] == "date"
+    if table.name in SCHEMAS:
+        assert made.dtypes == [(field.name, field.dataType.simpleString()) for field in SCHEMAS[table.name]]
+
+
+def test_only_some_tables_and_what_they_need_can_be_asked_for() -> None:
+    assert [table.name for table in order(["slo"])] == ["calls", "slo"]
+    assert [table.name for table in order(["unused"])] == ["messages", "_names", "calls", "retries", "unused"]
+    assert order() == list(TABLES.values())
+
+
+def test_the_page_is_made_from_the_code() -> None:
+    page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    assert page == as_page(), "run: python -m fiveways.pipeline.tables > docs/tables.md"

@@ -1,0 +1,57 @@
+"""Traffic that a hub records, and its replay to another one."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from fiveways.app import App
+from fiveways.journal.records import merge_by_time
+from fiveways.journal.segments import list_segments
+from fiveways.replay.replay_target import ReplayTarget
+from fiveways.replay.replayer import ReplayConfig, Replayer
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import Settings, ZmqSettings
+from tests.support.raw_peers import PATIENCE, Place, hub, settings
+
+URLS = {
+    "umq": "umq+ws://127.0.0.1:{port}",
+    "umq36": "umq36+ws://127.0.0.1:{port}",
+    "lrpm-json": "lrpm+ws://127.0.0.1:{port}",
+    "lrpm-cbor": "lrpm+ws://127.0.0.1:{port}?encoding=cbor",
+    "nq": "nq+ws://127.0.0.1:{port}",
+    "nq http": "nq+http://127.0.0.1:{port}",
+}
+
+
+def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 3 * PATIENCE))
+
+    return run
+
+
+@asynccontextmanager
+async def recording(path: Path, app: App | None = None, more: Settings | None = None) -> AsyncIterator[Place]:
+    """A hub that writes a journal there."""
+    given = replace(more or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
+    async with hub(given, app) as place:
+        yield place
+
+
+async def replayed(path: Path, place: Place, **options: Any) -> Replayer:  # noqa: ANN401  those of the player
+    """Send a journal to a hub, flat out unless told otherwise."""
+    zmq = options.pop("zmq", "")
+    given = {"speed": math.inf, **options}
+    player = Replayer(ReplayConfig(ReplayTarget(f"http://127.0.0.1:{place.port}", zmq), **given))
+    await player.run(merge_by_time(list_segments(str(path))))
+    return player
+
+
+def with_zmq() -> Settings:
+    return replace(settings(), zmq=ZmqSettings(listen=True, port=0))

@@ -1,0 +1,208 @@
+"""What those are told who watch over a hub: whether it lives, whether it is ready, what it has counted."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import fiveways
+from fiveways.app import App
+from fiveways.runtime.health import Health, HealthCheck, render_checks, verdict
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, MqttSettings, Secret, Settings, StoreSettings
+from tests.integration.runtime.test_nq_disk_errors import Disk
+from tests.integration.runtime.test_nq_http import SOON, error_of, waiting
+from tests.support.nq_peers import ask, posters
+from tests.support.raw_peers import Place, http, hub, settings
+
+
+def status(answer: str) -> tuple[int, str]:
+    head, _, body = answer.partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def ready(place: Place, query: str = "") -> tuple[int, str]:
+    return status(await http(place.port, f"/readyz{query}"))
+
+
+async def until_ready(place: Place, wanted: tuple[int, str]) -> None:
+    while await ready(place) != wanted:  # noqa: ASYNC110  nobody tells of it
+        await asyncio.sleep(SOON / 1000)
+
+
+def with_store(folder: Path) -> Settings:
+    return replace(settings(), store=StoreSettings(path=str(folder / "store")))
+
+
+def test_a_hub_that_is_well_says_so_part_by_part(tmp_path: Path) -> None:
+    async def run() -> None:
+        given = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(given) as place:
+            assert await ready(place) == (200, "ok\n")
+            assert await ready(place, "?verbose") == (
+                200,
+                "[+] hub: ok\n[+] sessions: ok\n[+] store: ok\n[+] journal: ok\nok\n",
+            )
+            assert status(await http(place.port, "/livez")) == (200, "ok\n")
+
+    asyncio.run(run())
+
+
+def test_a_hub_that_closes_is_not_ready() -> None:
+    async def run() -> None:
+        async with hub() as place:
+            place.server._admin_endpoints.is_draining = True
+            assert await ready(place) == (503, "closing\n")
+            assert await ready(place, "?verbose=1&verbose") == (503, "[-] hub: closing\n[+] sessions: ok\nclosing\n")
+            assert status(await http(place.port, "/livez"))[0] == 200
+
+    asyncio.run(run())
+
+
+@waiting
+async def test_a_store_that_refuses_every_request_makes_it_unready_until_it_can_be_written(tmp_path: Path) -> None:
+    disk, app = Disk(tmp_path), App()
+
+    @app.method("work")
+    async def work(n: int) -> int:
+        return n
+
+    async with hub(disk.settings, app) as place, posters(place.port) as (peer,):
+        disk.take(place)
+        # The store knows the peer already: all that it refuses is the next request.
+        await peer.post({"i": (await peer.outcome("k0", ask("k0", "work", [0])))["a"]})
+        store = place.server.exchange.persister.store
+        while store is not None and store.waiting:  # noqa: ASYNC110
+            await asyncio.sleep(SOON / 1000)
+        assert await ready(place) == (200, "ok\n")
+        disk.is_full = True
+        assert error_of(await peer.outcome("k1", ask("k1", "work", [1]))) == ("busy", True)
+        await until_ready(place, (503, "the store cannot be written\n"))
+        page = await http(place.port, "/metrics")
+        assert 'fiveways_ready{check="store"} 0.0' in page
+        assert "fiveways_store_behind 1\n" in page
+        disk.is_full = False
+        # Nobody has to come and ask for something, for it to be found out.
+        await until_ready(place, (200, "ok\n"))
+        assert (await peer.outcome("k2", ask("k2", "work", [2])))["d"] == 2
+
+
+def test_a_broker_that_was_never_reached_makes_it_unready() -> None:
+    async def run() -> None:
+        given = replace(settings(), mqtt=MqttSettings(enabled=True, url="mqtt://127.0.0.1:1"))
+        async with hub(given) as place:
+            assert await ready(place) == (503, "the broker was not reached yet\n")
+
+    asyncio.run(run())
+
+
+def test_records_that_were_lost_are_told_but_the_hub_goes_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        given = replace(settings(), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(given) as place:
+            journaling = place.server._journal
+            assert journaling is not None
+            scribe = journaling._feed._process
+            assert scribe is not None
+            async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
+                os.kill(scribe._process.pid, 9)
+                for _ in range(500):
+                    await peer.call("hub.echo", "x")
+                    found = await ready(place)
+                    if found != (200, "ok\n") and "gaps" in found[1]:
+                        break
+                    await asyncio.sleep(0.01)
+            assert found[0] == 200
+            assert found[1].startswith("ok, but the journal has gaps: ")
+            assert "fiveways_journal_lost_total 0" not in await http(place.port, "/metrics")
+
+    asyncio.run(run())
+
+
+def test_the_worst_decides() -> None:
+    well, worse, bad = (HealthCheck(str(each.value), each, each.name) for each in Health)
+    assert verdict([]) == (Health.OK, "ok")
+    assert verdict([well]) == (Health.OK, "ok")
+    assert verdict([well, worse]) == (Health.DEGRADED, "ok, but WORSE")
+    assert verdict([well, worse, bad]) == (Health.UNHEALTHY, "WORSE; BAD")
+    assert render_checks([well, worse, bad]) == "[+] 1.0: WELL\n[!] 0.5: WORSE\n[-] 0.0: BAD\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_metrics_are_there_to_be_read_and_for_nothing_else(method: str) -> None:
+    async def run() -> None:
+        async with hub() as place:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(f"{method} /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+            writer.close()
+            if method == "POST":
+                assert head.startswith("HTTP/1.1 405")
+                return
+            assert head.startswith("HTTP/1.1 200")
+            assert "text/plain; version=0.0.4; charset=utf-8" in head
+            assert bool(body) is (method == "GET")
+
+    asyncio.run(run())
+
+
+def test_a_foreign_page_is_told_nothing() -> None:
+    async def run() -> None:
+        async with hub() as place:
+            assert status(await http(place.port, "/metrics", Origin="https://evil.example"))[0] == 403
+
+    asyncio.run(run())
+
+
+def test_names_are_for_those_who_may_ask_for_them() -> None:
+    async def run() -> None:
+        viewer = IdentitySettings("viewer", Secret("sesame"), call=("hub.traffic", "hub.echo"))
+        worker = IdentitySettings("worker", Secret("open"), call=("hub.echo",))
+        given = replace(settings(), auth=AuthSettings(anonymous="never", identity=(viewer, worker)))
+        async with hub(given) as place:
+            async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}", token="open") as peer:  # noqa: S106
+                await peer.call("hub.echo")
+            pages = {
+                token: await http(place.port, "/metrics", Authorization=f"Bearer {token}")
+                for token in ("sesame", "open")
+            }
+            pages[""] = await http(place.port, "/metrics")
+            assert 'fiveways_method_calls_total{method="hub.echo"} 1' in pages.pop("sesame")
+            assert not any("hub.echo" in page for page in pages.values())
+            assert all('fiveways_protocol_sessions{protocol="lrpm-json"}' in page for page in pages.values())
+
+    asyncio.run(run())
+
+
+def test_a_token_that_nobody_has_is_refused_and_counted() -> None:
+    async def run() -> None:
+        given = replace(settings(), auth=AuthSettings(identity=(IdentitySettings("viewer", Secret("sesame")),)))
+        async with hub(given) as place:
+            for path in ("/metrics", "/report"):
+                answer = await http(place.port, path, Authorization="Bearer x")
+                assert status(answer) == (401, "the hub does not know this token\n")
+                assert "\r\nWWW-Authenticate: Bearer\r\n" in answer
+            assert "fiveways_refused_logins_total 2\n" in await http(place.port, "/metrics")
+
+    asyncio.run(run())
+
+
+def test_the_page_of_a_running_hub_can_be_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        given = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(given) as place:
+            async with fiveways.connect(f"nq+ws://127.0.0.1:{place.port}") as peer:
+                await peer.call("hub.echo", "secret payload")
+            _, body = status(await http(place.port, "/metrics"))
+            found = {metric.name: metric for metric in text_string_to_metric_families(body)}
+            (began,) = found["fiveways_start_time_seconds"].samples
+            (process,) = found["process_start_time_seconds"].samples
+            assert process.value <= began.value + 1
+            assert {"fiveways_store_waiting", "fiveways_store_behind", "fiveways_journaled"} <= set(found)
+            assert "secret payload" not in body
+            assert not any(peer in body for peer in place.server.exchange.hub._sessions)
+
+    asyncio.run(run())

@@ -1,0 +1,127 @@
+"""What the port refuses in HTTP: methods that a path does not have, and credentials that it cannot read."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from fiveways.hub.traits import Credentials
+from fiveways.settings.operations import JournalSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
+from tests.support.nq_peers import posters
+from tests.support.raw_peers import PATIENCE, hub, settings
+
+PATHS = ["/", "/livez", "/readyz", "/metrics", "/report", "/fiveways.js", "/umq", "/umq36", "/lrpm", "/nq", "/nothing"]
+UPGRADE = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+async def asked(port: int, method: str, path: str, headers: str = "", body: str = "") -> tuple[int, str]:
+    """The status of an answer, and all of it as one text."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    length = f"Content-Length: {len(body)}\r\n" if body else ""
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}\r\n{body}".encode())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+    size = re.search(rb"Content-Length: (\d+)", head)
+    data = await reader.readexactly(int(size[1])) if size and method != "HEAD" else b""
+    writer.close()
+    return int(head[9:12]), (head + data).decode()
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/nq", "GET, HEAD, OPTIONS, POST"),
+        ("/umq", "GET, HEAD"),
+        ("/umq36", "GET, HEAD"),
+        ("/lrpm", "GET, HEAD"),
+        ("/", "GET, HEAD"),
+        ("/livez", "GET, HEAD"),
+        ("/metrics", "GET, HEAD"),
+        ("/fiveways.js", "GET, HEAD"),
+    ],
+)
+def test_method_that_a_path_does_not_have_is_405_with_those_it_has(method: str, path: str, allowed: str) -> None:
+    async def run() -> tuple[int, str]:
+        async with hub() as place:
+            return await asked(place.port, method, path, UPGRADE, body="" if method == "OPTIONS" else "[]")
+
+    status, answer = asyncio.run(run())
+    if path == "/nq" and method == "POST":
+        assert status == 200
+        return
+    assert status == (204 if (path, method) == ("/nq", "OPTIONS") else 405)
+    assert f"\r\nAllow: {allowed}\r\n" in answer
+
+
+@pytest.mark.parametrize(
+    "shown", ["Basic YWRtaW46c2VjcmV0", "basic YTpi", "Digest a=b", "Bearer", "Bearer  ", "nonsense"]
+)
+def test_credentials_that_are_no_bearer_token_are_401_everywhere(shown: str) -> None:
+    async def run() -> None:
+        async with hub() as place:
+            asks = [("GET", path, "") for path in PATHS] + [("POST", "/nq", "")]
+            asks += [("GET", path, UPGRADE) for path in ("/umq", "/umq36", "/lrpm", "/nq")]
+            for method, path, more in asks:
+                body = "[]" if method == "POST" else ""
+                status, answer = await asked(place.port, method, path, f"Authorization: {shown}\r\n{more}", body)
+                assert status == 401, (path, more, answer)
+                assert "\r\nWWW-Authenticate: Bearer\r\n" in answer
+            assert place.server.exchange.hub.stats()["arrived"] == 0
+
+    asyncio.run(run())
+
+
+def test_refused_credentials_are_readable_for_an_allowed_page_and_reach_no_journal(tmp_path: Path) -> None:
+    async def run() -> None:
+        given = settings()
+        journaled = Settings(server=given.server, journal=JournalSettings(path=str(tmp_path)))
+        async with hub(journaled) as place:
+            shown = "Authorization: Basic c2VjcmV0\r\nOrigin: http://localhost:3000\r\n"
+            status, answer = await asked(place.port, "POST", "/nq", shown, "[]")
+            assert status == 401
+            assert "\r\nAccess-Control-Allow-Origin: http://localhost:3000\r\n" in answer
+
+    asyncio.run(run())
+    written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert b"only Authorization: ***" in written  # the reason is redacted as any text is
+    assert b"c2VjcmV0" not in written
+
+
+def test_bearer_token_still_names_its_identity() -> None:
+    identity = IdentitySettings(name="ann", token=Secret("a" * 32))
+    given = settings(auth=AuthSettings(anonymous="never", identity=(identity,)))
+
+    async def run() -> None:
+        async with hub(given) as place:
+            body = '{"t":"hub-rights","r":"1"}'
+            status, answer = await asked(
+                place.port, "POST", "/nq?wait=5", f"Authorization: bearer {'a' * 32}\r\n", body
+            )
+            assert status == 200
+            assert '"identity":"ann"' in answer
+            assert (await asked(place.port, "POST", "/nq", "", body))[0] == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/nq", "/metrics", "/report"])
+def test_address_with_too_many_failed_logins_is_answered_429(path: str) -> None:
+    auth = AuthSettings(identity=(IdentitySettings("ann", token=Secret("of-ann")),))
+
+    async def run() -> None:
+        async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
+            method, exchange = "POST" if path == "/nq" else "GET", place.server.exchange
+            assert (await peer.raw(b"[]", path, method, Authorization="Bearer wrong")).status == 401
+            for _ in range(15):  # so many that no test can wait until the address may log in again
+                exchange.hub.admission._failed_logins.count(Credentials(remote="127.0.0.1:1"), exchange.now())
+            answer = await peer.raw(b"[]", path, method, Authorization="Bearer of-ann")
+            assert (answer.status, 0 < int(answer.headers["retry-after"]) <= 300) == (429, True)
+            elsewhere = {"Authorization": "Bearer of-ann", "X-Forwarded-For": "10.0.0.1, 192.0.2.1"}
+            assert (await peer.raw(b"[]", path, method, **elsewhere)).status != 429
+
+    asyncio.run(run())

@@ -1,0 +1,205 @@
+"""NQ peers in trouble: sent away, half gone, too many, too much at once."""
+
+import asyncio
+import json
+
+import cbor2
+import pytest
+
+from fiveways import Fail
+from fiveways.app import App
+from fiveways.settings.limits import LimitSettings
+from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
+from tests.integration.runtime.test_nq_http import QUIET, SOON, TOKENS, until, waiting
+from tests.support.nq_peers import ask, linked, packed, posters, served
+from tests.support.raw_peers import hub, settings
+
+
+@waiting
+async def test_a_callee_that_said_farewell_costs_the_caller_nothing() -> None:
+    async with hub() as place, posters(place.port, 2) as (worker, caller):
+        await worker.post(ask("k1", "hub-register", "work"))
+        await worker.post({"e": {"type": "sys", "fatal": True, "note": "goodbye"}})
+        answer = await caller.raw(packed(ask("k1", "work", 1)))
+        assert answer.status == 200
+
+
+@waiting
+async def test_cbor_over_the_wire() -> None:
+    async with hub() as place, posters(place.port) as (peer,):
+        callee = await place.peer("/lrpm")
+        callee.binary(cbor2.dumps([2, None, {}]))
+        await callee.data()
+        callee.binary(cbor2.dumps([40, 300, "hub.register", {"name": "work"}, {}]))
+        await callee.data()
+        await peer.post(ask("k1", "work"))
+        number = cbor2.loads(await callee.data())[1]
+        twice = b"\xa2\x01\x02\x01\x03"  # a map with two equal keys
+        callee.binary(bytes([0x86, 20, 24, 40]) + cbor2.dumps(number) + cbor2.dumps("app.err.x") + twice + b"\xa0")
+        (end,) = await peer.post(wait=1)
+        assert "e" in end
+
+
+@waiting
+async def test_an_application_fails_with_the_name_of_a_file() -> None:
+    app = App()
+
+    @app.method("work")
+    async def work() -> None:
+        raise Fail("no file caf\udce9")
+
+    async with hub(settings(), app) as place, posters(place.port) as (peer,):
+        await peer.post(ask("k1", "work"))
+        assert "e" in (await peer.post(wait=1))[0]
+
+
+@waiting
+async def test_a_failure_that_is_too_large_is_told_smaller() -> None:
+    async with hub(settings(limits=LimitSettings(max_text=3000))) as place, posters(place.port) as (peer,):
+        callee = await place.lrpm()
+        callee.text('[40,300,"hub.register",{"name":"work"},{}]')
+        await callee.heard()
+        await peer.post(ask("k1", "work"))
+        number = json.loads(await callee.heard())[1]
+        callee.text(json.dumps([20, 40, number, "app.err.x", "x" * 2900, {}]))
+        assert "e" in (await peer.post(wait=1))[0]
+
+
+@waiting
+async def test_peers_beyond_the_bound_are_told_and_not_kept() -> None:
+    async with hub(settings(limits=LimitSettings(max_resumable=4))) as place:
+        for number in range(6):
+            async with posters(place.port) as (peer,):
+                answer = await peer.raw(packed(ask("k1", data=1)))
+            assert answer.status == (200 if number < 2 else 503)
+        assert answer.body.endswith(b"the share of 2 for address 127.0.0.1 is used up\n")
+        assert len(place.server.resumable_sessions) == 2
+
+
+@waiting
+async def test_the_same_over_websocket() -> None:
+    async with hub(settings(limits=LimitSettings(max_resumable=2))) as place:
+        async with posters(place.port) as (peer,):
+            await peer.raw(packed(ask("k1", data=1)))
+        await until(lambda: place.server._port.connections() == 0)
+        wire = await place.peer("/nq")
+        frames = []
+        try:
+            while (frame := await asyncio.wait_for(wire.frames.get(), SOON)) is not None:
+                frames.append(frame)
+        finally:
+            wire.leave()
+        assert "goodbye" in str(frames) or "denied" in str(frames)
+
+
+@waiting
+async def test_a_wrong_token_over_websocket_is_told_and_the_link_closed() -> None:
+    async with hub(settings(auth=TOKENS)) as place:
+        wire = await place.peer("/nq", Authorization="Bearer wrong")
+        frames = []
+        try:
+            while (frame := await asyncio.wait_for(wire.frames.get(), SOON)) is not None:
+                frames.append(frame)
+        finally:
+            wire.leave()
+        assert "denied" in str(frames)
+
+
+@waiting
+async def test_no_token_is_a_401_where_anonymous_is_never() -> None:
+    async with hub(settings(auth=TOKENS)) as place, posters(place.port) as (peer,):
+        assert (await peer.raw(packed(ask("k1")))).status == 401
+        assert len(place.server.resumable_sessions) == 0
+
+
+@waiting
+async def test_who_never_said_who_it_is_does_not_stay_for_a_day() -> None:
+    auth = AuthSettings(anonymous="never", login_timeout=0.1, identity=(IdentitySettings("ann", token=Secret("x")),))
+    async with hub(settings(auth=auth)) as place:
+        for _ in range(20):
+            async with posters(place.port) as (peer,):
+                await peer.raw(b"[]")
+        await until(lambda: len(place.server.resumable_sessions) == 0)
+
+
+@waiting
+async def test_what_did_not_fit_does_not_grow_without_bound() -> None:
+    async with hub() as place, posters(place.port) as (peer,):
+        for number in range(40):
+            await peer.post(ask(f"k{number}", data="x" * 1_000_000))
+        (standing,) = place.server.resumable_sessions._by_id.values()
+        for _ in range(4):
+            await peer.post(*({"t": "hub-echo", "p": f"k{number}"} for number in range(40)))
+        assert sum(len(each.payload) for each in standing._unsent_packets) < 64 << 20
+
+
+@waiting
+async def test_a_good_reader_gets_all_it_is_owed_over_a_new_link() -> None:
+    async with hub() as place, posters(place.port) as (poster,):
+        for number in range(40):
+            await poster.post(ask(f"k{number}", data="x" * 1_000_000))
+        peer = await linked(place, poster.peer)
+        ids: set[object] = set()
+        while len(ids) < 40:
+            ids.add((await peer.hear())["i"])
+        assert ids == {f"k{number}" for number in range(40)}
+        peer.cut()
+
+
+@waiting
+async def test_who_comes_over_a_link_hears_its_id_before_what_did_not_fit_elsewhere() -> None:
+    async with hub() as place, posters(place.port) as (poster,):
+        callee = await served(place)
+        await poster.post(ask("k1", "work", 1))
+        head, *_ = (await callee.heard()).partition("\n")
+        callee.text(f"R{head[1:]}\n2")
+        (standing,) = place.server.resumable_sessions._by_id.values()
+        await until(standing._has_output)  # as for a poll, which then is not there any more
+        peer = await linked(place, poster.peer)
+        heard = await peer.until("d")
+        peer.cut()
+        callee.leave()
+        assert (heard["i"], heard["d"]) == ("k1", 2)
+
+
+@waiting
+async def test_many_fields_in_a_query() -> None:
+    async with hub() as place:
+        wire = await place.peer("/nq?" + "&".join(f"a{n}=1" for n in range(9)))
+        first = await asyncio.wait_for(wire.frames.get(), SOON)
+        wire.leave()
+        assert first is not None
+
+
+@pytest.mark.parametrize("before", ['prefs={"a":1}', "path=x", "a[b]=1", "a b=1", "flag"])
+@waiting
+async def test_other_cookies_do_not_hide_ours(before: str) -> None:
+    async with hub() as place, posters(place.port) as (peer,):
+        await peer.post()
+        mine, peer.peer = peer.peer, ""
+        assert (await peer.raw(b"[]", Cookie=f"{before}; fiveways-nq={mine}")).headers["nq-peer"] == mine
+
+
+@waiting
+async def test_who_posts_hears_its_answer_there_though_an_old_link_is_not_known_to_be_dead() -> None:
+    async with hub() as place, posters(place.port) as (poster,):
+        old = await linked(place)
+        old.wire.ws.underlying_transport.pause_reading()
+        poster.peer = old.peer
+        try:
+            assert (await poster.post(ask("k1", data=1), wait=2))[0]["d"] == 1
+        finally:
+            old.cut()
+
+
+@waiting
+async def test_a_link_that_comes_releases_a_poll_that_waits() -> None:
+    async with hub() as place, posters(place.port) as (poster,):
+        await poster.post()
+        poll = asyncio.ensure_future(poster.post(wait=10))
+        await asyncio.sleep(QUIET)
+        peer = await linked(place, poster.peer)
+        done, _ = await asyncio.wait([poll], timeout=SOON)
+        peer.cut()
+        poll.cancel()
+        assert done

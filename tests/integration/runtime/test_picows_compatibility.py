@@ -1,0 +1,24 @@
+"""A picows whose WSProtocol has changed is named when the hub starts, not at each connection."""
+
+import asyncio
+
+import picows.picows
+import pytest
+
+from fiveways.transports.websocket_server import UnsupportedPicows
+from tests.support.raw_peers import hub, settings
+
+
+async def start() -> None:
+    async with hub(settings()):
+        pass
+
+
+@pytest.mark.parametrize("other", [None, lambda _one, _two: None], ids=["absent", "other arguments"])
+def test_hub_does_not_start_with_another_interface_of_picows(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
+    if other is None:
+        monkeypatch.delattr(picows.picows, "WSProtocol")
+    else:
+        monkeypatch.setattr(picows.picows, "WSProtocol", other)
+    with pytest.raises(UnsupportedPicows, match=r"^the hub cannot use picows [\d.]+ \(.+\); install a version that"):
+        asyncio.run(start())

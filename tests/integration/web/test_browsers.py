@@ -1,0 +1,32 @@
+"""What tests do on a machine that cannot run a browser."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.web.browsers import require_driver
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A Node that lacks a library."""
+    node = tmp_path / "node"
+    node.write_text("#!/bin/sh\necho 'libatomic.so.1: cannot open' >&2\nexit 127\n", encoding="utf-8")
+    node.chmod(0o755)
+    return node
+
+
+def test_browser_tests_are_skipped_if_the_node_of_playwright_lacks_a_library(
+    broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"`libatomic1`: libatomic\.so\.1: cannot open"):
+        require_driver(broken)
+
+
+def test_browser_tests_fail_without_that_library_if_no_test_may_be_skipped(
+    broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="libatomic1"):
+        require_driver(broken)

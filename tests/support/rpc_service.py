@@ -1,0 +1,225 @@
+"""A service that does what its requests say, peers for it, and a bare link for what no peer would say."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any, ParamSpec
+
+from google.protobuf.message import Message
+
+import fiveways
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.mqtt import MqttPeer, MqttSettings, Retry, Stub
+from fiveways.errors import RemoteProtocolError
+from fiveways.protocols.mqtt_rpc.messages import Message as RpcMessage
+from fiveways.protocols.mqtt_rpc.messages import Request, decode, encode
+from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, open_mqtt
+from fiveways.wire.limits import Limits
+from fiveways.wire.packet import Packet
+from tests.support.broker_processes import RunningBroker
+from tests.support.compiled_schema import greeter
+
+P = ParamSpec("P")
+LONGEST = 120.0
+"""Seconds after which a test that still waits is stuck."""
+BAD = -1
+HANG = -2
+_topics = count(1)
+
+
+def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
+    """Run a coroutine as a test."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def timed() -> None:
+            async with asyncio.timeout(LONGEST):
+                await test(*args, **kwargs)
+
+        asyncio.run(timed())
+
+    return run
+
+
+def message(kind: str, **fields: object) -> Any:  # noqa: ANN401  the classes are generated
+    """Return a message of the tests' schema."""
+    return getattr(greeter().module, kind)(**fields)
+
+
+def new_topic() -> str:
+    """Return a topic that no other test of this process has used."""
+    return f"/greeter{next(_topics)}"
+
+
+class Greeter:
+    """Serves tests/support/proto/greeter.proto: `fail` and -1 fail, `hang` and -2 wait for `go_on`."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.hangs = asyncio.Event()
+        self.runs = 0
+        self.ended: list[str] = []
+        """How each call that hung went on."""
+
+    async def _hang(self) -> None:
+        self.hangs.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        self.ended.append("went on")
+
+    async def SayHello(self, request: Any) -> Message:  # noqa: ANN401, N802  as the schema has it
+        self.runs += 1
+        if request.name == "fail":
+            raise fiveways.Fail("no such name", "no_name", {"name": "fail"}, code=422, retry_after=0.25)
+        if request.name == "hang":
+            await self._hang()
+        reply: Message = message("HelloReply", text=f"hello {request.name}")
+        return reply
+
+    async def count(self, request: Any) -> AsyncIterator[Message]:  # noqa: ANN401
+        self.runs += 1
+        for number in range(1, max(request.up_to, 2) + 1):
+            yield message("CountReply", number=number)
+            if request.up_to == BAD:
+                raise fiveways.Fail("no such number", "no_number", code=422)
+            if request.up_to == HANG:
+                await self._hang()
+
+    async def sum(self, requests: AsyncIterator[Any]) -> Message:
+        self.runs += 1
+        total = 0
+        async for request in requests:
+            if request.number == BAD:
+                raise fiveways.Fail("no such number", "no_number", code=422)
+            if request.number == HANG:
+                await self._hang()
+            total += request.number
+        reply: Message = message("SumReply", total=total)
+        return reply
+
+    async def Chat(self, lines: AsyncIterator[Any]) -> AsyncIterator[Message]:  # noqa: N802
+        self.runs += 1
+        async for line in lines:
+            if line.text == "fail":
+                raise fiveways.Fail("no such line", "no_line", code=422)
+            if line.text == "hang":
+                await self._hang()
+            yield message("ChatLine", text=f"you said {line.text}")
+
+
+def quick(**settings: Any) -> MqttSettings:  # noqa: ANN401  fields of a dataclass
+    """Return settings of a client that never waits long."""
+    return MqttSettings(**({"timeout": 20.0} | settings))
+
+
+def at(broker: RunningBroker, settings: MqttSettings | None = None) -> MqttPeer:
+    return MqttPeer(Broker.parse(broker.url), settings or quick())
+
+
+class Pair:
+    """A caller and a service, each with a link of its own."""
+
+    def __init__(self, caller: MqttPeer, callee: MqttPeer, service: Any, topic: str) -> None:  # noqa: ANN401
+        self.caller = caller
+        self.callee = callee
+        self.service = service
+        self.topic = topic
+
+    def stub(self, *, timeout: float | None = None, retry: Retry | None = None) -> Stub:
+        return self.caller.stub(greeter().module, topic=self.topic, timeout=timeout, retry=retry)
+
+
+@asynccontextmanager
+async def pair(
+    broker: RunningBroker,
+    settings: MqttSettings | None = None,
+    *,
+    own_timeout: float = 30.0,
+    service: Any = None,  # noqa: ANN401
+) -> AsyncIterator[Pair]:
+    """A service that runs, and who calls it."""
+    topic, served = new_topic(), service or Greeter()
+    async with (
+        at(broker, settings) as caller,
+        at(broker) as callee,
+        callee.serve(greeter().module, served, topic=topic, timeout=own_timeout),
+    ):
+        yield Pair(caller, callee, served, topic)
+
+
+class Bare:
+    """A link without any client on it: says and hears messages as they are. Fulfils `MqttReceiver`."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.heard: asyncio.Queue[MqttMessage] = asyncio.Queue()
+        self.link: MqttLink
+
+    def received(self, message: MqttMessage) -> None:
+        self.heard.put_nowait(message)
+
+    def writable(self) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+    def say(self, *messages: RpcMessage | bytes, retain: bool = False) -> None:
+        for each in messages:
+            payload = each if isinstance(each, bytes) else encode(each).payload
+            self.link.publish(self.topic, payload, retain=retain)
+
+    async def next(self) -> RpcMessage:
+        """The next message that can be read."""
+        while True:
+            given = await self.heard.get()
+            with suppress(RemoteProtocolError):
+                read: RpcMessage = decode(Packet(given.payload, False, given.topic), Limits())[0]
+                return read
+
+    async def answer(self) -> RpcMessage:
+        """The next message that asks for nothing."""
+        while isinstance(given := await self.next(), Request):
+            pass
+        return given
+
+    async def answer_for(self, number: int) -> RpcMessage:
+        """The next answer to a request."""
+        while (given := await self.answer()).correlation_id != number:
+            pass
+        return given
+
+    async def request(self) -> Request:
+        """The next message that asks for something."""
+        while not isinstance(given := await self.next(), Request):
+            pass
+        return given
+
+
+@asynccontextmanager
+async def bare(broker: RunningBroker, topic: str) -> AsyncIterator[Bare]:
+    """A bare link that hears its topic."""
+    it = Bare(topic)
+    it.link = await open_mqtt(Broker.parse(broker.url), it)
+    try:
+        await it.link.subscribe([topic])
+        yield it
+    finally:
+        it.link.close()
+
+
+async def until(peer: MqttPeer, wanted: ConnectionState) -> str:
+    """Wait for a state, now or later; what it says for people."""
+    async for status in peer.states():
+        if status.state is wanted:
+            return status.text
+    raise AssertionError(f"it was never {wanted}")
+
+
+async def becomes(condition: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    while not condition():  # noqa: ASYNC110  nobody tells when a counter grows
+        await asyncio.sleep(0.01)

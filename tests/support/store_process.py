@@ -1,0 +1,181 @@
+"""A process that has a store open, and what befalls it.
+
+python -m tests.support.store_process interrupted|hold|leave|heavy|slow|limit|full|denied PATH [...]
+"""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import FrameType
+
+from fiveways.model.store_changes import PutAnswer, PutJob, PutRequest, PutTombstone, StoreChange
+from fiveways.store import store_file
+from fiveways.store.errors import StoreError
+from fiveways.store.state_file import parse_state
+from fiveways.store.store import Store
+from tests.support.store_helpers import LATER, NOW, content, keep, opened, written
+
+IN_FLIGHT = 400
+HEADER, FRAME = 32, 4096 + 24
+"""Bytes in a WAL."""
+KILLED = 9
+LAG = 50
+"""Requests are answered, and then forgotten, when so many others have come."""
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def change(step: int) -> StoreChange:
+    """Return what is written as the step of this number."""
+    number, kind = divmod(step, 3)
+    if kind == 0:
+        return PutRequest("p", f"{number:08}", b"request %d" % number, LATER)
+    if kind == 1:
+        return PutAnswer("p", f"{number - LAG:08}", b"answer %d" % (number - LAG), LATER)
+    return PutTombstone("p", f"{number - 2 * LAG:08}", LATER)
+
+
+class Heavy:
+    """Writes without end, and says after each batch how many steps are done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._begun = 0
+        self._done = 0
+
+    def begin(self) -> None:
+        self._store.write(change(self._begun), self._next)
+        self._begun += 1
+
+    def _next(self, error: StoreError | None) -> None:
+        assert error is None
+        self._done += 1
+        os.write(1, b"%d\n" % self._done)
+        self.begin()
+
+
+async def heavy(path: Path) -> None:
+    load = Heavy(opened(path))
+    for _ in range(IN_FLIGHT):
+        load.begin()
+    await asyncio.Event().wait()
+
+
+async def slow(path: Path, steps: str) -> None:
+    """Write one step after the other, say after each how long the WAL is and what the state file has, and end without
+    closing anything."""
+    store = opened(path)
+    wal, state = (path.with_name(path.name + suffix) for suffix in ("-wal", "-state"))
+    found = []
+    for step in range(int(steps)):
+        assert await written(store, change(step)) == [None]
+        size = wal.stat().st_size
+        # It is written behind the acknowledgement.
+        while (noted := parse_state(state.read_bytes())) is None or noted.frames * FRAME + HEADER < size:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        found.append((size, state.read_bytes().hex()))
+    say(json.dumps(found))
+    os._exit(0)
+
+
+async def leave(path: Path, writes: str) -> None:
+    """Let the process end, in good order for Python, without closing the store."""
+    store = opened(path)
+    for number in range(int(writes)):
+        assert await written(store, PutJob("q", number, b"1", 0)) == [None]
+    sys.exit("it ends")
+
+
+async def hold(path: Path) -> None:
+    store = opened(path)
+    say("open")
+    sys.stdin.read()
+    store.close()
+
+
+async def limit(path: Path) -> None:
+    """Run into the largest size that files may have, and have it raised."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = opened(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, hard))
+    await fill(path, store, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)))
+
+
+async def full(path: Path) -> None:
+    """Run out of disk, and have some given back."""
+    filler = path.with_name("filler")
+    filler.write_bytes(bytes(1 << 20))
+    await fill(path, opened(path), filler.unlink)
+
+
+async def fill(path: Path, store: Store, make_room: Callable[[], object]) -> None:
+    """Write until there is no room, and then some more; make room; write again."""
+    kept: list[str] = []
+    sentences: list[str] = []
+    for turn in range(40):
+        keys = [f"{turn}-{number}" for number in range(12)]
+        told = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in keys))
+        kept += [key for key, error in zip(keys, told, strict=True) if error is None]
+        sentences += [str(error) for error in told if error is not None]
+    make_room()
+    again = [f"again-{number}" for number in range(50)]
+    told = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in again))
+    store.close()
+    found = [request.key for request in content(path, NOW).requests]
+    answer = {"kept": kept, "sentences": sentences, "again": [str(each) for each in told], "found": found}
+    say(json.dumps({**answer, "expected": [*kept, *again]}))
+
+
+async def denied(path: Path) -> None:
+    """Try as somebody without rights."""
+    if os.getuid() == 0:
+        os.setuid(65534)
+    try:
+        opened(path).close()
+    except StoreError as exc:
+        say(str(exc))
+
+
+async def interrupted(path: Path) -> None:
+    """Start and close a store in processes that are killed at one line after the other, and say what it has then."""
+    await keep(path, PutJob("q", 1, b"1", 0))
+    for line in count(1):
+        if (process := os.fork()) == 0:
+            kill_at(line)
+            try:
+                store_file.close(*store_file.connect(path))
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(process, 0)  # noqa: ASYNC222
+        if os.waitstatus_to_exitcode(status) != KILLED:
+            break
+        say(f"{line} {len(content(path).jobs)}")
+
+
+def kill_at(last: int) -> None:
+    """End this process before a line of the module that opens stores, or of its state file, is run."""
+    left = count(1)
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        if not frame.f_code.co_filename.endswith(("store/store_file.py", "store/state_file.py", "store/marks.py")):
+            return None
+        if event == "line" and next(left) == last:
+            os._exit(KILLED)
+        return trace
+
+    sys.settrace(trace)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    mode = {each.__name__: each for each in (interrupted, hold, leave, heavy, slow, limit, full, denied)}[sys.argv[1]]
+    asyncio.run(mode(Path(sys.argv[2]), *sys.argv[3:]))

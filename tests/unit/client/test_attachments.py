@@ -1,0 +1,95 @@
+"""Attachments of calls and of their answers."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fiveways.app.responses import Reply
+from fiveways.errors import CallFailed, NotExecuted
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Call, Result
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing, passes, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@every_protocol
+@waiting
+async def test_attachments_go_with_a_call_and_come_with_its_answer(protocol: str, tmp_path: Path) -> None:
+    hub = ScriptedHub(protocol)
+    path = tmp_path / "file"
+    path.write_bytes(b"from a file")
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call_reply("photo.turn", attachments=[b"one", path]))
+        call = await session.next(Call)
+        came = [await session.next(Attachment) for _ in call.attachments]
+        assert [each.name for each in came] == list(call.attachments)
+        assert [each.data for each in came] == [b"one", b"from a file"]
+        session.say(Result(call.id, Value("turned"), ("a", "b")), Attachment("a", b"eno"), Attachment("b", b"elif"))
+        assert await task == Reply("turned", [b"eno", b"elif"])
+
+
+@every_protocol
+@waiting
+async def test_attachments_that_nobody_asked_for_are_dropped(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("photo.get"))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value(1), ("a",)), Attachment("a", b"data"))
+        assert await task == 1
+        hub.answer = echoing
+        assert await peer.call("hub.echo", 2) == 2
+
+
+@every_protocol
+@waiting
+async def test_an_attachment_that_failed_fails_the_reply_but_not_its_value(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call_reply("photo.get"))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value(1), ("a",)), Attachment("a", error="the sender is gone"))
+        with pytest.raises(CallFailed, match="the sender is gone") as caught:
+            await task
+        assert caught.value.data == 1
+
+
+@waiting
+async def test_an_attachment_that_is_on_its_way_when_the_link_is_lost_has_failed() -> None:
+    hub = ScriptedHub("umq")
+    async with hub.client(reconnect=False) as (peer, session):
+        task = asyncio.create_task(peer.call_reply("photo.get"))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value(1), ("a",)))
+        await passes()
+        session.drop()
+        with pytest.raises(CallFailed, match="connection was lost"):
+            await task
+
+
+@waiting
+async def test_what_cannot_be_attached_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        with pytest.raises(TypeError, match="pathlib"):
+            await peer.call("photo.turn", attachments=["text"])  # type: ignore[list-item]
+        with pytest.raises(FileNotFoundError):
+            await peer.call("photo.turn", attachments=[tmp_path / "none"])
+        for attachments in ([bytes(1 << 20)], [b""] * 1025):
+            with pytest.raises(NotExecuted) as caught:
+                await peer.call("photo.turn", attachments=attachments)
+            assert caught.value.reason is Reason.TOO_LARGE
+        assert session.heard.empty()
+
+
+@waiting
+async def test_an_attachment_that_never_comes_fails_in_time() -> None:
+    hub = ScriptedHub("umq")
+    async with hub.client(limits=Limits(attachment_timeout=0.01)) as (peer, session):
+        task = asyncio.create_task(peer.call_reply("photo.get"))
+        session.say(Result((await session.next(Call)).id, Value(1), ("a",)))
+        with pytest.raises(CallFailed, match="timed out"):
+            await task

@@ -1,0 +1,388 @@
+"""Calls, and all the ways in which they end."""
+
+import asyncio
+import datetime as dt
+import logging
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted
+from fiveways.model.failures import Execution, Reason
+from fiveways.model.messages import Call, Cancel, Failure, Goodbye, Progress, Publish, Result
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Json, Text, Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing, granting, passes, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+KINDS: dict[Reason, type[CallError]] = {
+    Reason.TIMEOUT: CallTimeout,
+    Reason.LOST: CallLost,
+    Reason.CANCELLED: Cancelled,
+    Reason.RAISED: CallFailed,
+}
+
+
+@every_protocol
+@waiting
+async def test_a_value_goes_there_and_back(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = echoing
+    async with hub.client() as (peer, _):
+        for value in (None, True, 5, 2.5, "text", "5", "", [1, [2]], {"a": {"b": None}}, b"bytes", [float("inf")]):
+            assert await peer.call("hub.echo", value) == value
+
+
+@every_protocol
+@waiting
+async def test_the_hub_hears_the_method_as_it_was_written(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("Account:getBalance", {"user": 1}))
+        call = await session.next(Call)
+        assert call.method == "account.get_balance"
+        assert call.spelling == ("account.get_balance" if protocol.startswith("lrpm") else "Account:getBalance")
+        assert call.body.value() == {"user": 1}
+        session.say(Result(call.id, Value(7)))
+        assert await task == 7
+
+
+@every_protocol
+@pytest.mark.parametrize("reason", Reason)
+@waiting
+async def test_every_failure_is_an_exception_that_claims_no_more_than_is_known(protocol: str, reason: Reason) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("math.add", [1, 2]))
+        call = await session.next(Call)
+        session.say(Failure(call.id, reason, "so it is"))
+        with pytest.raises(CallError, match="so it is") as caught:
+            await task
+        error = caught.value
+        assert type(error) is KINDS.get(reason, NotExecuted)
+        if isinstance(error, NotExecuted):
+            assert error.reason is reason
+            assert reason.execution is Execution.NO
+
+
+@waiting
+async def test_a_failure_keeps_what_the_method_told() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("account.pay"))
+        call = await session.next(Call)
+        session.say(Failure(call.id, Reason.RAISED, "no funds", Value({"missing": 5}), 1.5, "app.err.no_funds"))
+        with pytest.raises(CallFailed) as caught:
+            await task
+        error = caught.value
+        assert (error.text, error.name, error.data, error.retry_after) == (
+            "no funds",
+            "app.err.no_funds",
+            {"missing": 5},
+            1.5,
+        )
+
+
+@every_protocol
+@pytest.mark.parametrize(("said", "told"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
+@waiting
+async def test_a_timeout_that_the_hub_tells_has_a_text(protocol: str, said: str, told: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client(timeout=20.0) as (peer, session):
+        for call in (peer.call("slow"), peer.call_reply("slow")):
+            task = asyncio.create_task(call)
+            session.say(Failure((await session.next(Call)).id, Reason.TIMEOUT, said))
+            with pytest.raises(CallTimeout, match=f"^{told}$"):
+                await task
+
+
+@waiting
+async def test_a_request_that_the_hub_does_not_answer_is_told_so() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, _):
+        with pytest.raises(CallTimeout, match=r"^the hub did not answer within 0\.01 s$"):
+            await peer.publish("news", timeout=0.01)
+
+
+@waiting
+async def test_a_timeout_is_above_0() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, _):
+        for request in (peer.call("x", timeout=0), peer.call_reply("x", timeout=0), peer.publish("x", timeout=-1)):
+            with pytest.raises(ValueError, match="positive"):
+                await request
+
+
+@every_protocol
+@waiting
+async def test_without_an_answer_the_call_ends_in_time_and_the_hub_may_forget_it(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("slow", timeout=0.01))
+        call = await session.next(Call)
+        with pytest.raises(CallTimeout, match=r"^slow did not answer within 0\.01 s$"):
+            await task
+        if hub.spec.forwards_cancel:
+            assert call.timeout == 0.01
+            assert (await session.next(Cancel)).id == call.id
+        else:
+            assert call.timeout is None
+        session.say(Result(call.id, Value("late")))
+        follow_up = asyncio.create_task(peer.call("quick"))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value("in time")))
+        assert await follow_up == "in time"
+
+
+@waiting
+async def test_a_timeout_is_told_unless_it_is_the_hubs_own() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client(timeout=5.0) as (peer, session):
+        for given, told in ((None, 5.0), (0.5, 0.5)):
+            task = asyncio.create_task(peer.call("slow", timeout=given))
+            call = await session.next(Call)
+            assert call.timeout == told
+            session.say(Result(call.id))
+            await task
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("slow"))
+        assert (await session.next(Call)).timeout is None
+        task.cancel()
+    async with hub.client() as (peer, _):
+        with pytest.raises(ValueError, match="positive"):
+            await peer.call("slow", timeout=0)
+
+
+@every_protocol
+@waiting
+async def test_a_cancelled_task_tells_the_hub_where_the_protocol_can(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("slow"))
+        call = await session.next(Call)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        if hub.spec.forwards_cancel:
+            assert (await session.next(Cancel)).id == call.id
+        session.say(Failure(call.id, Reason.CANCELLED))
+        await passes()
+        assert session.heard.empty()
+
+
+@every_protocol
+@waiting
+async def test_a_link_lost_in_mid_call_tells_what_was_sent_from_what_was_not(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client(reconnect=False) as (peer, session):
+        sent = asyncio.create_task(peer.call("math.add"))
+        await session.next(Call)
+        session.drop()
+        unsent = asyncio.create_task(peer.call("math.add"))
+        with pytest.raises(CallLost, match="may have run"):
+            await sent
+        with pytest.raises((NotExecuted, ConnectionLost)):
+            await unsent
+        with pytest.raises(ConnectionLost):
+            await peer.call("math.add")
+
+
+@waiting
+async def test_a_call_that_never_left_was_not_executed() -> None:
+    async with ScriptedHub().client(reconnect=False) as (peer, _):
+        ours = peer._core.reconnector.session
+        assert ours is not None
+        pending = ours.call("math.add", None, None)
+        ours.lost("the cable was cut")  # before the pass is over in which it would have been written
+        with pytest.raises(NotExecuted, match="the cable was cut; it was not sent") as caught:
+            await pending.future
+        assert caught.value.reason is Reason.UNAVAILABLE
+
+
+@waiting
+async def test_too_many_open_calls_are_refused_as_busy() -> None:
+    hub = ScriptedHub()
+    async with hub.client(limits=Limits(max_pending=2)) as (peer, session):
+        tasks = [asyncio.create_task(peer.call("slow")) for _ in range(3)]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {tasks[2]}
+        with pytest.raises(NotExecuted) as caught:
+            await tasks[2]
+        assert caught.value.reason is Reason.OVERLOADED
+        for _ in range(2):
+            session.say(Result((await session.next(Call)).id))
+        await asyncio.gather(*tasks[:2])
+
+
+@waiting
+async def test_a_method_that_has_no_name_is_never_sent() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        with pytest.raises(NotExecuted) as caught:
+            await peer.call("")
+        assert caught.value.reason is Reason.NO_SUCH_METHOD
+        assert session.heard.empty()
+
+
+@dataclass
+class Point:
+    x: int
+    when: dt.date
+
+
+@every_protocol
+@waiting
+async def test_dates_and_dataclasses_are_sent_as_plain_values(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = echoing
+    async with hub.client() as (peer, _):
+        point = Point(1, dt.date(2024, 5, 6))
+        assert await peer.call("hub.echo", {"at": point}) == {"at": {"x": 1, "when": "2024-05-06"}}
+        with pytest.raises(NotExecuted) as caught:
+            await peer.call("hub.echo", object())
+        assert caught.value.reason is Reason.BAD_ARGUMENTS
+        assert await peer.call("hub.echo", 1) == 1
+
+
+@dataclass
+class Job:
+    truck: str
+    to: str = "depot"
+
+
+@every_protocol
+@waiting
+async def test_decoded_dataclass_is_sent_with_its_defaults(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = echoing
+    async with hub.client() as (peer, _):
+        jobs = msgspec.convert([{"truck": "t1"}, {"truck": "t2", "to": "yard"}], list[Job])
+        assert await peer.call("hub.echo", {"jobs": jobs, "first": jobs[0]}) == {
+            "jobs": [{"truck": "t1", "to": "depot"}, {"truck": "t2", "to": "yard"}],
+            "first": {"truck": "t1", "to": "depot"},
+        }
+
+
+@waiting
+async def test_an_answer_that_cannot_be_read_is_a_failure_of_the_call() -> None:
+    hub = ScriptedHub("lrpm-json")
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("odd"))
+        session.say(Result((await session.next(Call)).id, Json(b'{"$base64": 5}')))
+        with pytest.raises(CallFailed, match="cannot be read"):
+            await task
+
+
+@waiting
+async def test_progress_is_told_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[object, str]] = []
+
+    def hear(value: object, text: str) -> None:
+        told.append((value, text))
+        if value == 2:
+            raise RuntimeError("a mistake of the user's")
+
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        task = asyncio.create_task(peer.call("long", progress=hear))
+        call = await session.next(Call)
+        assert call.progress
+        for step in (1, 2, 3):
+            session.say(Progress(call.id, Value(step), text="on the way"))
+        session.say(Result(call.id, Value("done")))
+        with caplog.at_level(logging.ERROR):
+            assert await task == "done"
+    assert told == [(1, "on the way"), (2, "on the way"), (3, "on the way")]
+    assert "a mistake of the user's" in caplog.text
+
+
+@every_protocol
+@waiting
+async def test_a_full_link_makes_callers_wait(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = echoing
+    hub.high_water = 1000
+    async with hub.client() as (peer, session):
+        session.link.pause_reading()
+        first = [asyncio.create_task(peer.call("hub.echo", "x" * 600)) for _ in range(2)]
+        await passes()
+        more = [asyncio.create_task(peer.call("hub.echo", "y" * 600)) for _ in range(50)]
+        await passes()
+        full = peer._core.reconnector.session
+        assert full is not None
+        assert full.is_full
+        assert full._link.unsent_bytes() < 3000
+        session.link.resume_reading()
+        assert await asyncio.gather(*first, *more) == ["x" * 600] * 2 + ["y" * 600] * 50
+
+
+@waiting
+async def test_a_call_that_waits_for_room_too_long_was_not_executed() -> None:
+    hub = ScriptedHub()
+    hub.high_water = 100
+    async with hub.client() as (peer, session):
+        session.link.pause_reading()
+        stuck = asyncio.create_task(peer.call("hub.echo", "x" * 600))
+        await passes()
+        with pytest.raises(NotExecuted) as caught:
+            await peer.call("hub.echo", timeout=0.01)
+        assert caught.value.reason is Reason.UNAVAILABLE
+        stuck.cancel()
+        session.link.resume_reading()
+
+
+@waiting
+async def test_closing_ends_open_calls() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.call("slow"))
+        await session.next(Call)
+        await peer.close()
+        with pytest.raises(CallLost):
+            await task
+        await session.next(Goodbye)
+        with pytest.raises(ConnectionLost):
+            await peer.call("slow")
+
+
+@waiting
+async def test_texts_of_umq_are_values_too() -> None:
+    async with ScriptedHub("umq").client() as (peer, session):
+        task = asyncio.create_task(peer.call("motd"))
+        session.say(Result((await session.next(Call)).id, Text("hello, world")))
+        assert await task == "hello, world"
+
+
+@waiting
+async def test_a_request_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        task = asyncio.create_task(peer.publish("news", 1))
+        published = await session.next(Publish)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await session.next(Cancel)).id == published.id
+
+
+@waiting
+async def test_what_cannot_be_published_is_told() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        with pytest.raises(NotExecuted) as caught:
+            await peer.publish("news", object())
+        assert caught.value.reason is Reason.BAD_ARGUMENTS
+        assert session.heard.empty()
+
+
+@waiting
+async def test_answers_that_the_hub_does_not_read_end_the_connection() -> None:
+    async def photo() -> str:
+        return "x" * 10_000
+
+    hub = ScriptedHub()
+    hub.answer = granting
+    hub.high_water = 1000
+    async with hub.client(reconnect=False, limits=Limits(max_unread=50_000)) as (peer, session):
+        await peer.register("photo", photo)
+        session.link.pause_reading()
+        for number in range(10):
+            session.say(Call(str(number), "photo"))
+        assert "unread" in (await peer.wait_closed()).text

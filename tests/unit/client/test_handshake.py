@@ -1,0 +1,167 @@
+"""Coming in: who we are, and being refused."""
+
+import asyncio
+import hmac
+from typing import Any
+
+import pytest
+
+from fiveways.client.connect import connect
+from fiveways.client.handshake import BadCredentials
+from fiveways.client.settings import ClientSettings
+from fiveways.client.urls import BadUrl, parse
+from fiveways.errors import ConnectionLost, Refused
+from fiveways.model.messages import Challenge, Goodbye, Hello, HubMessage, Proof, Welcome
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, waiting
+
+ALICE: dict[str, Any] = {"identity": "alice", "secret": "s3cret"}
+TOKEN: dict[str, Any] = {"token": "t0ken"}
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def silent(_: ScriptedSession, __: HubMessage) -> bool:
+    return False
+
+
+@every_protocol
+@pytest.mark.parametrize("token", ["", "wdjqdh423", "12345", '{"a":1}', "žluť"])
+@waiting
+async def test_a_token_is_said_in_the_hello(protocol: str, token: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = silent
+    opening = asyncio.ensure_future(hub.connecting(token=token)._open())
+    session = await hub.sessions.get()
+    hello = (await session.next(Hello)).body.value()
+    if not token:
+        assert hello in (None, "")
+    elif protocol.startswith("lrpm") or token in {"12345", '{"a":1}'}:
+        assert hello == {"token": token}
+    else:
+        assert hello == token
+    session.say(Welcome(Value({"session": "mine"})))
+    peer = await opening
+    assert peer.session == "mine"
+    await peer.close()
+
+
+@pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
+@waiting
+async def test_a_challenge_is_answered_without_telling_the_secret(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = silent
+    opening = asyncio.ensure_future(hub.connecting(**ALICE)._open())
+    session = await hub.sessions.get()
+    assert (await session.next(Hello)).body.value() == {"identity": "alice"}
+    session.say(Challenge(Value({"nonce": "c0ffee", "method": "hmac-sha256"})))
+    mac = hmac.new(b"s3cret", b"c0ffee", "sha256").hexdigest()
+    assert (await session.next(Proof)).body.value() == {"mac": mac}
+    session.say(Welcome())
+    peer = await opening
+    assert peer.session == ""
+    await peer.close()
+
+
+@pytest.mark.parametrize("body", [None, {"nonce": "x"}, {"nonce": 5, "method": "hmac-sha256"}, {"method": "rot13"}])
+@waiting
+async def test_a_challenge_that_we_do_not_understand_ends_it(body: object) -> None:
+    hub = ScriptedHub()
+    hub.answer = silent
+    opening = asyncio.ensure_future(hub.connecting(**ALICE)._open())
+    session = await hub.sessions.get()
+    await session.next(Hello)
+    session.say(Challenge(Value(body)))
+    with pytest.raises(ConnectionLost, match="hmac-sha256"):
+        await opening
+    await session.next(Goodbye)
+
+
+@waiting
+async def test_a_challenge_to_somebody_without_a_secret_is_a_refusal() -> None:
+    hub = ScriptedHub()
+    hub.answer = silent
+    opening = asyncio.ensure_future(hub.connecting(**TOKEN)._open())
+    session = await hub.sessions.get()
+    await session.next(Hello)
+    session.say(Challenge(Value({"nonce": "x", "method": "hmac-sha256"})))
+    with pytest.raises(Refused, match="identity"):
+        await opening
+
+
+@every_protocol
+@waiting
+async def test_a_refused_login_is_told_from_a_parting_and_not_tried_again(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = silent
+    for denied in (True, False):
+        opening = asyncio.ensure_future(hub.connecting()._open())
+        session = await hub.sessions.get()
+        await session.next(Hello)
+        session.say(Goodbye("not today", denied=denied))
+        with pytest.raises(ConnectionLost, match="not today") as caught:
+            await opening
+        assert isinstance(caught.value, Refused) is denied
+    assert hub.attempts == 2
+
+
+@every_protocol
+@waiting
+async def test_a_refusal_is_told_in_the_words_of_the_hub(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = silent
+    for login in (TOKEN, {}):
+        opening = asyncio.ensure_future(hub.connecting(**login)._open())
+        session = await hub.sessions.get()
+        await session.next(Hello)
+        session.say(Goodbye("not today", denied=True))
+        with pytest.raises(Refused) as caught:
+            await opening
+        assert str(caught.value) == "not today"
+        assert "t0ken" not in str(caught.value)
+
+
+@waiting
+async def test_a_hub_that_cannot_be_reached_is_told_with_its_url() -> None:
+    hub = ScriptedHub()
+    hub.is_up = False
+    with pytest.raises(ConnectionLost, match=r"lrpm\+ws://hub: nobody listens"):
+        await hub.connecting()
+
+
+@waiting
+async def test_a_hub_that_does_not_answer_is_given_up() -> None:
+    hub = ScriptedHub()
+    hub.answer = silent
+    with pytest.raises(ConnectionLost, match="did not answer our hello"):
+        await hub.connecting(open_timeout=0.01)
+    session = await hub.sessions.get()
+    await session.is_over.wait()
+
+
+@waiting
+async def test_who_gives_up_connecting_leaves_no_link_behind() -> None:
+    hub = ScriptedHub()
+    hub.answer = silent
+    opening = asyncio.ensure_future(hub.connecting()._open())
+    session = await hub.sessions.get()
+    await session.next(Hello)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await session.is_over.wait()
+
+
+def test_what_cannot_be_said_is_refused_before_anything_is_opened() -> None:
+    for login in ({"identity": "a"}, {"secret": "b"}, {"identity": "a", "secret": "b", "token": "c"}):
+        with pytest.raises(BadCredentials):
+            connect("lrpm+ws://h", **login)  # type: ignore[arg-type]
+    with pytest.raises(BadCredentials, match="umq has no challenge"):
+        connect("umq+ws://h", **ALICE)
+    with pytest.raises(BadUrl):
+        connect("ws://h")
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(ClientSettings(parse("umq+ws://h"), **TOKEN, **ALICE))
+    assert "t0ken" not in shown
+    assert "s3cret" not in shown

@@ -1,0 +1,140 @@
+"""Work queues."""
+
+import asyncio
+
+import pytest
+
+from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Attachment, Call, Failure, Result
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Json, Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, passes, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+async def pulled(session: ScriptedSession) -> str:
+    call = await session.next(Call)
+    assert call.method == "hub.pull"
+    session.say(Result(call.id))
+    match call.body.value():
+        case {"queue": "work", "callback": str(own)}:
+            return own
+        case other:
+            raise AssertionError(other)
+
+
+@every_protocol
+@waiting
+async def test_work_is_done_when_the_block_ends(protocol: str) -> None:
+    async with ScriptedHub(protocol).client() as (peer, session):
+
+        async def work() -> None:
+            async with peer.pull("work") as job:
+                assert job.data == {"n": 1}
+                assert await job.attachments() == [b"data"]
+
+        task = asyncio.create_task(work())
+        own = await pulled(session)
+        session.say(Call("1", own, Value({"n": 1}), attachments=("a",), callback=True), Attachment("a", b"data"))
+        assert (await session.next(Result)).id == "1"
+        await task
+
+
+@every_protocol
+@waiting
+async def test_work_that_fails_is_given_back(protocol: str) -> None:
+    async with ScriptedHub(protocol).client() as (peer, session):
+
+        async def work() -> None:
+            async with peer.pull("work"):
+                raise RuntimeError("broken")
+
+        task = asyncio.create_task(work())
+        session.say(Call("1", await pulled(session), Value(1), callback=True))
+        assert "RuntimeError: broken" in (await session.next(Failure)).text
+        with pytest.raises(RuntimeError):
+            await task
+
+
+@waiting
+async def test_who_pulls_in_vain_hears_so_and_takes_nothing_later() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        task = asyncio.ensure_future(peer.pull("work", timeout=0.02)._pull())
+        own = await pulled(session)
+        with pytest.raises(CallTimeout, match="no work came"):
+            await task
+        session.say(Call("1", own, Value(1), callback=True))
+        assert (await session.next(Failure)).id == "1"
+
+
+@waiting
+async def test_a_pull_survives_a_lost_connection_but_work_that_was_taken_does_not() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, session):
+        task = asyncio.ensure_future(peer.pull("work")._pull())
+        await pulled(session)
+        session.drop()
+        again = await hub.sessions.get()
+        again.say(Call("1", await pulled(again), Value(1), callback=True))
+        job = await task
+        again.drop()
+        await hub.sessions.get()
+        with pytest.raises(ConnectionLost, match="somebody else"):
+            await job.done()
+        await job.done()  # said before, even though in vain
+
+
+@waiting
+async def test_pushing_tells_how_much_waits() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        task = asyncio.create_task(peer.push("work", {"n": 1}))
+        call = await session.next(Call)
+        assert (call.method, call.body.value()) == ("hub.push", {"queue": "work", "data": {"n": 1}})
+        session.say(Result(call.id, Value({"waiting": 3})))
+        assert await task == 3
+
+
+@waiting
+async def test_work_that_cannot_be_read_is_given_back_and_told() -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        task = asyncio.ensure_future(peer.pull("work")._pull())
+        session.say(Call("1", await pulled(session), Json(b'{"$number":"7"}'), callback=True))
+        assert (await session.next(Failure)).id == "1"
+        with pytest.raises(CallFailed, match="cannot be read"):
+            await task
+
+
+@waiting
+async def test_work_is_answered_once() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        task = asyncio.ensure_future(peer.pull("work")._pull())
+        session.say(Call("1", await pulled(session), Value(1), callback=True))
+        async with await task as job:
+            await job.done("finished")
+            await job.fail("too late")
+        answer = await session.next(Result)
+        assert answer.body is not None
+        assert answer.body.value() == "finished"
+        await passes()
+        assert session.heard.empty()
+
+
+@waiting
+async def test_pulls_that_wait_are_bounded() -> None:
+    async with ScriptedHub().client(limits=Limits(max_pending=1)) as (peer, session):
+        task = asyncio.ensure_future(peer.pull("work")._pull())
+        await pulled(session)
+        with pytest.raises(NotExecuted) as caught:
+            await peer.pull("work")
+        assert caught.value.reason is Reason.OVERLOADED
+        task.cancel()
+
+
+@waiting
+async def test_an_odd_answer_to_a_push_is_no_number() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        task = asyncio.create_task(peer.push("work"))
+        session.say(Result((await session.next(Call)).id))
+        assert await task == 0

@@ -1,0 +1,95 @@
+"""Requests that are open, and their deadlines."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from fiveways.client.pending_requests import PendingRequest, PendingRequests
+from fiveways.errors import NotExecuted
+from tests.support.scripted_hub import waiting
+
+
+class Late:
+    """Notes what is overdue."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.too_early: list[str] = []
+        self.told = asyncio.Event()
+
+    def __call__(self, pending: PendingRequest) -> None:
+        self.names.append(pending.id)
+        # The loop runs timers early by its resolution.
+        if asyncio.get_running_loop().time() < pending.deadline - 0.002:
+            self.too_early.append(pending.id)
+        self.told.set()
+
+    async def all(self, number: int) -> list[str]:
+        while len(self.names) < number:
+            self.told.clear()
+            await self.told.wait()
+        return self.names
+
+
+@waiting
+async def test_each_request_is_given_up_at_its_own_time() -> None:
+    late = Late()
+    requests = PendingRequests(count(1), 10, late, usual_wait=0.03)
+    now = asyncio.get_running_loop().time()
+    for wait in (0.03, 0.01, 0.03, 0.02):
+        requests.open(wait, now)
+    assert await late.all(4) == ["2", "4", "1", "3"]
+    assert len(requests) == 0
+
+
+@waiting
+async def test_what_was_answered_is_never_overdue() -> None:
+    late = Late()
+    requests = PendingRequests(count(1), 10, late, usual_wait=0.01)
+    now = asyncio.get_running_loop().time()
+    first, second, third = (requests.open(wait, now) for wait in (0.01, 0.01, 0.005))
+    assert requests.close(first.id) is first
+    assert requests.close(first.id) is None
+    assert requests.close(third.id) is third
+    assert requests.get(second.id) is second
+    assert await late.all(1) == [second.id]
+
+
+@waiting
+async def test_at_the_bound_a_request_is_refused_as_busy() -> None:
+    requests = PendingRequests(count(1), 2, Late(), usual_wait=9.0)
+    pending = [requests.open(9.0, 0.0) for _ in range(2)]
+    with pytest.raises(NotExecuted, match="overloaded"):
+        requests.open(9.0, 0.0)
+    requests.close(pending[0].id)
+    requests.open(9.0, 0.0)
+    assert len(requests.close_all()) == 2
+
+
+@waiting
+async def test_many_different_waits_leave_nothing_behind() -> None:
+    requests = PendingRequests(count(1), 10, Late(), usual_wait=9.0)
+    for number in range(1000):
+        requests.close(requests.open(5.0 + number, 0.0).id)
+    assert not requests._timeout_groups
+    requests.open(1.0, 0.0)
+    assert len(requests._timeout_groups) == 1
+    assert len(requests.close_all()) == 1
+    assert not requests._timeout_groups
+
+
+@waiting
+async def test_a_timer_goes_on_with_the_next_one() -> None:
+    late = Late()
+    requests = PendingRequests(count(1), 10, late, usual_wait=0.01)
+    now = asyncio.get_running_loop().time()
+    for wait in (0.01, 0.02):
+        for delay in (0.0, 0.02):
+            requests.open(wait, now + delay)
+    # Each timer has two requests. A machine that is busy may find both overdue when the timer is due for the first.
+    names = await late.all(4)
+    assert sorted(names) == ["1", "2", "3", "4"]
+    assert names.index("1") < names.index("2")
+    assert names.index("3") < names.index("4")
+    assert late.too_early == []

@@ -1,0 +1,237 @@
+"""A lost connection: what is told of it, what waits for the next one, and when there is none."""
+
+import asyncio
+import logging
+
+import pytest
+
+from fiveways.client.connection_state import ConnectionState
+from fiveways.client.peer import Peer
+from fiveways.errors import CallLost, ConnectionLost, NotExecuted, Refused
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Goodbye,
+    Hello,
+    HubMessage,
+    Publish,
+    Result,
+)
+from fiveways.wire.packet import Packet
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import (
+    PROTOCOLS,
+    ScriptedHub,
+    ScriptedSession,
+    asked,
+    echoing,
+    granting,
+    passes,
+    until,
+    waiting,
+)
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@waiting
+async def test_states_tell_the_story(caplog: pytest.LogCaptureFixture) -> None:
+    hub = ScriptedHub()
+    hub.answer = echoing
+
+    async def follow(peer: Peer) -> list[ConnectionState]:
+        return [status.state async for status in peer.states()]
+
+    with caplog.at_level(logging.WARNING, "fiveways.client"):
+        async with hub.client() as (peer, session):
+            follower = asyncio.create_task(follow(peer))
+            assert peer.state is ConnectionState.CONNECTED
+            session.drop()
+            await until(peer, ConnectionState.RECONNECTED)
+            assert await peer.call("hub.echo", 1) == 1
+        assert await follower == [
+            ConnectionState.CONNECTED,
+            ConnectionState.RECONNECTING,
+            ConnectionState.RECONNECTED,
+            ConnectionState.CLOSED,
+        ]
+    assert (await peer.wait_closed()).text == "the connection is closed"
+    assert "reconnecting: the other end is gone" in caplog.text
+    assert "reconnected: lrpm+ws://hub" in caplog.text
+
+
+@every_protocol
+@waiting
+async def test_calls_and_publications_wait_for_the_new_connection(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        hub.is_up = False
+        session.drop()
+        await until(peer, ConnectionState.RECONNECTING)
+        call = asyncio.create_task(peer.call("hub.echo", 7))
+        publication = asyncio.create_task(peer.publish("news", 8))
+        await passes()
+        hub.is_up = True
+        again = await hub.sessions.get()
+        first, second = sorted(await asked(again, 2), key=lambda word: type(word).__name__)
+        assert isinstance(first, Call)
+        again.say(Result(first.id, first.body))
+        assert isinstance(second, Publish)
+        assert await call == 7
+        await publication
+
+
+@waiting
+async def test_a_call_that_waits_in_vain_was_not_executed() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, session):
+        hub.is_up = False
+        session.drop()
+        await until(peer, ConnectionState.RECONNECTING)
+        for request in (peer.call("math.add", timeout=0.01), peer.publish("news", timeout=0.01)):
+            with pytest.raises(NotExecuted, match="no connection") as caught:
+                await request
+            assert caught.value.reason is Reason.UNAVAILABLE
+    assert hub.attempts > 1
+
+
+@waiting
+async def test_what_waits_for_a_connection_is_bounded() -> None:
+    hub = ScriptedHub()
+    async with hub.client(limits=hub.limits.__class__(max_pending=3)) as (peer, session):
+        hub.is_up = False
+        session.drop()
+        await until(peer, ConnectionState.RECONNECTING)
+        tasks = [asyncio.create_task(peer.call("math.add")) for _ in range(4)]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(NotExecuted) as caught:
+            await done.pop()
+        assert caught.value.reason is Reason.OVERLOADED
+        await peer.close()
+        for task in tasks[:3]:
+            with pytest.raises(ConnectionLost):
+                await task
+
+
+@waiting
+async def test_a_call_in_flight_is_lost_unless_it_may_be_made_twice() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, session):
+        once = asyncio.create_task(peer.call("math.add"))
+        twice = asyncio.create_task(peer.call("math.add", idempotent=True))
+        await asked(session, 2)
+        session.drop()
+        with pytest.raises(CallLost):
+            await once
+        again = await hub.sessions.get()
+        again.say(Result((await again.next(Call)).id, Value(5)))
+        assert await twice == 5
+
+
+@waiting
+async def test_a_goodbye_of_the_hub_is_followed_by_a_new_try() -> None:
+    hub = ScriptedHub("umq")
+    hub.answer = echoing
+    async with hub.client() as (peer, session):
+        session.say(Goodbye("the hub is closing"))
+        assert "the hub is closing" in await until(peer, ConnectionState.RECONNECTING)
+        assert await peer.call("hub.echo", 1) == 1
+
+
+@waiting
+async def test_a_hub_that_breaks_the_protocol_is_left() -> None:
+    hub = ScriptedHub("umq")
+    hub.answer = echoing
+    async with hub.client() as (peer, session):
+        session.link.write(session.link.frame(Packet(b"nonsense")))
+        assert "broke the protocol" in await until(peer, ConnectionState.RECONNECTING)
+        await session.next(Goodbye)
+        assert await peer.call("hub.echo", 1) == 1
+
+
+@every_protocol
+@waiting
+async def test_a_refusal_ends_it_for_good(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        events = await peer.subscribe("news")
+        waits = asyncio.ensure_future(anext(events))
+
+        def deny(again: ScriptedSession, word: HubMessage) -> bool:
+            if isinstance(word, Hello):
+                again.say(Goodbye("you are gone", denied=True))
+            return True
+
+        hub.answer = deny
+        session.drop()
+        assert "you are gone" in await until(peer, ConnectionState.CLOSED)
+        with pytest.raises(Refused):
+            await peer.call("math.add")
+        with pytest.raises(Refused):
+            await waits
+
+
+@waiting
+async def test_without_reconnect_the_first_loss_is_the_end() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client(reconnect=False) as (peer, session):
+        events = await peer.subscribe("news")
+        session.drop()
+        await until(peer, ConnectionState.CLOSED)
+        with pytest.raises(ConnectionLost):
+            await anext(events)
+        with pytest.raises(ConnectionLost):
+            await peer.publish("news", confirm=False)
+    assert hub.attempts == 1
+
+
+@waiting
+async def test_a_silent_hub_is_asked_for_a_sign_of_life_and_then_given_up() -> None:
+    hub = ScriptedHub()
+    async with hub.client(keepalive=0.01) as (peer, session):
+        session.link.pause_reading()  # so that it does not even answer a ping
+        assert "sign of life" in await until(peer, ConnectionState.RECONNECTING)
+
+
+@waiting
+async def test_a_quiet_hub_that_answers_pings_is_kept() -> None:
+    hub = ScriptedHub()
+    hub.answer = echoing
+    async with hub.client(keepalive=0.005) as (peer, _):
+        ours = peer._core.reconnector.session
+        assert ours is not None
+        pings = asyncio.Semaphore(0)
+        link, ping = ours._link, ours._link.ping
+
+        def count() -> None:
+            ping()
+            pings.release()
+
+        link.ping = count  # type: ignore[method-assign]
+        for _ in range(5):
+            await pings.acquire()
+        assert peer.state is ConnectionState.CONNECTED
+        assert await peer.call("hub.echo", 1) == 1
+
+
+@waiting
+async def test_closing_ends_the_tries_even_if_a_transport_swallows_the_cancellation() -> None:
+    hub = ScriptedHub()
+    dialling = asyncio.Event()
+
+    async def stubborn(*_: object, **__: object) -> object:
+        dialling.set()
+        try:
+            return await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionRefusedError("nobody listens") from None
+
+    async with hub.client() as (peer, session):
+        peer._reconnector._open_link = stubborn
+        session.drop()
+        await dialling.wait()
+        await peer.close()
+    assert peer.state is ConnectionState.CLOSED

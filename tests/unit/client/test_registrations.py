@@ -1,0 +1,379 @@
+"""What a client offers to others."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fiveways.app.app import App
+from fiveways.app.context import Context
+from fiveways.app.events import Event
+from fiveways.app.responses import Fail, Reply
+from fiveways.errors import FivewaysError, NotExecuted
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Attachment,
+    Call,
+    Cancel,
+    Description,
+    Discover,
+    Failure,
+    HubMessage,
+    Publish,
+    Register,
+    Result,
+    Subscribe,
+    Unregister,
+)
+from fiveways.wire.limits import Limits
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def result(session: ScriptedSession) -> object:
+    answer = await session.next(Result)
+    return None if answer.body is None else answer.body.value()
+
+
+@every_protocol
+@waiting
+async def test_a_function_is_offered_and_answers_calls(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("Math:add", add, share="first")
+        offer = await session.next(Register)
+        spelling = "math.add" if protocol.startswith("lrpm") else "Math:add"
+        assert (offer.method, offer.spelling, offer.doc) == ("math.add", spelling, "Add two numbers.")
+        assert (offer.share, offer.kind) == ("first", "unary")
+        session.say(Call("1", "math.add", Value({"a": 2, "b": 3}), offer.spelling))
+        assert await result(session) == 5
+        session.say(Call("2", "math.add", Value(["x", "y"]), offer.spelling))
+        assert (await session.next(Failure)).id == "2"
+        session.say(Call("3", "math.sub", Value([2, 1])))
+        assert "math.sub" in (await session.next(Failure)).text
+
+
+@every_protocol
+@waiting
+async def test_plain_functions_run_in_threads_and_failures_are_told(protocol: str) -> None:
+    def where() -> str:
+        return threading.current_thread().name
+
+    def fail() -> None:
+        raise Fail("no funds")
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("where", where)
+        await peer.register("fail", fail)
+        await session.next(Register)
+        await session.next(Register)
+        session.say(Call("1", "where"))
+        assert str(await result(session)).startswith("fiveways-client")
+        session.say(Call("2", "fail"))
+        failure = await session.next(Failure)
+        assert failure.reason is Reason.RAISED
+        assert "no funds" in failure.text
+
+
+@every_protocol
+@waiting
+async def test_a_generator_answers_in_parts_only_those_who_can_take_them(protocol: str) -> None:
+    async def count(n: int) -> AsyncIterator[int]:
+        for number in range(n):
+            yield number
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("count", count)
+        assert (await session.next(Register)).kind == "server"
+        session.say(Call("1", "count", Value([3])))
+        assert await result(session) == [0, 1, 2]
+        session.say(Call("2", "count", Value([2]), stream=True))
+        if protocol.startswith("lrpm"):
+            parts = [await session.next(Result) for _ in range(3)]
+            assert [part.body and part.body.value() for part in parts] == [0, 1, None]
+            assert parts[-1].last
+        else:
+            assert await result(session) == [0, 1]
+
+
+@every_protocol
+@waiting
+async def test_attachments_reach_the_function_and_its_answer_may_have_some(protocol: str) -> None:
+    async def turn(context: Context) -> Reply:
+        (data,) = await context.attachments()
+        return Reply("turned", [data[::-1], bytes(1 << 16)])
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("photo.turn", turn)
+        await session.next(Register)
+        session.say(Call("1", "photo.turn", attachments=("a",)), Attachment("a", b"abc"))
+        assert (await session.next(Result)).attachments
+        data = [(await session.next(Attachment)).data for _ in range(2)]
+        assert data == [b"cba", bytes(1 << 16)]
+
+
+@waiting
+async def test_a_large_attachment_of_an_answer_goes_in_pieces() -> None:
+    async def photo() -> Reply:
+        return Reply(None, [bytes(3 << 20)])
+
+    hub = ScriptedHub("umq")
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("photo", photo)
+        await session.next(Register)
+        session.say(Call("1", "photo"))
+        await session.next(Result)
+        attachment = await session.next(Attachment)
+        assert (len(attachment.data), attachment.error) == (3 << 20, None)
+
+
+@pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
+@waiting
+async def test_a_cancelled_call_is_stopped(protocol: str) -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("slow", slow)
+        await session.next(Register)
+        session.say(Call("1", "slow"))
+        await started.wait()
+        session.say(Cancel("1"))
+        await stopped.wait()
+
+
+@every_protocol
+@waiting
+async def test_what_is_refused_is_not_offered(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.register("math.add", add))
+        session.say(Failure((await session.next(Register)).id, Reason.DENIED, "not yours"))
+        with pytest.raises(NotExecuted, match="not yours"):
+            await task
+        session.say(Call("1", "math.add", Value([1, 2])))
+        await session.next(Failure)
+        hub.answer = granting
+        await peer.register("math.add", add)
+        with pytest.raises(ValueError, match="on offer already"):
+            await peer.register("Math:add", add)
+        with pytest.raises(NotExecuted, match="the hub's own"):
+            await peer.register("hub.add", add)
+        with pytest.raises(TypeError):
+            await peer.register("math.sub", 5)  # type: ignore[arg-type]
+
+
+@every_protocol
+@waiting
+async def test_an_offer_can_be_taken_back(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("Math:add", add)
+        offer = await session.next(Register)
+        await peer.unregister("math.add")
+        assert (await session.next(Unregister)).spelling == offer.spelling
+        session.say(Call("1", "math.add", Value([1, 2])))
+        await session.next(Failure)
+        await peer.register("math.add", add)
+
+
+@every_protocol
+@waiting
+async def test_an_application_is_served_from_its_start_to_its_end(protocol: str) -> None:
+    app = App()
+    told: list[str] = []
+    app.method("math.add")(add)
+
+    @app.startup
+    async def start() -> None:
+        told.append("start")
+
+    @app.shutdown
+    async def stop() -> None:
+        told.append("stop")
+
+    @app.method
+    async def relay(context: Context) -> None:
+        await context.publish("news", "from within")
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client(app) as (_, session):
+        assert {(await session.next(Register)).method for _ in range(2)} == {"math.add", "relay"}
+        session.say(Call("1", "math.add", Value([2, 3])))
+        assert await result(session) == 5
+        session.say(Call("2", "relay"))
+        assert (await session.next(Publish)).body.value() == "from within"
+        await session.next(Result)
+        session.drop()
+        again = await hub.sessions.get()
+        assert {(await again.next(Register)).method for _ in range(2)} == {"math.add", "relay"}
+        again.say(Call("1", "math.add", Value([4, 5])))
+        assert await result(again) == 9
+        assert told == ["start"]
+    assert told == ["start", "stop"]
+
+
+@every_protocol
+@waiting
+async def test_a_callback_is_good_for_one_call(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        making = asyncio.create_task(peer.callback(add))
+        call = await session.next(Call)
+        assert call.method == "hub.callback"
+        match call.body.value():
+            case {"id": str(own)}:
+                pass
+            case other:
+                raise AssertionError(other)
+        session.say(Result(call.id, Value("abcdefghijkl")))
+        assert (await making).lower() == "abcdefghijkl"  # umq36 writes tokens in upper case
+        session.say(Call("1", own, Value([2, 3]), callback=True), Call("2", own, Value([2, 3]), callback=True))
+        answers = {type(word): word for word in [await session.heard.get(), await session.heard.get()]}
+        success, failure = answers[Result], answers[Failure]
+        assert isinstance(success, Result)
+        assert success.body is not None
+        assert success.body.value() == 5
+        assert isinstance(failure, Failure)
+        assert "called before" in failure.text
+
+
+@waiting
+async def test_a_callback_that_the_hub_refuses_is_forgotten() -> None:
+    async with ScriptedHub().client() as (peer, session):
+        making = asyncio.create_task(peer.callback(add))
+        session.say(Failure((await session.next(Call)).id, Reason.OVERLOADED, "too many"))
+        with pytest.raises(NotExecuted):
+            await making
+        assert not peer._core.registrations._callback_app.app.methods
+        assert not peer._core.callbacks._receivers
+
+
+@every_protocol
+@waiting
+async def test_a_callback_of_somebody_else_is_called_by_its_token(protocol: str) -> None:
+    async with ScriptedHub(protocol).client() as (peer, session):
+        task = asyncio.create_task(peer.call("callback.abc123", 5))
+        call = await session.next(Call)
+        assert (call.callback, call.method, call.body.value()) == (True, "abc123", 5)
+        session.say(Result(call.id, Value("thanks")))
+        assert await task == "thanks"
+
+
+@waiting
+async def test_the_hub_may_ask_what_there_is() -> None:
+    hub = ScriptedHub("umq")
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("Math:add", add)
+        await session.next(Register)
+        session.say(Discover("1"), Discover("2", "Math:add"), Discover("3", "other"))
+        assert (await session.next(Description)).methods == ("Math:add",)
+        assert (await session.next(Description)).doc == "Add two numbers."
+        assert (await session.next(Failure)).reason is Reason.NO_SUCH_METHOD
+
+
+@waiting
+async def test_other_requests_of_the_hub_get_an_answer() -> None:
+    async with ScriptedHub("umq").client() as (_, session):
+        session.say(Publish("1", ("a",), Value(1)))
+        assert "offers methods" in (await session.next(Failure)).text
+
+
+@every_protocol
+@waiting
+async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> None:
+    async with ScriptedHub(protocol).client() as (peer, session):
+        task = asyncio.create_task(peer.discover())
+        session.say(Description((await session.next(Discover)).id, ("a",), ("b.",), more=7))
+        listing = await task
+        assert (listing.methods, listing.routes, listing.doc) == (("a",), ("b.",), None)
+        assert listing.more == (0 if protocol == "umq" else 7)
+        task = asyncio.create_task(peer.discover("Math:add"))
+        asked = await session.next(Discover)
+        assert asked.name == ("math.add" if protocol.startswith("lrpm") else "Math:add")
+        session.say(Description(asked.id, doc="Adds."))
+        assert (await task).doc == "Adds."
+
+
+@waiting
+async def test_a_name_that_the_protocol_cannot_write_leaves_no_request_open() -> None:
+    hub = ScriptedHub("lrpm-json")
+    hub.answer = granting
+    async with hub.client(limits=Limits(max_pending=1)) as (peer, _):
+        for _ in range(3):
+            with pytest.raises(FivewaysError, match="größe"):
+                await peer.register("größe", lambda: 1)
+        await peer.register("size", lambda: 1)
+
+
+@waiting
+async def test_an_application_of_which_anything_is_refused_is_not_served() -> None:
+    app = App()
+    app.method("math.add")(add)
+    app.method("math.sub")(add)
+
+    @app.on("news")
+    async def hear(event: Event) -> None:
+        raise AssertionError(event)
+
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+
+        def refuse(there: ScriptedSession, word: HubMessage) -> bool:
+            if isinstance(word, Subscribe):
+                there.say(Failure(word.id, Reason.DENIED, "not for you"))
+            return not isinstance(word, Subscribe) and granting(there, word)
+
+        hub.answer = refuse
+        with pytest.raises(NotExecuted, match="not for you"):
+            await peer.serve(app)
+        heard = [await session.heard.get() for _ in range(5)]
+        assert [type(word) for word in heard] == [Register, Register, Subscribe, Unregister, Unregister]
+        hub.answer = granting
+        assert set(app.methods) == {"math.add", "math.sub"}
+        await peer.serve(app)
+        with pytest.raises(ValueError, match="on offer already"):
+            await peer.serve(app)
+
+
+@waiting
+async def test_taking_back_a_method_of_an_application_leaves_the_application_alone() -> None:
+    app = App()
+    app.method("math.add")(add)
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client(app) as (peer, session):
+        await session.next(Register)
+        await peer.unregister("math.add")
+        await session.next(Unregister)
+        session.say(Call("1", "math.add", Value([1, 2])))
+        await session.next(Failure)
+        assert set(app.methods) == {"math.add"}

@@ -1,0 +1,208 @@
+"""What a client had on a lost connection, and has again on the new one."""
+
+import asyncio
+
+import pytest
+
+from fiveways.client.connection_state import ConnectionState
+from fiveways.errors import NotExecuted
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Call,
+    Event,
+    Failure,
+    HubMessage,
+    Register,
+    Result,
+    SetVariable,
+    Subscribe,
+    Unregister,
+    UnsetVariable,
+    Unsubscribe,
+)
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import (
+    PROTOCOLS,
+    ScriptedHub,
+    ScriptedSession,
+    asked,
+    granting,
+    greeting,
+    until,
+    waiting,
+)
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@every_protocol
+@waiting
+async def test_registrations_subscriptions_and_variables_are_restored(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.vars.set("language", "cs")
+        await peer.register("Math:add", add)
+        events = await peer.subscribe("news.today")
+        before = await asked(session, 3)
+        session.drop()
+        again = await hub.sessions.get()
+        after = await asked(again, 3)
+        assert [type(word) for word in after] == [SetVariable, Register, Subscribe]
+        kept = ("name", "body", "method", "spelling", "doc", "kind", "share", "pattern", "envelope", "when_full")
+        for first, second in zip(before, after, strict=True):
+            assert all(getattr(first, field, None) == getattr(second, field, None) for field in kept)
+        await until(peer, ConnectionState.RECONNECTED)
+        assert events.restored == 1
+        subscribed = after[2]
+        assert isinstance(subscribed, Subscribe)
+        again.say(Event(subscribed.subscription, ("news", "today"), Value("again"), publication=256))
+        assert (await anext(events)).data == "again"
+        again.say(Call("c1", "math.add", Value([2, 3]), "Math:add"))
+        answer = await again.next(Result)
+        assert answer.body is not None
+        assert answer.body.value() == 5
+
+
+@every_protocol
+@waiting
+async def test_what_was_taken_back_is_not_restored(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.vars.set("language", "cs")
+        await peer.register("math.add", add)
+        async with peer.subscribe("news"):
+            pass
+        await peer.unregister("math.add")
+        await peer.vars.unset("language")
+        heard = await asked(session, 6)
+        assert [type(word) for word in heard] == [
+            SetVariable,
+            Register,
+            Subscribe,
+            Unsubscribe,
+            Unregister,
+            UnsetVariable,
+        ]
+        session.drop()
+        again = await hub.sessions.get()
+        await until(peer, ConnectionState.RECONNECTED)
+        assert again.heard.empty()
+
+
+@every_protocol
+@waiting
+async def test_a_request_in_flight_is_made_again_on_the_new_connection(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        opening = asyncio.ensure_future(peer.subscribe("news").open())
+        registering = asyncio.create_task(peer.register("math.add", add))
+        await asked(session, 2)
+        session.drop()
+        hub.answer = granting
+        again = await hub.sessions.get()
+        assert {type(word) for word in await asked(again, 2)} == {Subscribe, Register}
+        await registering
+        await opening
+
+
+@waiting
+async def test_what_is_refused_on_the_new_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("math.add", add)
+        events = await peer.subscribe("news")
+
+        def refuse(again: ScriptedSession, word: HubMessage) -> bool:
+            if isinstance(word, Register | Subscribe):
+                again.say(Failure(word.id, Reason.DENIED, "not any more"))
+                return True
+            return greeting(again, word)
+
+        hub.answer = refuse
+        session.drop()
+        await until(peer, ConnectionState.RECONNECTED)
+        with pytest.raises(NotExecuted, match="not any more"):
+            await anext(events)
+    assert "method math.add was not restored" in caplog.text
+    assert "subscription news was not restored" in caplog.text
+
+
+@waiting
+async def test_a_connection_that_is_lost_while_it_is_restored_is_followed_by_another() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.register("math.add", add)
+
+        def drop(again: ScriptedSession, word: HubMessage) -> bool:
+            if isinstance(word, Register):
+                hub.answer = granting
+                again.drop()
+            return greeting(again, word)
+
+        hub.answer = drop
+        session.drop()
+        await until(peer, ConnectionState.RECONNECTED)
+        assert hub.attempts == 3
+
+
+@waiting
+async def test_a_hub_that_does_not_restore_in_time_is_left() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client(open_timeout=0.05) as (peer, session):
+        await peer.register("math.add", add)
+        hub.answer = greeting
+        session.drop()
+        again = await hub.sessions.get()
+        await again.next(Register)
+        hub.answer = granting
+        await again.is_over.wait()
+        await until(peer, ConnectionState.RECONNECTED)
+
+
+@waiting
+async def test_callbacks_are_said_to_be_lost() -> None:
+    hub = ScriptedHub()
+    async with hub.client() as (peer, session):
+        making = asyncio.create_task(peer.callback(add))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value("token")))
+        assert await making == "token"
+        session.drop()
+        assert "the callback add was lost" in await until(peer, ConnectionState.RECONNECTED)
+        assert not peer._core.registrations._callback_app.app.methods
+
+
+@waiting
+async def test_a_method_that_runs_when_the_link_is_lost_is_stopped_and_answers_nobody() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with hub.client() as (peer, session):
+        await peer.register("slow", slow)
+        await session.next(Register)
+        session.say(Call("1", "slow"))
+        await started.wait()
+        session.drop()
+        await stopped.wait()
+        again = await hub.sessions.get()
+        await again.next(Register)
+        await until(peer, ConnectionState.RECONNECTED)
+        assert again.heard.empty()

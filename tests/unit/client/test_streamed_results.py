@@ -1,0 +1,88 @@
+"""Answers in parts."""
+
+import asyncio
+
+import pytest
+
+from fiveways.errors import CallFailed, Cancelled
+from fiveways.model.failures import Reason
+from fiveways.model.messages import Call, Cancel, Failure, Result
+from fiveways.wire.payload import Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@waiting
+async def test_a_stream_gives_parts_as_they_come() -> None:
+    async with ScriptedHub("lrpm-cbor").client() as (peer, session):
+        parts = peer.stream("count", [3])
+        first = asyncio.ensure_future(anext(parts))
+        call = await session.next(Call)
+        assert call.stream
+        session.say(Result(call.id, Value(1), stream=True, last=False))
+        assert await first == 1
+        session.say(Result(call.id, Value(2), stream=True, last=False))
+        session.say(Result(call.id, Value(3), stream=True, last=True))
+        assert [part async for part in parts] == [2, 3]
+
+
+@every_protocol
+@pytest.mark.parametrize(("answer", "expected"), [([1, 2], [1, 2]), ([], []), ("one", ["one"]), (None, [None])])
+@waiting
+async def test_an_answer_in_one_piece_is_taken_apart(protocol: str, answer: object, expected: list[object]) -> None:
+    async with ScriptedHub(protocol).client() as (peer, session):
+        parts = peer.stream("count")
+        first = asyncio.ensure_future(anext(parts, "end"))
+        session.say(Result((await session.next(Call)).id, Value(answer)))
+        given = [await first]
+        given += [part async for part in parts]
+        assert given == (expected or ["end"])
+
+
+@waiting
+async def test_a_stream_without_elements_is_over_at_once() -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        parts = peer.stream("count")
+        first = asyncio.ensure_future(anext(parts, "end"))
+        session.say(Result((await session.next(Call)).id, None, stream=True, last=True))
+        assert await first == "end"
+
+
+@waiting
+async def test_a_stream_that_fails_raises_after_its_parts() -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        parts = peer.stream("count")
+        first = asyncio.ensure_future(anext(parts))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value(1), stream=True, last=False), Failure(call.id, Reason.RAISED, "broken"))
+        assert await first == 1
+        with pytest.raises(CallFailed, match="broken"):
+            await anext(parts)
+
+
+@waiting
+async def test_a_stream_that_is_left_early_is_cancelled() -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        parts = peer.stream("count")
+        first = asyncio.ensure_future(anext(parts))
+        call = await session.next(Call)
+        session.say(Result(call.id, Value(1), stream=True, last=False))
+        await first
+        await parts.aclose()
+        assert (await session.next(Cancel)).id == call.id
+
+
+@waiting
+async def test_parts_that_nobody_takes_are_bounded() -> None:
+    async with ScriptedHub("lrpm-json").client() as (peer, session):
+        parts = peer.stream("count", max_waiting=2)
+        first = asyncio.ensure_future(anext(parts))
+        call = await session.next(Call)
+        for number in range(4):
+            session.say(Result(call.id, Value(number), stream=True, last=False))
+        assert await first == 0
+        assert (await session.next(Cancel)).id == call.id
+        assert await anext(parts) == 1
+        with pytest.raises(Cancelled, match="waited to be taken"):
+            await anext(parts)

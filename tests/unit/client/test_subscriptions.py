@@ -1,0 +1,273 @@
+"""What is published, as a subscriber gets it."""
+
+import asyncio
+import gc
+import logging
+
+import pytest
+
+from fiveways.app.app import App
+from fiveways.app.events import Event as AppEvent
+from fiveways.client.subscriptions import Subscription
+from fiveways.errors import NotExecuted
+from fiveways.model.failures import Reason
+from fiveways.model.messages import (
+    Attachment,
+    CloseTopic,
+    Event,
+    Failure,
+    Publish,
+    Result,
+    Subscribe,
+    TopicClosed,
+    Unsubscribe,
+)
+from fiveways.wire.payload import Json, Value
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting, passes, waiting
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+ROOF = ("sensors", "roof")
+
+
+def say_events(session: ScriptedSession, asked: Subscribe, *numbers: int) -> None:
+    for number in numbers:
+        session.say(Event(asked.subscription, ROOF, Value(number), publication=256 + number, envelope=asked.envelope))
+
+
+@every_protocol
+@pytest.mark.parametrize("pattern", ["sensors.roof", "sensors.*"])
+@waiting
+async def test_events_come_in_order_with_their_topic(protocol: str, pattern: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe(pattern) as events:
+        asked = await session.next(Subscribe)
+        assert asked.envelope is ("*" in pattern and protocol.startswith("umq"))
+        say_events(session, asked, 1, 2)
+        got = [await anext(events) for _ in range(2)]
+        assert [(event.topic, event.data) for event in got] == [("sensors.roof", 1), ("sensors.roof", 2)]
+
+
+@every_protocol
+@waiting
+async def test_the_end_of_a_topic_ends_the_iterator_after_what_waited(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        events = await peer.subscribe("sensors.roof")
+        asked = await session.next(Subscribe)
+        say_events(session, asked, 1)
+        session.say(TopicClosed(asked.subscription))
+        assert [event.data async for event in events] == [1]
+        assert events.is_over
+        await events.close()
+        await passes()
+        assert session.heard.empty()
+
+
+@every_protocol
+@waiting
+async def test_a_refused_subscription_raises(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        opening = asyncio.ensure_future(peer.subscribe("sensors.roof").open())
+        session.say(Failure((await session.next(Subscribe)).id, Reason.DENIED, "not for you"))
+        with pytest.raises(NotExecuted, match="not for you") as caught:
+            await opening
+        assert caught.value.reason is Reason.DENIED
+
+
+@waiting
+async def test_what_is_no_pattern_is_told_at_once() -> None:
+    async with ScriptedHub().client() as (peer, _):
+        with pytest.raises(NotExecuted):
+            peer.subscribe("a.**")
+
+
+@every_protocol
+@waiting
+async def test_a_slow_reader_loses_the_oldest_and_hears_how_many(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe("sensors.roof", max_waiting=3) as events:
+        say_events(session, await session.next(Subscribe), *range(10))
+        await passes()
+        got = [await anext(events) for _ in range(3)]
+        assert [(event.data, event.missed) for event in got] == [(7, 7), (8, 0), (9, 0)]
+
+
+@pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
+@waiting
+async def test_what_the_hub_skipped_is_counted_too(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe("sensors.roof", when_full="skip") as events:
+        asked = await session.next(Subscribe)
+        assert asked.when_full == "skip"
+        session.say(Event(asked.subscription, ROOF, Value(1), publication=256, missed=4))
+        assert (await anext(events)).missed == 4
+
+
+@every_protocol
+@waiting
+async def test_attachments_of_an_event_come_after_it_and_nothing_passes_it(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
+        name = (await session.next(Subscribe)).subscription
+        session.say(Event(name, ROOF, Value(1), ("a", "b"), publication=256))
+        session.say(Attachment("a", b"one"), Attachment("b", b"two"))
+        session.say(Event(name, ROOF, Value(2), publication=257))
+        first, second = [await anext(events) for _ in range(2)]
+        assert (first.data, await first.attachments()) == (1, [b"one", b"two"])
+        assert (second.data, await second.attachments()) == (2, [])
+
+
+@every_protocol
+@waiting
+async def test_leaving_the_block_unsubscribes(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        async with peer.subscribe("sensors.roof") as events:
+            asked = await session.next(Subscribe)
+        assert (await session.next(Unsubscribe)).subscription == asked.subscription
+        assert [event async for event in events] == []
+
+
+@waiting
+async def test_a_bare_loop_opens_the_subscription_and_forgetting_it_closes_it() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        reading = asyncio.create_task(first_of(peer.subscribe("sensors.roof")))
+        asked = await session.next(Subscribe)
+        say_events(session, asked, 1)
+        assert (await reading).data == 1
+        del reading
+        gc.collect()
+        assert (await session.next(Unsubscribe)).subscription == asked.subscription
+
+
+async def first_of(events: Subscription) -> AppEvent:
+    async for event in events:
+        return event
+    raise AssertionError("it is over")
+
+
+@waiting
+async def test_an_event_that_cannot_be_read_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    hub = ScriptedHub("lrpm-json")
+    hub.answer = granting
+    with caplog.at_level(logging.WARNING):
+        async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
+            asked = await session.next(Subscribe)
+            session.say(Event(asked.subscription, ROOF, Json(b'{"$number":"7"}'), publication=256))
+            say_events(session, asked, 1)
+            assert (await anext(events)).missed == 1
+    assert "cannot be read" in caplog.text
+
+
+@waiting
+async def test_events_that_are_there_can_be_taken_together() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
+        say_events(session, await session.next(Subscribe), *range(5))
+        await passes()
+        assert [event.data for event in await events.next_batch(3)] == [0, 1, 2]
+        assert [event.data for event in await events.next_batch()] == [3, 4]
+    assert await events.next_batch() == []
+
+
+@waiting
+async def test_two_readers_share_the_events_of_one_subscription() -> None:
+    hub = ScriptedHub()
+    hub.answer = granting
+    async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
+        readers = [asyncio.ensure_future(anext(events)) for _ in range(2)]
+        await passes()
+        say_events(session, await session.next(Subscribe), 1, 2)
+        assert sorted([(await reader).data for reader in readers], key=str) == [1, 2]
+
+
+@every_protocol
+@waiting
+async def test_publishing_waits_for_the_hub_unless_told_not_to(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    async with hub.client() as (peer, session):
+        task = asyncio.create_task(peer.publish("sensors.roof", {"t": 21}, retain=True, attachments=[b"photo"]))
+        published = await session.next(Publish)
+        assert (published.topic, published.body.value(), published.retain) == (ROOF, {"t": 21}, True)
+        assert published.id is not None
+        assert (await session.next(Attachment)).data == b"photo"
+        await passes()
+        assert not task.done()
+        session.say(Result(published.id, Value(256)))
+        await task
+        refused = asyncio.create_task(peer.publish("sensors.roof"))
+        published = await session.next(Publish)
+        assert published.id is not None
+        session.say(Failure(published.id, Reason.DENIED))
+        with pytest.raises(NotExecuted):
+            await refused
+        await peer.publish("sensors.roof", 5, confirm=False)
+        assert (await session.next(Publish)).body.value() == 5
+        with pytest.raises(NotExecuted):
+            await peer.publish("sensors.roof", object(), confirm=False)
+        with pytest.raises(NotExecuted):
+            await peer.publish("sensors.*")
+
+
+@waiting
+async def test_a_loop_that_publishes_without_waiting_is_held_back_by_a_full_link() -> None:
+    hub = ScriptedHub("umq")
+    hub.high_water = 10_000
+    async with hub.client() as (peer, session):
+        session.link.pause_reading()
+
+        async def publish() -> None:
+            for _ in range(1000):
+                await peer.publish("sensors.roof", "x" * 100, confirm=False)
+
+        task = asyncio.create_task(publish())
+        await passes()
+        ours = peer._core.reconnector.session
+        assert ours is not None
+        assert ours._link.unsent_bytes() < 30_000
+        assert not task.done()
+        session.link.resume_reading()
+        await task
+
+
+@every_protocol
+@waiting
+async def test_a_topic_is_closed_for_all(protocol: str) -> None:
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client() as (peer, session):
+        await peer.close_topic("sensors.roof")
+        assert (await session.next(CloseTopic)).topic == ROOF
+
+
+@every_protocol
+@waiting
+async def test_an_application_gets_its_events_also_after_a_reconnect(protocol: str) -> None:
+    got: asyncio.Queue[tuple[object, list[bytes]]] = asyncio.Queue()
+    app = App()
+
+    @app.on("sensors.*")
+    async def hear(event: AppEvent) -> None:
+        got.put_nowait((event.data, await event.attachments()))
+
+    hub = ScriptedHub(protocol)
+    hub.answer = granting
+    async with hub.client(app) as (_, session):
+        asked = await session.next(Subscribe)
+        session.say(Event(asked.subscription, ROOF, Value(1), ("a",), publication=256, envelope=asked.envelope))
+        session.say(Attachment("a", b"photo"))
+        assert await got.get() == (1, [b"photo"])
+        session.drop()
+        again = await hub.sessions.get()
+        say_events(again, await again.next(Subscribe), 2)
+        assert await got.get() == (2, [])

@@ -1,0 +1,117 @@
+"""One segment, from records to files; Spark is not asked."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fiveways.pipeline import segment_decoder
+from fiveways.pipeline.segment_decoder import SCHEMAS, DecodeTask, SegmentSummary
+from tests.support import captures
+from tests.support.captures import DAY, NOON, SECOND, Tape
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    tape = Tape()
+    tape.open()
+    tape.calls(range(1, 11))
+    tape.at = NOON + DAY
+    tape.put("caller", "in", payload=b"\x00 what")
+    return captures.write(tmp_path / "journal", tape.records, 1)
+
+
+def run(segment: Path, **more: int | bool | None) -> SegmentSummary:
+    return segment_decoder.decode_segment(DecodeTask(str(segment), "p1", str(segment.parent.parent / "next"), **more))  # type: ignore[arg-type]
+
+
+def read(segment: Path, table: str) -> pa.Table:
+    return parquet.read_table(segment.parent.parent / "next" / table / "p1.parquet")
+
+
+def test_all_of_it_is_told(segment: Path) -> None:
+    found = run(segment)
+    assert (found.records, found.late, found.error) == (43, 0, "")
+    assert found.dates == ["2026-03-03", "2026-03-04"]
+    assert (found.first_at, found.last_at) == (NOON + SECOND // 1000, NOON + DAY + SECOND // 1000)
+    assert found.rows == {
+        "messages": 40,
+        "quarantine": 1,
+        "late": 0,
+        "_marks": 2,
+        "_pieces": 10,
+        "_buckets": 1,
+        "_seqs": 1,
+    }
+    assert found.size > 0
+
+
+def test_files_have_the_columns_of_their_tables_and_plain_texts(segment: Path) -> None:
+    run(segment)
+    for table in ("messages", "quarantine", "_marks", "_pieces"):
+        written = read(segment, table).schema
+        assert written.names == SCHEMAS[table].names
+        assert written.field("run").type == pa.string()
+
+
+def test_a_table_without_rows_has_no_file_and_nothing_else_is_left(segment: Path) -> None:
+    run(segment)
+    left = sorted(
+        str(each.relative_to(segment.parents[1] / "next")) for each in (segment.parents[1] / "next").rglob("*")
+    )
+    expected = [f"{table}/p1.parquet" for table in ("_buckets", "_marks", "_pieces", "_seqs", "messages", "quarantine")]
+    assert [each for each in left if "/" in each] == expected
+
+
+def test_done_twice_it_does_the_same(segment: Path) -> None:
+    first = run(segment)
+    before = read(segment, "messages")
+    assert run(segment) == first
+    assert read(segment, "messages").equals(before)
+
+
+def test_times_that_are_not_wanted_are_left_out(segment: Path) -> None:
+    assert run(segment, from_at=NOON + SECOND).records == 1
+    assert run(segment, to_at=NOON + SECOND).dates == ["2026-03-03"]
+    assert run(segment, from_at=NOON + 2 * DAY).records == 0
+
+
+def test_what_is_too_late_is_put_aside_and_comes_back_when_asked_for(segment: Path) -> None:
+    watermark = NOON + SECOND
+    found = run(segment, watermark=watermark)
+    assert (found.records, found.late, found.dates) == (43, 42, ["2026-03-04"])
+    assert found.rows["messages"] == 0
+    late = read(segment, "late")
+    assert late.column_names == SCHEMAS["late"].names
+    assert set(late.column("watermark").to_pylist()) == {watermark}
+    again = run(segment, watermark=watermark, late_only=True)
+    assert (again.records, again.late, again.rows["messages"]) == (42, 0, 40)
+
+
+def test_what_cannot_be_read_is_a_sentence(segment: Path) -> None:
+    segment.write_bytes(segment.read_bytes()[:-20])
+    found = run(segment)
+    assert str(segment) in found.error
+    assert "Parquet" in found.error
+
+
+def test_a_large_segment_is_taken_in_slices(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(segment)
+    monkeypatch.setattr(segment_decoder, "_MESSAGES_PER_SLICE", 1)
+    monkeypatch.setattr("fiveways.journal.reader.BATCH_RECORDS", 7)
+    sliced = run(segment)
+    assert sliced.rows["messages"] == whole.rows["messages"]
+    # What is in two slices is in two rows, as if it were in two segments.
+    assert sliced.rows["_pieces"] > whole.rows["_pieces"]
+    assert sum(read(segment, "_pieces").column("attempts").to_pylist()) == 10
+
+
+def test_parts_are_merged(segment: Path) -> None:
+    into = segment.parents[1] / "next"
+    for part in ("a", "b"):
+        segment_decoder.decode_segment(DecodeTask(str(segment), part, str(into)))
+    size = segment_decoder.merge_parts("m", ["a", "b", "never"], str(into))
+    assert sorted(each.name for each in (into / "messages").iterdir()) == ["m.parquet"]
+    assert len(parquet.read_table(into / "messages" / "m.parquet")) == 80
+    assert size == sum(each.stat().st_size for each in into.rglob("m.parquet"))
