@@ -3,9 +3,9 @@
 from random import Random
 from typing import Final
 
+from fiveways.errors import Reason
 from fiveways.model import messages as words
 from fiveways.model import topics
-from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import Json, Payload, Value
 

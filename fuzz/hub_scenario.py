@@ -170,7 +170,7 @@ class HubScenarioRunner:
         if self._story.is_recorded:
             life.record()
         loaded, expected = await life.start(self._model, self._story.delay)
-        for name in ("peers", "requests", "answers", "items", "dead", "retained"):
+        for name in ("peers", "requests", "answers", "jobs", "dead_jobs", "retained"):
             check(f"loaded {name}", getattr(loaded, name), getattr(expected, name))
         check("loaded tombs", set(loaded.tombstones), set(expected.tombstones))
         await self._settle()

@@ -44,7 +44,7 @@ def check_durable(life: SimulatedHub, model: Model, now: float) -> None:
     _check_requests(life, model, now)
     hub, loaded = life.hub, model.load(EPOCH + now)
     queues: Any = hub._work_queues
-    items = [(name, item, given) for name, item, given in queues.all()]
+    items = [(name, item, given) for name, item, given in queues.jobs()]
     check(
         "items",
         {
@@ -78,12 +78,12 @@ def check_durable(life: SimulatedHub, model: Model, now: float) -> None:
 def _check_requests(life: SimulatedHub, model: Model, now: float) -> None:
     """Each request that the hub holds is stored; what is stored is open in the conversation of its peer."""
     owing: Any = life.hub._durable_requests
-    unsure = {owed.key for owed in owing._unsure._requests}
-    held = {owed.key: encode_call(owed.word) for owed in owing.all() if _is_stored(owed, unsure, now)}
+    unsure = {owed.key for owed in owing._unresolved._requests}
+    held = {owed.key: encode_call(owed.call) for owed in owing.requests() if _is_stored(owed, unsure, now)}
     loaded = model.load(EPOCH + now)
     stored = {f"{each.peer} {each.key}": each.word for each in loaded.requests}
     check("requests", held, {key: word for key, word in stored.items() if key in held})
-    held_at_all = {owed.key for owed in owing.all()}
+    held_at_all = {owed.key for owed in owing.requests()}
     words: list[PutRequest | PutAnswer] = [*loaded.requests, *loaded.answers]
     for word in words:
         if f"{word.peer} {word.key}" not in held_at_all:
@@ -134,7 +134,7 @@ def check_empty(life: SimulatedHub, model: Model, now: float) -> None:
 def _check_pools(hub: Hub) -> None:
     """Compare what work queues are counted as with what they hold. Which owners a queue has, a restart may change."""
     queues: Any = hub._work_queues
-    items = list(queues.all())
+    items = list(queues.jobs())
     check("queues", queues._pool.used, len(queues._queues))
     check("bytes of items", queues._bytes.used, sum(item.size for _, item, _ in items))
     check("items in queues", sum(queue.pool.used for queue in queues._queues.values()), len(items))
@@ -156,10 +156,10 @@ def _forget_learned(hub: Hub, settings: HubSettings) -> None:
     for table in (
         hub.traffic.failures,
         hub.traffic.protocols,
-        parts.offers._missed,
+        parts.registrations._former_names,
         parts._discovery._lists,
         parts._counters.failures,
-        parts.gate._failed._by_address,
+        parts.admission._failed_logins._by_address,
     ):
         table.clear()
     parts._subscriptions._forget()

@@ -6,12 +6,12 @@ create or replace temp table failing(protocol varchar, code varchar, status varc
 insert into failing
 select protocol, code, status, reason
 from (values
-    ('7', '7', 'hub.err.no_such_procedure', 'notarget', 'not_executed', 'no_method'),
-    ('8', '2', 'hub.err.no_such_callback', 'nocallback', 'not_executed', 'no_callback'),
+    ('7', '7', 'hub.err.no_such_procedure', 'notarget', 'not_executed', 'no_such_method'),
+    ('8', '2', 'hub.err.no_such_callback', 'nocallback', 'not_executed', 'no_such_callback'),
     ('11', '8', 'hub.err.unavailable', 'unavailable', 'not_executed', 'unavailable'),
     ('12', '12', 'hub.err.denied', 'denied', 'not_executed', 'denied'),
     ('13', '13', 'hub.err.bad_arguments', 'badargs', 'not_executed', 'bad_arguments'),
-    ('14', '14', 'hub.err.busy', 'busy', 'not_executed', 'busy'),
+    ('14', '14', 'hub.err.busy', 'busy', 'not_executed', 'overloaded'),
     ('15', '15', 'hub.err.too_large', 'toolarge', 'not_executed', 'too_large'),
     ('9', '9', 'hub.err.timeout', 'expired', 'timeout', 'timeout'),
     ('10', '10', 'hub.err.lost', null, 'lost', 'lost'),

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
         ConnectionLost,
         FivewaysError,
         NotExecuted,
+        Reason,
         Refused,
     )
-    from fiveways.model.failures import Reason
 
 _MODULES = {
     "App": "app",
@@ -49,7 +49,7 @@ _MODULES = {
     "Note": "client.ongoing",
     "Ongoing": "client.ongoing",
     "Peer": "client.peer",
-    "Reason": "model.failures",
+    "Reason": "errors",
     "Refused": "errors",
     "Reply": "app",
     "Retry": "client.mqtt.retry",

@@ -46,6 +46,49 @@ class Fault(Enum):
     TOO_LARGE = "too_large"
 
 
+class Execution(Enum):
+    """Whether a method that failed was run. A failure never claims more than is known."""
+
+    NO = "no"
+    UNKNOWN = "unknown"
+    YES = "yes"
+
+
+class Reason(Enum):
+    """The reason of a failure. Its value is the word for it in the API, metrics, the journal, tables and JSON."""
+
+    NO_SUCH_METHOD = "no_such_method"
+    NO_SUCH_CALLBACK = "no_such_callback"
+    UNAVAILABLE = "unavailable"
+    DENIED = "denied"
+    BAD_ARGUMENTS = "bad_arguments"
+    OVERLOADED = "overloaded"
+    TOO_LARGE = "too_large"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    RAISED = "raised"
+
+    @property
+    def text(self) -> str:
+        """The reason in a sentence, for failures without a text of their own."""
+        return _REASON_TEXTS.get(self) or self.value.replace("_", " ")
+
+    @property
+    def execution(self) -> Execution:
+        """Whether a method that failed for this reason was run."""
+        return _EXECUTION.get(self, Execution.NO)
+
+
+_REASON_TEXTS: Final = {Reason.UNAVAILABLE: "nobody serves it now", Reason.DENIED: "refused"}
+_EXECUTION: Final = {
+    Reason.TIMEOUT: Execution.UNKNOWN,
+    Reason.LOST: Execution.UNKNOWN,
+    Reason.CANCELLED: Execution.UNKNOWN,
+    Reason.RAISED: Execution.YES,
+}
+
+
 class FivewaysError(Exception):
     """The root: `except FivewaysError` catches all that this package raises on purpose."""
 
@@ -166,12 +209,14 @@ class CallError(FivewaysError):
 class NotExecuted(CallError):
     """The method was certainly not run: the call may be made again without harm."""
 
-    def __init__(self, reason: Enum, text: str = "", *, data: object = None, retry_after: float | None = None) -> None:
-        super().__init__(f"{reason.value}: {text}" if text else str(reason.value), data=data, retry_after=retry_after)
+    def __init__(
+        self, reason: Reason, text: str = "", *, data: object = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"{reason.text}: {text}" if text else reason.text, data=data, retry_after=retry_after)
         self.reason = reason
 
     def _own_code(self) -> str:
-        return str(self.reason.value)
+        return self.reason.value
 
 
 class CallFailed(CallError):

@@ -77,42 +77,42 @@ SHAPE = {
 }
 EXTRAS = {
     "lrpm": {
-        "json_frames.py": "one protocol, two encodings: the first",
-        "cbor_frames.py": "the second",
-        "link.py": "the lower half of the conversation: frames, handshake",
-        "asking.py": "what we have asked the peer for",
-        "holding.py": "messages that wait for their attachments",
-        "incoming.py": "requests of the peer, and our answers",
+        "json_frames.py": "one protocol, two encodings: JSON",
+        "cbor_frames.py": "and CBOR",
+        "conversation_base.py": "the lower half of the conversation: frames and handshake",
+        "incoming.py": "requests of the peer, and our responses",
+        "outgoing.py": "our requests to the peer",
+        "deferred_messages.py": "messages that wait for their attachments",
     },
     "mqtt_rpc": {
-        "rpc.proto": "the messages are defined in protobuf",
+        "rpc.proto": "the messages, defined in protobuf",
         "rpc_pb2.py": "generated from it",
         "rpc_pb2.pyi": "its types",
-        "attaching.py": "attachments, in a field of the method's own message",
-        "echoes.py": "our own messages, which a broker sends back",
-        "plain.py": "the short way of calls and answers in one piece",
-        "streams.py": "requests and answers in parts",
+        "attachments.py": "attachments, in a field of the method's own message",
+        "echo_filter.py": "our own messages, which a broker sends back",
+        "fastpath.py": "the fast path of calls and responses in one piece",
+        "requests.py": "open requests, and requests and responses in parts",
     },
     "nq": {
-        "common.py": "what the asking and the answering half share: identifiers, budgets, subscriptions",
-        "dedup.py": "requests that are over, so that a repeat is not run again",
-        "errors.py": "error objects are a small language of their own",
-        "answering.py": "the answering half: what the hub says to it",
-        "incoming.py": "the answering half: what the peer asks",
-        "line.py": "what is said again until the peer has reacted",
-        "options.py": "waits, windows and bounds, all configurable",
-        "asked.py": "the asking half: the table of our requests, and a peer that begins anew",
-        "outbox.py": "the asking half: what we ask the peer",
-        "plain.py": "the short way of plain requests, acknowledgements and answers",
-        "requests.py": "the requests that are open, and what is kept for each",
-        "streams.py": "requests and answers in parts",
-        "writing.py": "how each message is written",
+        "session_state.py": "the state that requests and responses share: identifiers, budgets, subscriptions",
+        "incoming.py": "requests of the peer",
+        "responses.py": "our responses to them",
+        "outgoing.py": "our requests to the peer",
+        "outgoing_requests.py": "the table of our requests, and the restart of a peer",
+        "requests.py": "the open requests, and the state of each",
+        "streams.py": "requests and responses in parts",
+        "retransmission.py": "messages that are sent again until the peer reacts",
+        "dedup.py": "finished requests, so that a copy is not run again",
+        "errors.py": "error objects, which have a template language of their own",
+        "fastpath.py": "the fast path of simple requests, acknowledgements and responses",
+        "options.py": "delays, windows and bounds, all configurable",
+        "serializer.py": "the bytes of each message",
     },
 }
 
 GENERATED = {"rpc_pb2.py"}
-LONGEST_FILE = 400
-LONGEST_FUNCTION = 60
+LONGEST_FILE = 500
+LONGEST_FUNCTION = 65
 
 
 def modules(package: Path) -> Iterator[tuple[Path, ast.Module]]:
@@ -287,7 +287,7 @@ VIOLATIONS = [
     ("pipeline/peer/data_source.py", "import fiveways.hub", "pipeline may not import fiveways.hub"),
     ("util.py", "", "util is no layer"),
     ("protocols/umq/frames.py", "import fiveways.protocols.nq", "may not import fiveways.protocols.nq"),
-    ("protocols/umq/frames.py", "from ..nq import outbox", "may not import fiveways.protocols.nq.outgoing"),
+    ("protocols/umq/frames.py", "from ..nq import outgoing", "may not import fiveways.protocols.nq.outgoing"),
     ("protocols/umq/frames.py", "from fiveways.protocols import nq", "may not import fiveways.protocols.nq"),
     ("protocols/umq/frames.py", "from .. import registry", "may not import fiveways.protocols.registry"),
     ("protocols/base.py", "from fiveways.protocols.umq import SPEC", "may not import fiveways.protocols.umq.SPEC"),
@@ -299,11 +299,11 @@ VIOLATIONS = [
     ("hub/core.py", "async def handle() -> None: ...", "hub may not wait, as async handle would"),
     ("runtime/peer_connection.py", "from pyspark.sql import Row", "only pipeline may import pyspark.sql.Row"),
     ("protocols/nq/helpers.py", "", "nq: helpers.py is not part of the shape"),
-    ("protocols/umq/outbox.py", "", "umq: outbox.py is not part of the shape"),
+    ("protocols/umq/outgoing.py", "", "umq: outgoing.py is not part of the shape"),
     ("protocols/umq/vectors/notes.txt", "", "umq: vectors/notes.txt is no JSON"),
     ("protocols/half/__init__.py", "", "half: frames.py is missing"),
-    ("wire/packet.py", "\n" * 401, "401 lines, 400 are enough"),
-    ("wire/packet.py", "def long() -> None:\n" + "    pass\n" * 60, "long has 61 lines, 60 are enough"),
+    ("wire/packet.py", "\n" * 501, "501 lines, 500 are enough"),
+    ("wire/packet.py", "def long() -> None:\n" + "    pass\n" * 65, "long has 66 lines, 65 are enough"),
 ]
 
 
@@ -330,7 +330,8 @@ def good_package(tmp_path: Path) -> Path:
     for name in [*files, "protocols/nq/outgoing.py"]:
         put(package / name, "")
     put(
-        package / "protocols/nq/frames.py", "from random import Random\nfrom . import outbox\nfrom ..base import Role\n"
+        package / "protocols/nq/frames.py",
+        "from random import Random\nfrom . import outgoing\nfrom ..base import Role\n",
     )
     put(package / "pipeline/peer/data_source.py", "from fiveways.client.peer import Peer\n")
     put(

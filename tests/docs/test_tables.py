@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec
 from tests.support import vectors

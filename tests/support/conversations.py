@@ -56,8 +56,8 @@ def show(words_heard: object) -> str:
 
 def force(talk: Any, state: Enum) -> None:  # noqa: ANN401  looks inside
     """Put a conversation into a state, as if it had got there by itself."""
-    if hasattr(talk, "_enter"):
-        talk._enter(state)
+    if hasattr(talk, "_set_state"):
+        talk._set_state(state)
     talk._state = state
     talk.closed = state.name == "CLOSED"
 

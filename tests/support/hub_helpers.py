@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure, Hello, HubMessage, Register, Result, Subscribe, Welcome
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.limits import Limits

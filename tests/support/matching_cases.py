@@ -43,7 +43,7 @@ BY_OPERATION = {
     "a call is refused and never forwarded": Case(
         [
             message(1, "in", "call", op="7", id="a", method="no.such"),
-            message(2, "out", "failure", op="7", id="a", status="not_executed", reason="no_method", code="7"),
+            message(2, "out", "failure", op="7", id="a", status="not_executed", reason="no_such_method", code="7"),
         ],
         [
             call(
@@ -53,7 +53,7 @@ BY_OPERATION = {
                 requested_at=1,
                 answered_at=2,
                 outcome="not_executed",
-                reason="no_method",
+                reason="no_such_method",
                 code="7",
                 attempts=1,
                 answers=1,

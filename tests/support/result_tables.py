@@ -31,7 +31,7 @@ TABLES: dict[str, list[dict[str, Any]]] = {
         },
         {
             "method": HOSTILE,
-            "reason": "no_method",
+            "reason": "no_such_method",
             "caller_protocol": "nq",
             "callee_protocol": None,
             "calls": 7,

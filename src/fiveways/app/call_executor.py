@@ -18,8 +18,7 @@ from fiveways.app.responses import Fail, Reply, ResponseBuilder, log_failure
 from fiveways.app.signature import ExecutionMode
 from fiveways.app.thread_runner import ThreadRunner
 from fiveways.app.values import memory_cost
-from fiveways.errors import LocalProtocolError
-from fiveways.model.failures import Reason
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model.messages import Attachment, Failure, HubMessage, Result
 from fiveways.wire.limits import Limits
 

@@ -5,8 +5,7 @@ from itertools import count
 from typing import Protocol
 
 from fiveways.app.attachments import Attachments
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.model.messages import Call, Failure, HubMessage
 
 

@@ -25,9 +25,8 @@ from fiveways.app.thread_runner import ThreadRunner
 from fiveways.app.updates import UpdateDispatcher, UpdateQueue
 from fiveways.app.values import MemoryBudget
 from fiveways.app.workers import JobWorkers
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.model.topics import Pattern
 from fiveways.wire.limits import Limits
 
@@ -384,7 +383,7 @@ class Dispatcher:
 
     def _on_request_failed(self, word: words.Failure) -> None:
         if word.id.startswith((_REGISTER_PREFIX, _SUBSCRIBE_PREFIX)):
-            _log.warning("the hub refused to %s: %s", word.id, word.text or word.reason.value)
+            _log.warning("the hub refused to %s: %s", word.id, word.text or word.reason.text)
 
     async def _run_hook(self, hook: Hook) -> None:
         context = self._make_context(ActiveCall(words.Call("", ""))) if hook.arguments.wants_context else None

@@ -9,8 +9,7 @@ from fiveways.app.attachments import Attachments
 from fiveways.app.callbacks import CallbackChannel, Callbacks
 from fiveways.app.conversion import decode
 from fiveways.app.values import to_body
-from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, Reason, Unrepresentable
 from fiveways.model.messages import Call, Failure, HubMessage, Result
 
 T = TypeVar("T")

@@ -14,8 +14,7 @@ from typing import Any, Final
 from fiveways.app.attachments import AttachmentError
 from fiveways.app.late_attachments import LateAttachment
 from fiveways.app.values import Unsendable, to_body
-from fiveways.errors import FivewaysError
-from fiveways.model.failures import Reason
+from fiveways.errors import FivewaysError, Reason
 from fiveways.model.messages import Attachment, Failure, HubMessage, Result
 
 MAX_ERROR_TEXT: Final = 1000

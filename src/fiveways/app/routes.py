@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from fiveways.app.app import Route
 from fiveways.app.arguments import BadArguments
 from fiveways.app.responses import truncate
-from fiveways.errors import Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.model.messages import Call, Description, Discover, Failure, HubMessage
 from fiveways.wire.payload import Value
 

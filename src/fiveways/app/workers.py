@@ -14,8 +14,7 @@ from fiveways.app.jobs import Job
 from fiveways.app.responses import log_failure, truncate
 from fiveways.app.signature import ExecutionMode
 from fiveways.app.thread_runner import ThreadRunner
-from fiveways.errors import BadValue, ConnectionLost, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import BadValue, ConnectionLost, NotExecuted, Reason
 
 FIRST_BACKOFF: Final = 0.5
 """Seconds, at most, until a refused pull is repeated; the wait doubles with each refusal."""

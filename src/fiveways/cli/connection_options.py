@@ -13,8 +13,7 @@ from fiveways.client.connect import connect
 from fiveways.client.handshake import BadCredentials
 from fiveways.client.peer import Peer
 from fiveways.client.urls import BadUrl, is_mqtt, parse_mqtt
-from fiveways.errors import CallTimeout, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import CallTimeout, NotExecuted, Reason, Refused
 
 if TYPE_CHECKING:
     from fiveways.client.mqtt.peer import MqttPeer

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from fiveways.cli.connection_options import ConnectionOptions, connection_options, run_async
 from fiveways.cli.errors import print_stderr
 from fiveways.cli.json_io import print_value
-from fiveways.errors import FivewaysError, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import FivewaysError, NotExecuted, Reason
 
 if TYPE_CHECKING:
     from fiveways.client.listing import Listing

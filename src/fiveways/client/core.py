@@ -19,8 +19,7 @@ from fiveways.client.session import Session
 from fiveways.client.settings import ClientSettings
 from fiveways.client.subscriptions import Subscriptions
 from fiveways.client.variables import VariableState
-from fiveways.errors import CallError, CallLost, CallTimeout, ConnectionLost, LocalProtocolError, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallError, CallLost, CallTimeout, ConnectionLost, LocalProtocolError, NotExecuted, Reason
 from fiveways.model.messages import (
     Attachment,
     Call,

@@ -6,9 +6,8 @@ Any spelling will do: names are cut at `.` and `:` and folded, topics are dotted
 from functools import lru_cache
 from typing import NamedTuple
 
-from fiveways.errors import NotExecuted, Unrepresentable
+from fiveways.errors import NotExecuted, Reason, Unrepresentable
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName, NameStyle
 from fiveways.model.topics import BadTopic, Pattern, Topic
 

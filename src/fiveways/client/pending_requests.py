@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from fiveways.app.attachments import Attachments
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.model.messages import Call, Progress, Result
 from fiveways.protocols.nq.bridge import VERBOSE_KEY
 from fiveways.wire.payload import Value

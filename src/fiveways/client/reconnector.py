@@ -12,8 +12,7 @@ from fiveways.client import first_connection, handshake, resumable_session, urls
 from fiveways.client.connection_state import ConnectionState, ConnectionStatus, StatusTracker
 from fiveways.client.session import Session
 from fiveways.client.settings import BAD_TIMEOUT, ClientSettings
-from fiveways.errors import ConnectionLost, LocalProtocolError, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import ConnectionLost, LocalProtocolError, NotExecuted, Reason, Refused
 from fiveways.model.messages import HubMessage, Welcome
 from fiveways.protocols import registry
 from fiveways.transports.base import Link, Receiver, SpoolFactory

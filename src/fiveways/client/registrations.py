@@ -17,9 +17,8 @@ from fiveways.client import names
 from fiveways.client.restore_requests import Requester, RequestFactory, RestoreRequest
 from fiveways.client.session import Session
 from fiveways.client.subscriptions import SubscribeOptions, SubscriptionQueue, Subscriptions
-from fiveways.errors import CallError, ConnectionLost
+from fiveways.errors import CallError, ConnectionLost, Reason
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.wire.limits import Limits
 
 MAX_THREADS: Final = 32

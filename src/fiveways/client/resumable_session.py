@@ -13,8 +13,7 @@ from fiveways.client.hub_connection import HubConnection
 from fiveways.client.pending_requests import PendingRequest
 from fiveways.client.session import Session, SessionListener, fail_request
 from fiveways.client.settings import ClientSettings
-from fiveways.errors import CallFailed, CallLost, ConnectionLost, LocalProtocolError, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallLost, ConnectionLost, LocalProtocolError, NotExecuted, Reason, Refused
 from fiveways.model.messages import (
     Accepted,
     Acknowledged,

@@ -25,10 +25,10 @@ from fiveways.errors import (
     ConnectionLost,
     LocalProtocolError,
     NotExecuted,
+    Reason,
     Refused,
     Unrepresentable,
 )
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Attachment,
     Call,

@@ -143,5 +143,5 @@ class DemoStats:
 def reason_of(exc: BaseException) -> str:
     """Return why a call had no result, in a word or two."""
     if isinstance(exc, NotExecuted):
-        return str(exc.reason.value)
+        return exc.reason.text
     return next((word for kind, word in _REASONS.items() if isinstance(exc, kind)), "lost")

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.failed_logins import FailedLogins
@@ -22,7 +22,6 @@ from fiveways.hub.session_limits import SessionLimits
 from fiveways.hub.settings import ALL_PERMISSIONS, NO_PERMISSIONS, HubSettings, Identity
 from fiveways.hub.timers import Timers, WakeTime
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Challenge, Goodbye, Hello, Proof, Result, SetVariable, Welcome
 from fiveways.model.topics import Topic
 from fiveways.wire.payload import Payload, Text, Value

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fiveways.errors import Reason
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.refusal import Refusal, overloaded
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import Owner, Pool
 from fiveways.hub.sizes import size_of
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Hurry
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload

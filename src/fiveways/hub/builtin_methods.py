@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.peer_listing import PeerListing
@@ -17,7 +17,6 @@ from fiveways.hub.session import Session, Stage
 from fiveways.hub.state_inventory import StateFilter, StateInventory
 from fiveways.hub.traffic_totals import TrafficTotals
 from fiveways.model.bidi_controls import find_bidi_control
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
+from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal, overloaded
 from fiveways.hub.session import Session
-from fiveways.model.failures import Reason
 from fiveways.wire import base36
 
 _MIN_TOKEN: Final = 36**11

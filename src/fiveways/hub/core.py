@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 from random import Random
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.hub.admission import ANONYMOUS_REFUSED, NO_ACCESS, Admission
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtin_methods import BuiltInMethods, PeerDirectory
@@ -38,7 +38,6 @@ from fiveways.hub.unacknowledged_bytes import UnacknowledgedBytes
 from fiveways.hub.updates import Updates
 from fiveways.hub.variables import Variables
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.model.messages import HubMessage
 from fiveways.model.store_changes import PutAnswer, PutDeadLetter, PutJob, PutRequest, PutRetained
 from fiveways.model.topics import Topic

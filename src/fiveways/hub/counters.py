@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from fiveways.errors import Reason
 from fiveways.hub.traffic_totals import TrafficTotals
-from fiveways.model.failures import Reason
 
 
 class Counters:

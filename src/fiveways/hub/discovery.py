@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from fiveways.errors import Reason
 from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery
@@ -15,7 +16,6 @@ from fiveways.hub.permissions import AllowList
 from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
 from fiveways.hub.registrations import MethodEntry, Registrations
 from fiveways.hub.session import Session, create_hub_session
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Description, Discover
 from fiveways.model.names import UMQ, BadName, NameStyle, fold_prefix
 from fiveways.wire.limits import Limits

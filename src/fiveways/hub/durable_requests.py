@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.builtin_methods import BuiltInMethods
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
@@ -21,7 +21,6 @@ from fiveways.hub.stored_messages import encode_call, encode_failure, encode_res
 from fiveways.hub.unresolved_requests import UnresolvedRequests
 from fiveways.hub.unrouted import UnroutedCalls
 from fiveways.hub.waiting_requests import WaitingRequests
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Acknowledged, Call, Cancel, Failure, Result
 from fiveways.model.store_changes import DropPeer, PutAnswer, PutPeer, PutRequest, PutTombstone
 from fiveways.wire.payload import Json

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.hub.admission import Admission
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery
@@ -15,7 +15,6 @@ from fiveways.hub.registrations import Registrations
 from fiveways.hub.router import Router
 from fiveways.hub.session import Session, Stage
 from fiveways.hub.updates import Updates
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Goodbye, Result, SetVariable, UnsetVariable
 from fiveways.model.names import BadName, fold
 from fiveways.model.outcomes import unsendable_reason

@@ -4,13 +4,13 @@ from typing import Final
 
 import msgspec
 
+from fiveways.errors import Reason
 from fiveways.hub.pending_kinds import BufferedRequest, DurableRequest, HubRouteQuery, JobAssignment, RouteQuery
 from fiveways.hub.session import Session
 from fiveways.hub.spans import FinishedSpan, Span, SpanRecorder
 from fiveways.hub.stream_collector import StreamCollector
 from fiveways.hub.timers import Timers, WakeTime
 from fiveways.hub.traffic_totals import CallStats, FailureRecord, TrafficTotals
-from fiveways.model.failures import Reason
 
 _AGGREGATE_MASK: Final = 0x3FF
 """The bits that are 0 in the number of a call after which it is counted how long those before took."""

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import ANY_NAME, Permissions
-from fiveways.model.failures import Reason
 from fiveways.model.topics import ANY_SEGMENT, UMQ, BadTopic, Pattern, SegmentPattern, Topic, spell, spell_pattern
 
 _MAX_CACHED: Final = 4096

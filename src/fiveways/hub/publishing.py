@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.admission import Admission
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.counters import Counters
@@ -21,7 +21,6 @@ from fiveways.hub.shares import owner_from_name
 from fiveways.hub.sizes import is_null
 from fiveways.hub.store_status import StoreStatus
 from fiveways.hub.subscriptions import Subscriptions
-from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
 from fiveways.model.store_changes import DropRetained, PutRetained, StoreChange
 from fiveways.model.topics import Topic

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.pending_calls import PendingCall, PendingCalls
 from fiveways.hub.pending_kinds import JobAssignment, QueuedJob
@@ -18,7 +18,6 @@ from fiveways.hub.shares import LimitShares, Owner, Pool, owner_from_name
 from fiveways.hub.sizes import size_of
 from fiveways.hub.store_status import StoreStatus
 from fiveways.hub.timers import WakeTime
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
 from fiveways.model.store_changes import DropJob, PutDeadLetter, PutJob, StoreChange
 from fiveways.wire.limits import Limits

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
 from fiveways.hub.shares import Owner
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.model.messages import HubMessage
 
 REQUEST_TYPES: Final = frozenset(

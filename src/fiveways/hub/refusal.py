@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from fiveways.errors import FivewaysError
-from fiveways.model.failures import Reason
+from fiveways.errors import FivewaysError, Reason
 
 RETRY_AFTER: Final = 1.0
 """Seconds that somebody should wait who finds the hub busy."""

@@ -1,5 +1,6 @@
 """Registrations: a peer offers a method or a route, or withdraws it."""
 
+from fiveways.errors import Reason
 from fiveways.hub.delivery import Announce, Deliveries, Delivery
 from fiveways.hub.discovery import Discovery
 from fiveways.hub.durable_requests import DurableRequests
@@ -7,7 +8,6 @@ from fiveways.hub.refusal import Refusal
 from fiveways.hub.registrations import Registrations
 from fiveways.hub.session import Session
 from fiveways.hub.settings import HubSettings
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Register, Result, Unregister
 
 

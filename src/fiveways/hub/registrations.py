@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
+from fiveways.errors import Reason
 from fiveways.hub.name_reservations import LOCAL_OWNER, NameKey, NameReservations, Reservation, name_owner
 from fiveways.hub.name_spelling import spell_name
 from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
 from fiveways.hub.session import Session
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Register, Unregister
 from fiveways.model.names import LOCAL, RESERVED, UMQ, UMQ36, NameStyle
 

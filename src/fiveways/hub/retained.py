@@ -112,7 +112,7 @@ class RetainedValues:
         node = self._root
         for segment in value.topic:
             node = (node.children or {})[segment]
-        node.value = msgspec.structs.replace(value, followed=publication)
+        node.value = msgspec.structs.replace(value, last_event=publication)
 
     def matching(self, pattern: Pattern, steps: int) -> Iterator[list[RetainedValue]]:
         """Yield all values whose topics match, in lists; for each, not more than `steps` nodes are visited.

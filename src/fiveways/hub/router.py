@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.builtin_methods import BuiltInMethods
 from fiveways.hub.callbacks import Callbacks
@@ -20,7 +20,6 @@ from fiveways.hub.registrations import Registrations
 from fiveways.hub.session import FrameAnnotation, Session
 from fiveways.hub.stream_collector import CollectError, StreamCollector, as_array
 from fiveways.hub.traffic_totals import CALLBACK_LABEL, HUB_LABEL, FailureRecord
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.model.outcomes import unsendable_reason, unsendable_result_failure
 from fiveways.wire.limits import Limits

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.model.trace_context import TraceContext, format_traceparent, parse_traceparent
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fiveways.errors import Reason
 from fiveways.hub.counters import Counters
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.refusal import RETRY_AFTER, overloaded
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure, Result
 from fiveways.model.store_changes import PutJob
 

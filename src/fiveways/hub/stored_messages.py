@@ -5,10 +5,12 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import ErrorText
-from fiveways.model.failures import Reason
+from fiveways.errors import ErrorText, Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import NULL, Json, Payload
+
+_FORMER_REASONS: Final = {"NO_METHOD": "no_such_method", "NO_CALLBACK": "no_such_callback", "BUSY": "overloaded"}
+"""Names of reasons in stores of the versions 1 to 4."""
 
 
 class _StoredCall(msgspec.Struct, array_like=True):
@@ -60,7 +62,7 @@ def encode_failure(word: Failure) -> bytes:
     """Return why there is no answer, likewise."""
     data = None if word.data is None else word.data.nq()
     return _pack(
-        _StoredFailure(word.reason.name, word.text, data, word.retry_after, word.name, word.code, word.wording)
+        _StoredFailure(word.reason.value, word.text, data, word.retry_after, word.name, word.code, word.wording)
     )
 
 
@@ -70,7 +72,7 @@ def decode_answer(call_id: str, raw: bytes) -> Result | Failure:
     if isinstance(kept, _StoredResult):
         return Result(call_id, None if kept.body is None else Json(kept.body), extras=_decode_extras(kept.extras))
     data = None if kept.data is None else Json(kept.data)
-    reason = Reason[kept.reason]
+    reason = Reason(_FORMER_REASONS.get(kept.reason) or kept.reason.lower())
     return Failure(call_id, reason, kept.text, data, kept.retry_after, kept.name, kept.code, kept.wording)
 
 

@@ -11,9 +11,9 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from fiveways.errors import Reason
 from fiveways.hub.histogram import Histogram
 from fiveways.hub.traits import OBSERVER
-from fiveways.model.failures import Reason
 from fiveways.model.topics import Topic
 
 OTHER_LABEL: Final = "(other)"

@@ -1,10 +1,10 @@
 """Calls that nobody was given: refused, called off, or waited for in vain. Their names may be anything."""
 
+from fiveways.errors import Reason
 from fiveways.hub.builtin_methods import BuiltInMethods
 from fiveways.hub.registrations import Registrations
 from fiveways.hub.session import Session
 from fiveways.hub.traffic_totals import CALLBACK_LABEL, HUB_LABEL, UNKNOWN_LABEL, FailureRecord, TrafficTotals
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call
 
 

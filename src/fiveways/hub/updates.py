@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from fiveways.errors import Reason
 from fiveways.hub.attachments import Attachments
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.permissions import Glob
 from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
 from fiveways.hub.session import FrameAnnotation, Session
-from fiveways.model.failures import Reason
 from fiveways.model.messages import StopUpdates, Update, UpdatesClosed
 from fiveways.wire.limits import Limits
 

@@ -2,14 +2,13 @@
 
 from typing import Final
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.admission import Admission
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.refusal import Refusal, bad_arguments, overloaded
 from fiveways.hub.session import Session
 from fiveways.hub.sizes import size_of
 from fiveways.model.bidi_controls import find_bidi_control
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Result, SetVariable, UnsetVariable
 from fiveways.wire.limits import Limits
 

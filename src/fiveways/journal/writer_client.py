@@ -82,7 +82,7 @@ class WriterClient:
 
     def set_deletion_held(self, *, is_held: bool) -> None:
         """Have no segments deleted for their age, or again."""
-        self._config = msgspec.structs.replace(self._config, is_held=is_held)
+        self._config = msgspec.structs.replace(self._config, is_deletion_held=is_held)
         if self._process is not None and not self._process.send(DeletionHold(is_held)):
             self._process_ended(self._process)
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fiveways.errors import ErrorText
-from fiveways.model.failures import Reason
+from fiveways.errors import ErrorText, Reason
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import NULL, Payload

@@ -6,12 +6,13 @@ from fiveways.errors import (
     CallLost,
     CallTimeout,
     Cancelled,
+    Execution,
     LocalProtocolError,
     NotExecuted,
+    Reason,
     TooLarge,
     Unrepresentable,
 )
-from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import Failure, Result
 from fiveways.wire.payload import Payload
 

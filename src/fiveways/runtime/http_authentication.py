@@ -1,8 +1,8 @@
 """Logins over HTTP: the credentials of a request, and the answer to those that are refused."""
 
+from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.transports.http import Request, Response, bearer_token, proxied_client, too_many_requests, unauthorized
 
 

@@ -17,14 +17,13 @@ from fiveways.app.jobs import JobPull, pull_job
 from fiveways.app.routes import describe_route
 from fiveways.app.updates import Updates
 from fiveways.app.values import to_body
-from fiveways.errors import CallFailed, CallLost, FivewaysError, NotExecuted
+from fiveways.errors import CallFailed, CallLost, FivewaysError, NotExecuted, Reason
 from fiveways.hub.delivery import Deliveries, Delivery, Subscriber
 from fiveways.hub.pending_kinds import RouteQuery
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Caller
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Attachment,
     Call,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from fiveways.errors import FivewaysError
-from fiveways.model.failures import Reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +29,6 @@ _LONGEST_TEXT: Final = 200
 _UNKNOWN_STATE: Final = object()
 """In place of what was seen: it is looked at anew."""
 _UNEXPECTED: Final = "something went wrong; the log of the hub says what"
-_REASONS: Final = {reason.name.lower(): reason.value for reason in Reason}
-"""What the tables call a reason, and what the hub calls it."""
 
 
 class TableSummary(NamedTuple):
@@ -251,8 +248,6 @@ def _top_rows(table: "pa.Table", summary: TableSummary) -> list[dict[str, Any]]:
 
 def _row(row: Mapping[str, Any], summary: TableSummary) -> dict[str, object]:
     told: dict[str, object] = {name: _truncate(str(row[column] or "")) for column, name in summary.keys.items()}
-    if "reason" in told:
-        told["reason"] = _REASONS.get(str(told["reason"]), told["reason"])
     for column, (kind, name) in summary.aggregates.items():
         value = row[f"{column}_{kind}"]
         is_time = column.endswith(("_ns", "_at"))

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fiveways.errors import FivewaysError, Malformed, Unrepresentable
+from fiveways.errors import FivewaysError, Malformed, Reason, Unrepresentable
 from fiveways.hub.delivery import Delivery, Subscriber
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Event, Failure, Hello, HubMessage, Register, Result
 from fiveways.model.names import BadName
 from fiveways.runtime.exchange import Exchange

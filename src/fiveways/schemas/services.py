@@ -65,7 +65,7 @@ class Service:
                 raise SchemaError(f"{self.full_name} has {other.name} and {name}, which the hub cannot tell apart")
         # The way to set a field of what is frozen.
         object.__setattr__(self, "methods", MappingProxyType(dict(self.methods)))
-        object.__setattr__(self, "_folded", folded)
+        object.__setattr__(self, "_by_folded_name", folded)
 
     def find(self, name: str) -> Method | None:
         """Return the method of that name, else the one whose name folds alike: `say_hello` finds `SayHello`."""

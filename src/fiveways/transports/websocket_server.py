@@ -184,7 +184,7 @@ def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "HasReadGuar
 
         def get_buffer(self, size_hint: int) -> memoryview:
             view: memoryview = free_part(self, size_hint)  # type: ignore[assignment]  # `Buffer` in typeshed
-            return view if len(view) <= self.guard.usual else self.guard.check(view, self)
+            return view if len(view) <= self.guard.unchecked_up_to else self.guard.check(view, self)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.guard.release(self)

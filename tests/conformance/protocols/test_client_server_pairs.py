@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import Execution, LocalProtocolError, Reason
 from fiveways.model import messages as words
 from fiveways.model import topics
-from fiveways.model.failures import Execution, Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec, Role
 from fiveways.wire.payload import Payload, Value

@@ -8,9 +8,8 @@ from typing import Any
 import cbor2
 import pytest
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import Execution, LocalProtocolError, Reason
 from fiveways.model import messages as words
-from fiveways.model.failures import Execution, Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.protocols.mqtt_rpc import rpc_pb2

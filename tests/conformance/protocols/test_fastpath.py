@@ -138,7 +138,7 @@ class Twins:
 
 
 def open_requests(talk: Any) -> tuple[set[str], set[object], set[str]]:  # noqa: ANN401  looks inside
-    return set(talk._asked), set(talk._asking), set(talk._asking_by_hub_id)
+    return set(talk._incoming_requests), set(talk._outgoing_requests), set(talk._outgoing_by_hub_id)
 
 
 @only(*LONG_WAY)

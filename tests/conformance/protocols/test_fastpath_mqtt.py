@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import LocalProtocolError, Malformed, Reason, Unrepresentable
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.mqtt_rpc import rpc_pb2
@@ -167,7 +166,7 @@ def state(talk: MqttConversation) -> tuple[object, ...]:
             talk.unsent,
             repr(requests._numbers),
             requests.outgoing_per_topic,
-            *((talk._quota._places, talk._quota._younger) if talk._quota else ()),
+            *((talk._quota._topics, talk._quota._recent_devices) if talk._quota else ()),
         ),
     )
 
@@ -317,7 +316,7 @@ def test_whatever_the_fields_tell_is_heard_alike(options: dict[str, Any], first:
 
 
 def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("hear", "say"):
+    for name in ("receive_general", "send_general"):
         monkeypatch.setattr(MqttConversation, name, lambda *_given: pytest.fail("the long way was taken"))
     caller, service, other = (
         MqttConversation(ConversationSetup("peer", Role.CLIENT, Random(7), LIMITS, options))

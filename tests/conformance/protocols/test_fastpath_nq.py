@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.model.topics import NQ, parse_pattern
 from fiveways.protocols import registry
 from fiveways.protocols.base import ConversationSetup, Role
@@ -138,26 +137,39 @@ class Twins:
 
 
 def picture(talk: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
-    """All that a conversation holds, in its order."""
-    incoming, common, line = talk._incoming, talk._common, talk._line
+    """Return the whole state of a conversation, in order."""
+    incoming, shared, line = talk._incoming, talk._shared, talk._retransmission
     requests = incoming.requests
     return {
         "export": talk.export(unaccepted=True),
-        "state": (talk.closed, talk._state, talk.named, talk.deadline(), talk.is_idle, talk._is_renewed, talk._now),
-        "servings": [shape(each) for each in requests.all()],
+        "state": (
+            *(talk.closed, talk._state, talk.assigned_peer_id, talk.deadline(), talk.is_idle),
+            *(talk._is_renewed, talk._now),
+        ),
+        "requests": [shape(each) for each in requests.all()],
         "backchannels": [(a, each.key) for a, each in requests.by_backchannel.items()],
         "answered": [(a, each.key) for a, each in requests.answered.items()],
-        "unsaid": [(at, shape(each)) for at, each in incoming.unsaid],
-        "refused": incoming.finished.refused.all(),
+        "pending acceptances": [(at, shape(each)) for at, each in incoming.pending_acceptances],
+        "refused": incoming.finished.refused.items(),
         "queue": [each if isinstance(each, bytes) else type(each).__name__ for each in line.queue],
-        "waiting": [(wait, [each.at for each in waiting]) for wait, waiting in line._waiting.items()],
-        "budgets": (common.kept.used, common.held.used, common.asked.used, common.minted, line._once, line._once_bytes),
-        "owed": (list(common.words), common.thanks, common.heard, list(talk._waiting.held), talk._parting),
+        "waiting": [(wait, [each.due_at for each in waiting]) for wait, waiting in line._waiting.items()],
+        "budgets": (
+            *(shared.answer_budget.used, shared.reorder_budget.used, shared.request_budget.used, shared.last_number),
+            *(line._once_count, line._once_bytes),
+        ),
+        "pending": (
+            *(list(shared.hub_messages), shared.pending_acks, shared.pending_stream_acks),
+            *(list(talk._deferred.by_attachment), talk._final_packets),
+        ),
     }
 
 
-def shape(serving: Any) -> tuple[object, ...]:  # noqa: ANN401  looks inside
-    return (serving.key, serving.state, serving.place, serving.step, serving.at, serving.repeats, serving.always)
+def shape(request: Any) -> tuple[object, ...]:  # noqa: ANN401  looks inside
+    """Return the state of an incoming request."""
+    return (
+        *(request.key, request.state, request.queue_state, request.attempt, request.due_at, request.repeat_count),
+        request.payload,
+    )
 
 
 def plain(r: int, target: str = "math-add") -> str:
@@ -283,7 +295,7 @@ def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
     talk = NqConversation(
         ConversationSetup("peer", Role.SERVER, Random(7), LIMITS, {"id_prefix": "h", "accept_within": 0.02})
     )
-    for name in ("hear", "say"):
+    for name in ("receive_general", "send_general"):
         monkeypatch.setattr(NqConversation, name, lambda *_given: pytest.fail("the long way was taken"))
     for number in range(1, 400):
         ack = f'{{"i":"h-{number - 1:x}"}}'

@@ -5,9 +5,8 @@ from operator import attrgetter
 
 import pytest
 
-from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.errors import Fault, Reason, RemoteProtocolError
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as words
 from fiveways.model import topics
 from fiveways.model.bidi_controls import find_bidi_control
-from fiveways.model.failures import Reason
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.packet import Packet

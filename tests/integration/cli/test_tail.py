@@ -90,7 +90,7 @@ def test_json_is_for_programs(journal: str, said: Said) -> None:
         "id": "2",
         "method": "math.sub",
         "status": "not_executed",
-        "reason": "no_method",
+        "reason": "no_such_method",
         "code": "7",
         "body": "7 No such method",
     }

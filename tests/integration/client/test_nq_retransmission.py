@@ -9,9 +9,8 @@ import pytest
 from fiveways.client.connect import connect
 from fiveways.client.connection_state import ConnectionState
 from fiveways.client.peer import Peer
-from fiveways.errors import CallError, CallFailed, CallLost, ErrorText, NotExecuted
+from fiveways.errors import CallError, CallFailed, CallLost, ErrorText, NotExecuted, Reason
 from fiveways.hub.stored_messages import decode_answer, encode_failure
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
 from fiveways.settings.sections import ServerSettings, Settings, StoreSettings
 from tests.support.raw_nq_hub import Message, RawHub, RawSession, hasten, lasting

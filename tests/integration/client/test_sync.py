@@ -16,8 +16,7 @@ from fiveways.client.connection_state import ConnectionState
 from fiveways.client.loop_thread import LoopThread
 from fiveways.client.sync import SyncPeer, connect_sync
 from fiveways.client.urls import BadUrl
-from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted, Reason
 from tests.support.raw_peers import Place, hub
 from tests.support.scripted_hub import PROTOCOLS, URLS
 

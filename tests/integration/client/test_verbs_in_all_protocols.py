@@ -13,9 +13,8 @@ from fiveways.app.context import Context
 from fiveways.app.responses import Reply
 from fiveways.client.connect import Connector, connect
 from fiveways.client.connection_state import ConnectionState
-from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted, Refused
+from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted, Reason, Refused
 from fiveways.hub.settings import HubSettings, Identity, Permissions
-from fiveways.model.failures import Reason
 from fiveways.settings.operations import AppSettings
 from fiveways.settings.sections import ServerSettings
 from tests.support.raw_peers import Place, hub, settings

@@ -18,8 +18,7 @@ from fiveways.demo import demo_hub, live_view, processes, schema, summary, views
 from fiveways.demo.demo_hub import BadFolder, DemoHub, Ports, RunFolder
 from fiveways.demo.progress import CallRate, DemoProgress, DemoStep
 from fiveways.demo.stats import CALLEES, NO_CALLEE, PROTOCOLS, CallPair, DemoStats
-from fiveways.errors import CallFailed, CallTimeout, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallTimeout, NotExecuted, Reason
 from fiveways.schemas import load_services
 from tests.support.terminals import Terminal
 

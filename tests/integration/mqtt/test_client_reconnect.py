@@ -8,8 +8,7 @@ import pytest
 
 from fiveways.client.connection_state import ConnectionState
 from fiveways.client.mqtt import MqttPeer, Retry, connect_mqtt
-from fiveways.errors import CallLost, ConnectionLost, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import CallLost, ConnectionLost, NotExecuted, Reason, Refused
 from fiveways.protocols.mqtt_rpc.messages import Request, Response
 from fiveways.transports.mqtt_link import Broker
 from tests.support.broker_processes import BROKERS, RunningBroker, Wanted, running

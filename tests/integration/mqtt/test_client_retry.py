@@ -8,8 +8,7 @@ import fiveways
 from fiveways.client.mqtt import Retry
 from fiveways.client.mqtt.retry import NotSent
 from fiveways.client.mqtt.stub import RetryAttempts
-from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, NotExecuted, Reason
 from tests.support.broker_processes import RunningBroker
 from tests.support.rpc_service import message, pair, waiting
 

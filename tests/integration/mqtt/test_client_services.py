@@ -9,8 +9,7 @@ import pytest
 
 import fiveways
 from fiveways.client.mqtt import MqttContext
-from fiveways.errors import CallFailed, CallTimeout, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallTimeout, NotExecuted, Reason
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 from tests.support.rpc_service import BAD, HANG, Greeter, at, message, new_topic, pair, quick, waiting

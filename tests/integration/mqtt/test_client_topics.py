@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from tests.support.broker_hubs import retained
 from tests.support.broker_processes import RunningBroker, Wanted, running
 from tests.support.compiled_schema import greeter

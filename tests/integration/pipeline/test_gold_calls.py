@@ -99,7 +99,7 @@ def test_latency_breakdown_takes_each_time_by_itself(spark: SparkSession) -> Non
 
 
 def test_errors_name_the_last_call_of_each_hour(spark: SparkSession) -> None:
-    busy = {"outcome": "not_executed", "reason": "busy", "code": "14"}
+    busy = {"outcome": "not_executed", "reason": "overloaded", "code": "14"}
     table = errors(
         calls(
             spark,
@@ -115,9 +115,9 @@ def test_errors_name_the_last_call_of_each_hour(spark: SparkSession) -> None:
         )
     )
     assert told(table, " ".join(table.columns)) == [
-        (DAY, "12:00", "math.add", "not_executed", "busy", "14", "umq", "nq", 3, NOON + 1, NOON + 5, "9"),
-        (DAY, "12:00", "math.add", "not_executed", "busy", "429", "mqtt-rpc", "nq", 1, NOON, NOON, "11"),
-        (DAY, "13:00", "math.add", "not_executed", "busy", "14", "umq", "nq", 1, NOON + HOUR, NOON + HOUR, "10"),
+        (DAY, "12:00", "math.add", "not_executed", "overloaded", "14", "umq", "nq", 3, NOON + 1, NOON + 5, "9"),
+        (DAY, "12:00", "math.add", "not_executed", "overloaded", "429", "mqtt-rpc", "nq", 1, NOON, NOON, "11"),
+        (DAY, "13:00", "math.add", "not_executed", "overloaded", "14", "umq", "nq", 1, NOON + HOUR, NOON + HOUR, "10"),
         (NEXT, "00:00", "math.add", "unanswered", None, None, "umq", None, 1, MIDNIGHT, MIDNIGHT, None),
     ]
 

@@ -122,7 +122,7 @@ def test_capacity_adds_up_traffic_and_finds_the_busiest_second(spark: SparkSessi
             {"at": MIDNIGHT},
         ),
         quarantine(spark, {"at": NOON + 2 * SECOND - 1}),
-        calls(spark, {"reason": "busy", "outcome": "not_executed", "latency": 0}, {"latency": 0}),
+        calls(spark, {"reason": "overloaded", "outcome": "not_executed", "latency": 0}, {"latency": 0}),
     )
     assert told(table, "date minute node sessions frames bytes calls busiest_second_frames busy_refusals") == [
         (DAY, "12:00", "n1", 2, 7, 235, 2, 4, 1),

@@ -73,6 +73,6 @@ def test_every_outcome_and_reason_is_among_them(made: Made) -> None:
     calls = made.wanted("calls")
     outcomes = "result failed not_executed timeout lost cancelled unanswered"
     assert set(calls["outcome"].to_pylist()) == set(outcomes.split())
-    reasons = "no_method unavailable denied bad_arguments busy too_large timeout lost cancelled raised"
+    reasons = "no_such_method unavailable denied bad_arguments overloaded too_large timeout lost cancelled raised"
     assert set(calls["reason"].to_pylist()) == {None, *reasons.split()}
     assert set(calls["date"].to_pylist()) == {"2026-03-02", "2026-03-03"}

@@ -5,8 +5,7 @@ import json
 
 from fiveways.app import App, Context
 from fiveways.app.responses import Fail
-from fiveways.errors import CallTimeout, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallTimeout, NotExecuted, Reason
 from tests.support.raw_peers import hub
 
 app = App()

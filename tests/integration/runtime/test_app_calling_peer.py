@@ -9,8 +9,7 @@ import pytest
 
 import fiveways
 from fiveways.app import App, Context
-from fiveways.errors import CallFailed, CallLost, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallLost, NotExecuted, Reason
 from fiveways.settings.limits import LimitSettings
 from tests.support.raw_peers import PATIENCE, Place, hub, settings
 

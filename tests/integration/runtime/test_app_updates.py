@@ -8,8 +8,7 @@ import pytest
 import fiveways
 from fiveways.app import App, Context, Update
 from fiveways.app.handler_queue import MAX_EVENTS
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub, settings

@@ -6,8 +6,7 @@ import pytest
 
 from fiveways.client.connect import Connector, connect
 from fiveways.client.peer import Peer
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.integration.runtime.test_nq_http import waiting
 from tests.support.raw_peers import Place, hub, settings

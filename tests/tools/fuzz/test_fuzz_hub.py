@@ -45,9 +45,9 @@ def failing(*_: object) -> None:
 
 
 DEFECTS: dict[str, tuple[type, str, Callable[..., Any], str]] = {
-    "an exception in the hub": (Callbacks, "make", failing, "KeyError"),
+    "an exception in the hub": (Callbacks, "create", failing, "KeyError"),
     "a pull that outlives its peer": (WorkQueues, "leave", silent, ""),
-    "an answered request that stays": (DurableRequests, "_drop", silent, ""),
+    "an answered request that stays": (DurableRequests, "_remove", silent, ""),
     "a line of the log that is not written": (RequestLog, "steps", lambda *_: iter(()), ""),
 }
 

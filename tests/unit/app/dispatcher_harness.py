@@ -9,7 +9,7 @@ from typing import ParamSpec
 from fiveways.app.app import App
 from fiveways.app.context import CallerInfo, HubApi
 from fiveways.app.dispatcher import Dispatcher
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.model.messages import Call, Failure, HubMessage, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload

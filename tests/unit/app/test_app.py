@@ -105,7 +105,7 @@ def test_more_than_functions_can_be_offered() -> None:
     app.method("read")(counter.read)
     app.method("count_two")(partial(counter, 2))
     app.method("decorated")(logged(counter.__call__))
-    assert [each.mode.name for each in app.methods.values()] == ["PLAIN", "ASYNC", "PLAIN", "PLAIN"]
+    assert [each.mode.name for each in app.methods.values()] == ["THREAD", "ASYNC", "THREAD", "THREAD"]
     assert app.methods["count"].doc == "Counts."
 
 

@@ -11,7 +11,7 @@ import pytest
 from fiveways.app import dispatcher, thread_runner
 from fiveways.app.app import App
 from fiveways.app.context import Context
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.model.messages import Cancel, Failure, Result
 from fiveways.wire.payload import Value
 from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of

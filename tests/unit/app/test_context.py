@@ -13,8 +13,7 @@ from fiveways.app.attachments import AttachmentError
 from fiveways.app.context import CallerInfo, Context
 from fiveways.app.jobs import JobPull
 from fiveways.app.responses import Reply
-from fiveways.errors import LocalProtocolError
-from fiveways.model.failures import Reason
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model.messages import Attachment, Cancel, Failure, HubMessage, Progress, Result
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import Json, Value

@@ -11,10 +11,10 @@ from fiveways.app.daemon_pool import DaemonThreadPool
 
 SLEEPER = """
 import asyncio, time
-from fiveways.app.thread_runner import Threads
+from fiveways.app.thread_runner import ThreadRunner
 
 async def main():
-    threads = Threads()
+    threads = ThreadRunner()
     threads.start(lambda: time.sleep(3600), print)
     await asyncio.sleep(0.1)
     threads.close()

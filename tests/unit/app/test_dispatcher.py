@@ -11,8 +11,7 @@ import pytest
 
 from fiveways.app.app import App
 from fiveways.app.responses import Fail, Reply, to_failure
-from fiveways.errors import LocalProtocolError, NotExecuted, Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import LocalProtocolError, NotExecuted, Reason, Unrepresentable
 from fiveways.model.messages import Attachment, Failure, HubMessage, Register, Result, Welcome
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value

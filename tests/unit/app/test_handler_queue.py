@@ -10,8 +10,8 @@ from fiveways.app import handler_queue
 from fiveways.app.app import App
 from fiveways.app.attachments import AttachmentError
 from fiveways.app.events import Event
+from fiveways.errors import Reason
 from fiveways.model import messages as words
-from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
 from fiveways.wire.payload import Json, Text, Value
 from tests.unit.app.dispatcher_harness import Stage, in_loop

@@ -8,7 +8,7 @@ import pytest
 from fiveways.app import dispatcher
 from fiveways.app.app import App
 from fiveways.app.context import Context
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.model.messages import Failure, HubMessage, Result
 from fiveways.wire.payload import Value
 from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop

@@ -9,7 +9,7 @@ from fiveways.app import request_elements
 from fiveways.app.app import App
 from fiveways.app.context import Context
 from fiveways.app.responses import Fail, Reply
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.model.messages import Attachment, Call, Cancel, Failure, HubMessage, Part, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value

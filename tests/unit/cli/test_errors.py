@@ -5,8 +5,7 @@ from enum import Enum
 import pytest
 
 from fiveways.cli.errors import ExitCode, UsageError, error_message, exit_code, report_error
-from fiveways.errors import CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted, Reason, Refused
 
 ENDINGS: list[tuple[Exception, ExitCode, str]] = [
     (NotExecuted(Reason.NO_SUCH_METHOD, "x.y"), ExitCode.FAILED, "no such method: x.y"),

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from fiveways.app.responses import Reply
-from fiveways.errors import CallFailed, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, NotExecuted, Reason
 from fiveways.model.messages import Attachment, Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted
-from fiveways.model.failures import Execution, Reason
+from fiveways.errors import (
+    CallError,
+    CallFailed,
+    CallLost,
+    CallTimeout,
+    Cancelled,
+    ConnectionLost,
+    Execution,
+    NotExecuted,
+    Reason,
+)
 from fiveways.model.messages import Call, Cancel, Failure, Goodbye, Progress, Publish, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value

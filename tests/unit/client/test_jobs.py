@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted, Reason
 from fiveways.model.messages import Attachment, Call, Failure, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Value

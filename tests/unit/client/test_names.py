@@ -3,8 +3,7 @@
 import pytest
 
 from fiveways.client import names
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.model.names import LRPM, UMQ, UMQ36
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from fiveways.client.connection_state import ConnectionState
 from fiveways.client.peer import Peer
-from fiveways.errors import CallLost, ConnectionLost, NotExecuted, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import CallLost, ConnectionLost, NotExecuted, Reason, Refused
 from fiveways.model.messages import (
     Call,
     Goodbye,

@@ -10,8 +10,7 @@ from fiveways.app.app import App
 from fiveways.app.context import Context
 from fiveways.app.events import Event
 from fiveways.app.responses import Fail, Reply
-from fiveways.errors import FivewaysError, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import FivewaysError, NotExecuted, Reason
 from fiveways.model.messages import (
     Attachment,
     Call,

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from fiveways.client.connection_state import ConnectionState
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.model.messages import (
     Call,
     Event,

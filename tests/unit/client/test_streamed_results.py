@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from fiveways.errors import CallFailed, Cancelled
-from fiveways.model.failures import Reason
+from fiveways.errors import CallFailed, Cancelled, Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.wire.payload import Value
 from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, waiting

@@ -9,8 +9,7 @@ import pytest
 from fiveways.app.app import App
 from fiveways.app.events import Event as AppEvent
 from fiveways.client.subscriptions import Subscription
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.model.messages import (
     Attachment,
     CloseTopic,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
     Discover,
@@ -63,7 +63,7 @@ def test_a_flood_of(flood: str) -> None:
     reasons = set[Reason]()
     for number in range(TIMES):
         for delivery in hub.handle("mallory", FLOODS[flood](number), 0.0):
-            word = getattr(delivery, "word", None)
+            word = getattr(delivery, "message", None)
             if isinstance(word, Failure):
                 reasons.add(word.reason)
     assert reasons <= {Reason.OVERLOADED, Reason.TOO_LARGE}
@@ -71,7 +71,7 @@ def test_a_flood_of(flood: str) -> None:
     assert held(hub) < MOST
     # Nobody else is worse off.
     deliveries = hub.handle("good", Call("c", "n"), 0.0)
-    assert [getattr(delivery, "to", "") for delivery in deliveries] == ["fine"]
+    assert [getattr(delivery, "peer", "") for delivery in deliveries] == ["fine"]
 
 
 def filled() -> Hub:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.admission import ANONYMOUS_REFUSED, HUB_CLOSING, LOGIN_TIMED_OUT, WRONG_LOGIN
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
@@ -11,7 +12,6 @@ from fiveways.hub.refusal import Refusal
 from fiveways.hub.session_limits import TOO_MANY_SESSIONS
 from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.traits import Credentials, ProtocolTraits
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
     Goodbye,
@@ -98,7 +98,7 @@ def test_a_hello_may_say_anything_where_there_are_no_tokens(body: Payload) -> No
 
 
 def test_this_process_itself_needs_no_identity() -> None:
-    hub = make(anonymous="never", guest=Permissions((), (), (), ()), max_sessions=0)
+    hub = make(anonymous="never", anonymous_permissions=Permissions((), (), (), ()), max_sessions=0)
     assert greet(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
     offer(hub, "x", "m")
     hub.reload(HubSettings(anonymous="never"))
@@ -244,7 +244,7 @@ def test_tokens_cannot_be_tried_for_ever() -> None:
 
 
 def test_the_anonymous_may_become_somebody() -> None:
-    hub = make(identities=KNOWN, guest=Permissions(call=()))
+    hub = make(identities=KNOWN, anonymous_permissions=Permissions(call=()))
     greet(hub, credentials=Credentials())
     assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.DENIED
     assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 1.0) == ok("x", "v")
@@ -349,7 +349,7 @@ def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_var
 
 
 def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
-    hub = make(identities=KNOWN, anonymous="loopback", guest=Permissions(call=("hub.ping",)))
+    hub = make(identities=KNOWN, anonymous="loopback", anonymous_permissions=Permissions(call=("hub.ping",)))
     assert hub.admission.may_call(Credentials(False, "sesame"), "a.b", 0.0)
     assert not hub.admission.may_call(Credentials(True, "sesame"), "b.a", 0.0)
     assert hub.admission.may_call(Credentials(True), "hub.ping", 0.0)

@@ -1,8 +1,8 @@
 """Attachments on their way."""
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Fanout, Subscriber
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Call, Event, Hurry, Publish, Result, SetVariable
 from fiveways.wire.payload import NULL, Text
 from tests.support.hub_helpers import UMQ, join, offer, only, opened, pattern, refusal, subscribe, topic

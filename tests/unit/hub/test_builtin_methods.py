@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
 from fiveways.hub.settings import Identity, Permissions
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Part, Result, SetVariable
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
 from tests.support.hub_helpers import LRPM, join, make, ok, only, opened, refusal
@@ -46,7 +46,7 @@ def test_stats_can_be_written() -> None:
     hub = opened()
     hub.handle("ann", Call("c", "nothing"), 0.0)
     told = call(hub, "hub.stats")
-    assert b'"failures":{"no such method":1}' in told.json()
+    assert b'"failures":{"no_such_method":1}' in told.json()
 
 
 def test_no_other_peer_is_there() -> None:
@@ -111,7 +111,10 @@ def test_they_are_answered_while_the_hub_closes() -> None:
 
 def test_everybody_is_told_what_it_may_do() -> None:
     rights = Permissions(call=("math.*", "hub.stats"), offer=(), publish=("news.*",), subscribe=("*",))
-    hub = make(identities=(Identity("alice", token="sesame", permissions=rights),), guest=Permissions(call=()))  # noqa: S106
+    hub = make(
+        identities=(Identity("alice", token="sesame", permissions=rights),),  # noqa: S106  of this test alone
+        anonymous_permissions=Permissions(call=()),
+    )
     join(hub, "ann")
     others = {"publish": ["*"], "subscribe": ["*"], "push": ["*"], "pull": ["*"], "close": []}
     assert call(hub, "hub.rights") == Value({"identity": "", "call": [], "offer": ["*"], **others})
@@ -128,7 +131,7 @@ def test_results_are_what_somebody_gives_the_hub() -> None:
 
 
 def test_results_are_for_those_who_may_call_for_them() -> None:
-    hub = make(guest=Permissions(call=("math.*",)))
+    hub = make(anonymous_permissions=Permissions(call=("math.*",)))
     join(hub, "ann")
     told = refusal(hub.handle("ann", Call("c", "hub.results"), 0.0))
     assert told == ("ann", "c", Reason.DENIED, "you may not call hub.results")

@@ -3,9 +3,9 @@
 import re
 from random import Random
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import Json, Text, Value
 from tests.support.hub_helpers import join, offer, only, opened, refusal

@@ -2,14 +2,13 @@
 
 import pytest
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.hub.builtin_methods import BUILT_IN_DOCS
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.settings import Identity, Permissions
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Description, Discover, Failure, Hello, Register, Result, Unregister
 from fiveways.model.names import fold_prefix
 from fiveways.protocols.builtin_methods import description_payload
@@ -193,13 +192,13 @@ def test_the_methods_of_the_hub() -> None:
 
 
 @pytest.mark.parametrize("traits", TRAITS)
-def test_all_that_is_listed_can_be_asked_for(traits: object) -> None:
+def test_all_that_is_listed_can_be_asked_for(traits: ProtocolTraits) -> None:
     hub = filled()
-    style = getattr(traits, "names", None)
-    join(hub, "new", traits)  # type: ignore[arg-type]
+    style = traits.names
+    join(hub, "new", traits)
     told = only(ask(hub, peer="new"), Description)
-    assert [fold_prefix(name, style) for name in told.methods] == [("account.get_balance", False), ("log_in", False)]  # type: ignore[arg-type]
-    assert [fold_prefix(name, style) for name in told.routes] == [("stock", True), ("hub", True)]  # type: ignore[arg-type]
+    assert [fold_prefix(name, style) for name in told.methods] == [("account.get_balance", False), ("log_in", False)]
+    assert [fold_prefix(name, style) for name in told.routes] == [("stock", True), ("hub", True)]
     for name in told.methods:
         assert only(ask(hub, name, "new"), Description).doc is not None
     assert len(only(ask(hub, told.routes[1], "new"), Description).methods) == len(BUILT_IN_DOCS)

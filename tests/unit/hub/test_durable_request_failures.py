@@ -2,10 +2,9 @@
 
 from random import Random
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Persist
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Register, Result
 from fiveways.model.store_changes import PutRequest
 from fiveways.wire.payload import Cbor

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from fiveways.errors import TooLarge
+from fiveways.errors import Reason, TooLarge
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.settings import HubSettings, Permissions
 from fiveways.hub.stored_messages import decode_call, encode_call, encode_failure, encode_result
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Accepted,
     Acknowledged,
@@ -50,7 +49,16 @@ def opened(limits: dict[str, int] | None = None, **settings: Any) -> Hub:  # noq
 
 def without_ops(hub: Hub) -> Hub:
     """The same hub, but for the names of operations, which have tests of their own at the end."""
-    for name in ("expire", "finish", "handle", "kept", "leave", "owe", "undelivered", "unkept"):
+    for name in (
+        "expire",
+        "end_calls",
+        "handle",
+        "handle_persisted",
+        "leave",
+        "restore_request",
+        "handle_undelivered",
+        "handle_not_persisted",
+    ):
         setattr(hub, name, partial(_without_ops, getattr(hub, name)))
     return hub
 
@@ -442,7 +450,7 @@ def test_a_name_that_was_never_offered_is_refused_and_not_accepted() -> None:
 
 
 def test_what_one_may_not_call_is_refused() -> None:
-    hub = opened(guest=Permissions(call=("shop.*",)))
+    hub = opened(anonymous_permissions=Permissions(call=("shop.*",)))
     offer(hub, "bob", "m")
     assert refusal(asked(hub))[1:3] == ("m#1", Reason.DENIED)
     assert (hub.deadline(), hub.open_calls()) == (None, 0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub import failed_logins
 from fiveways.hub.admission import TOO_MANY_FAILED_LOGINS, WRONG_LOGIN
 from fiveways.hub.core import Hub
@@ -10,7 +11,6 @@ from fiveways.hub.failed_logins import FailedLogins
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials, ProtocolTraits
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Goodbye, Hello, Proof, SetVariable
 from fiveways.wire.payload import NULL, Payload, Text, Value
 from tests.support.hub_helpers import LRPM, UMQ, make, refusal, welcome

@@ -4,12 +4,12 @@ import hmac
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.admission import ANONYMOUS_REFUSED, BAD_PROOF, LOGIN_TIMED_OUT, compute_mac
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Challenge, Proof
 from fiveways.wire.payload import Json, Value
 from tests.support.hub_helpers import LRPM, UMQ, make, only, refusal, welcome

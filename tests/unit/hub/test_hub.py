@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.session import Caller
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Accepted,
     Acknowledged,
@@ -294,7 +294,7 @@ def test_stats() -> None:
         "incomplete_bytes": 0,
         "calls": 1,
         "results": 1,
-        "failures": {"bad arguments": 1},
+        "failures": {"bad_arguments": 1},
         "refused": 1,
         "refused_logins": 0,
         "refused_sessions": 0,

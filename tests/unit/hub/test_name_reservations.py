@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub import name_reservations
 from fiveways.hub.core import Hub
 from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Hello, Register, Result, SetVariable, Unregister
 from fiveways.wire.payload import Text
 from tests.support.hub_helpers import LRPM, NQ, held, make, offer, only, refusal, welcome
@@ -40,7 +40,7 @@ def enter(hub: Hub, peer: str, identity: str = "", now: float = 0.0) -> None:
 def register(hub: Hub, peer: str, method: str, now: float = 0.0, **options: Any) -> str:  # noqa: ANN401  of Register
     """Register a name; return the sentence of the refusal, if it is denied."""
     deliveries = hub.handle(peer, Register("r", method, **options), now)
-    if isinstance(getattr(deliveries[0], "word", None), Result):
+    if isinstance(getattr(deliveries[0], "message", None), Result):
         return ""
     to, _, reason, text = refusal(deliveries)
     assert (to, reason) == (peer, Reason.DENIED)
@@ -53,8 +53,8 @@ def callees(hub: Hub, method: str = "m", times: int = 40, now: float = 0.0) -> C
     for _ in range(times):
         (delivery,) = hub.handle("caller", Call("c", method), now)
         word = only([delivery], Call)
-        found[getattr(delivery, "to", "")] += 1
-        only(hub.handle(getattr(delivery, "to", ""), Result(word.id), now), Result)
+        found[getattr(delivery, "peer", "")] += 1
+        only(hub.handle(getattr(delivery, "peer", ""), Result(word.id), now), Result)
     return found
 
 
@@ -205,7 +205,7 @@ def test_permission_for_a_pattern_other_than_a_star_allows_names_of_other_identi
 
 
 def test_permission_of_anonymous_peers_does_not_allow_names_of_identities() -> None:
-    hub = opened(guest=Permissions(offer=("m",)))
+    hub = opened(anonymous_permissions=Permissions(offer=("m",)))
     offer(hub, "owner", "m", share="open")
     assert register(hub, "guest", "m", share="open") == "m belongs to another identity"
 

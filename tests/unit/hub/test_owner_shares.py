@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.retained import retained_memory
 from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.shares import Owner
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Accepted, Call, Cancel, Failure, Hello, Publish, Register, Result, Unregister
 from fiveways.model.store_changes import PutDeadLetter, PutJob, PutPeer, PutRetained
 from fiveways.wire.limits import Limits

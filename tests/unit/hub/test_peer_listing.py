@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.peer_listing import MAX_NAME_LENGTH
 from fiveways.hub.session import public_name
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Hello, Register, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value
 from tests.support.hub_helpers import LRPM, PEERS, join, make, offer, only, opened, pattern, refusal, subscribe

@@ -5,14 +5,13 @@ from functools import partial
 
 import pytest
 
-from fiveways.errors import LocalProtocolError, TooLarge
+from fiveways.errors import LocalProtocolError, Reason, TooLarge
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Stage
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Goodbye, Hello, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import Value
 from tests.support.hub_helpers import MQTT, held, join, make, offer, ok, refusal

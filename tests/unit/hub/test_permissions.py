@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries
 from fiveways.hub.permissions import _MAX_CACHED, AllowList, Glob, compile_allow_list, pattern_texts
 from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
     CloseTopic,
@@ -150,11 +150,11 @@ def test_rights(word: HubMessage, is_allowed: bool) -> None:
         assert refusals(told) == []
         return
     assert refusal(told)[:3] == ("i", "1", Reason.DENIED)
-    assert hub.stats()["failures"] == {"refused": 1}
+    assert hub.stats()["failures"] == {"denied": 1}
 
 
 def refusals(told: Deliveries) -> list[object]:
-    return [each for each in told if isinstance(getattr(each, "word", None), Failure)]
+    return [each for each in told if isinstance(getattr(each, "message", None), Failure)]
 
 
 def test_what_is_refused_says_why() -> None:
@@ -199,7 +199,7 @@ def test_a_topic_that_is_none_is_refused_too() -> None:
 def closing(**rights: Permissions) -> Hub:
     """A hub with a session of each of these identities, and an anonymous one."""
     identities = tuple(Identity(name, f"of-{name}", permissions=each) for name, each in rights.items())
-    hub = make(identities=identities, guest=rights.get("guest", Permissions()))
+    hub = make(identities=identities, anonymous_permissions=rights.get("guest", Permissions()))
     for name in (*rights, *(() if "guest" in rights else ("guest",))):
         hub.arrive(name, LRPM, Credentials(bearer="" if name == "guest" else f"of-{name}"), 0.0)
         assert hub.handle(name, Hello(), 0.0) == welcome(name)

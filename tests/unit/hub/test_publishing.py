@@ -2,11 +2,11 @@
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Fanout, Subscriber
 from fiveways.hub.retained import retained_memory
 from fiveways.hub.settings import HubSettings
-from fiveways.model.failures import Reason
 from fiveways.model.messages import CloseTopic, Event, Publish, Result, Subscribe, TopicClosed, Unsubscribe
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
 from tests.support.hub_helpers import join, offer, ok, opened, pattern, refusal, subscribe, topic

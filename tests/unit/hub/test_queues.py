@@ -2,10 +2,9 @@
 
 import pytest
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Payload, Text, Value
 from tests.support.hub_helpers import join, ok, only, opened, refusal

@@ -10,13 +10,12 @@ from random import Random
 import msgspec
 import pytest
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Announce, Continuation, Deliveries, Delivery, Fanout, Persist
 from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.shares import LimitShares, Pool
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Attachment,
     Call,

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.name_reservations import NameReservations
 from fiveways.hub.refusal import Refusal
@@ -12,7 +13,6 @@ from fiveways.hub.session import Session
 from fiveways.hub.timers import WakeTime
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Description, Discover, Register, Result, Unregister
 from fiveways.wire.payload import Value
 from tests.support.hub_helpers import LRPM, UMQ, join, make, offer, ok, only, opened, refusal
@@ -23,7 +23,7 @@ def callees(hub: Hub, times: int) -> list[str]:
     found = []
     for _ in range(times):
         (delivery,) = hub.handle("ann", Call("c", "m"), 0.0)
-        found.append(getattr(delivery, "to", ""))
+        found.append(getattr(delivery, "peer", ""))
         only(hub.handle(found[-1], Result(only([delivery], Call).id), 0.0), Result)
     return found
 
@@ -72,7 +72,7 @@ def test_those_with_too_many_open_calls_are_passed_over(share: str) -> None:
     for peer in ("bob", "dan"):
         offer(hub, peer, "m", share=share)
     calls = [hub.handle(caller, Call(number, "m"), 0.0) for caller in ("ann", "cleo") for number in "12"]
-    assert sorted(getattr(delivery, "to", "") for (delivery,) in calls) == ["bob", "bob", "dan", "dan"]
+    assert sorted(getattr(delivery, "peer", "") for (delivery,) in calls) == ["bob", "bob", "dan", "dan"]
     told = refusal(hub.handle("eve", Call("c", "m"), 0.0))
     assert told == ("eve", "c", Reason.OVERLOADED, "all who offer m have too many open calls")
 

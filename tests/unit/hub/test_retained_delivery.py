@@ -220,6 +220,6 @@ def test_what_is_too_deep_is_not_kept() -> None:
     ):
         (delivery,) = hub.handle("ann", word, 0.0)
         assert isinstance(delivery, Delivery)
-        assert (delivery.message.reason.value, delivery.message.text) == ("bad arguments", text)  # type: ignore[attr-defined]
+        assert (delivery.message.reason.value, delivery.message.text) == ("bad_arguments", text)  # type: ignore[attr-defined]
     assert hub.handle("ann", CloseTopic("1", topic("a.b.c")), 0.0) == ok("ann", "1")
     assert hub.stats()["retained"] == 0

@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from fiveways.errors import LocalProtocolError, TooLarge, Unrepresentable
+from fiveways.errors import LocalProtocolError, Reason, TooLarge, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
     Cancel,

@@ -1,5 +1,6 @@
 """Places for sessions, by owner."""
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.rate_limit import Allowances
@@ -8,7 +9,6 @@ from fiveways.hub.session_limits import TOO_MANY_SESSIONS
 from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure, Goodbye, Hello, SetVariable, Welcome
 from fiveways.wire.payload import Text
 from tests.support.hub_helpers import LRPM, UMQ, make

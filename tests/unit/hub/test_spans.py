@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
 from fiveways.hub.spans import FinishedSpan, Span, SpanRecorder
 from fiveways.hub.traits import ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.model.trace_context import parse_traceparent
 from tests.support.hub_helpers import join, offer, only, opened

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.retained import retained_memory
 from fiveways.hub.settings import Permissions
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer
 from fiveways.wire.payload import Value
@@ -141,7 +141,7 @@ def test_default_permissions_do_not_allow_to_purge() -> None:
 
 
 def test_only_those_who_may_call_them_list_and_purge() -> None:
-    hub = filled(guest=Permissions(call=("m", "hub.push")))
+    hub = filled(anonymous_permissions=Permissions(call=("m", "hub.push")))
     for method in ("hub.owed", "hub.purge"):
         word = Call("c", method, Value({"kind": "jobs", "name": "*"}))
         assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED

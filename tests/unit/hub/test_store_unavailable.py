@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Fanout, Persist
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, CloseTopic, Failure, HubMessage, Publish, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutDeadLetter, PutJob, PutRetained
 from fiveways.wire.payload import NULL, Json, Value

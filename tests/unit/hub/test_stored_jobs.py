@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery, Persist
 from fiveways.hub.settings import HubSettings
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, CloseTopic, Failure, Publish, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer, PutDeadLetter, PutJob, PutRetained
 from fiveways.wire.limits import Limits

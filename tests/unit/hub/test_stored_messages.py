@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.stored_messages import decode_answer, decode_call, encode_call, encode_failure, encode_result
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Result
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
 

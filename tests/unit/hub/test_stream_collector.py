@@ -2,8 +2,8 @@
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.delivery import Deliveries, Delivery
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Text, Value
 from tests.support.hub_helpers import offer, only, opened, refusal

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.session import public_name
 from fiveways.hub.settings import HubSettings, Identity, Permissions
@@ -21,7 +22,6 @@ from fiveways.hub.traffic_totals import (
 )
 from fiveways.hub.traits import OBSERVER, Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Discover, Failure, Hello, Publish, Result, SetVariable, Subscribe
 from fiveways.wire.payload import NULL, Value
 from tests.support.hub_helpers import LRPM, PEERS, UMQ, join, make, offer, only, opened, pattern, subscribe, topic
@@ -164,9 +164,9 @@ def test_every_way_to_end_is_counted_with_its_reason() -> None:
         ("a.b", "timeout", "umq"),
         ("a.b", "cancelled", "umq"),
         ("a.b", "lost", "umq"),
-        ("a.b", "nobody serves it now", "hub"),
-        ("no.such", "no such method", "hub"),
-        ("(callback)", "no such callback", "hub"),
+        ("a.b", "unavailable", "hub"),
+        ("no.such", "no_such_method", "hub"),
+        ("(callback)", "no_such_callback", "hub"),
     ]
     # A call that was not routed has no operation and no callee.
     assert [(each["op"], each["seconds"], bool(each["callee_peer"])) for each in reversed(found)] == [
@@ -290,7 +290,7 @@ def test_a_call_that_ends_after_its_name_was_forgotten_is_counted() -> None:
 
 
 def test_names_that_nobody_offers_take_no_room() -> None:
-    hub = opened(max_methods=5, guest=Permissions(call=("allowed", "hub.traffic")))
+    hub = opened(max_methods=5, anonymous_permissions=Permissions(call=("allowed", "hub.traffic")))
     for number in range(100):
         hub.handle("ann", Call("c", f"junk{number}"), 0.0)
     assert {key[0] for key in hub.traffic.by_key} == {UNKNOWN_LABEL}
@@ -338,7 +338,7 @@ def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
     hub.handle("dan", Hello(Value({"token": "sesame"})), 1.0)
     found = told(hub)
     assert (found["failures"], found["methods"]) == ([], [])
-    assert hub.stats()["failures"] == {"refused": MAX_RECENT_FAILURES}
+    assert hub.stats()["failures"] == {"denied": MAX_RECENT_FAILURES}
 
 
 def test_slow_peers_are_told_worst_first() -> None:
@@ -358,7 +358,7 @@ def test_time_is_told_as_of_now() -> None:
 
 
 def test_it_is_for_those_who_may_call_it() -> None:
-    hub = opened(guest=Permissions(call=("math.*",)))
+    hub = opened(anonymous_permissions=Permissions(call=("math.*",)))
     failure = only(hub.handle("ann", Call("c", "hub.traffic"), 0.0), Failure)
     assert failure.reason is Reason.DENIED
 

@@ -1,10 +1,9 @@
 """What NQ peers of one owner make the hub hold, however many they are, is within its share."""
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.settings import HubSettings
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Event, Failure, Result, Subscribe
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from fiveways.errors import Unrepresentable
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.session import public_name
 from fiveways.hub.spans import SpanRecorder
 from fiveways.hub.traits import ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Description, Discover, Failure, HubMessage, Result
 from fiveways.model.store_changes import PutAnswer, PutRequest
 from fiveways.wire.payload import Cbor, Value

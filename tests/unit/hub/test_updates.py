@@ -2,13 +2,13 @@
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Delivery
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.settings import DEFAULTS, Permissions
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Attachment, Hello, StopUpdates, Update, UpdatesClosed
 from fiveways.wire.payload import Text
 from tests.support.hub_helpers import LRPM, held, join, make
@@ -17,9 +17,9 @@ APP = ProtocolTraits("app", names.LOCAL, topics.UMQ, accepts_streams=True, cance
 UMQ = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_updates=True)
 
 
-def served(*patterns: str, guest: Permissions = DEFAULTS.anonymous_permissions) -> Hub:
+def served(*patterns: str, anonymous_permissions: Permissions = DEFAULTS.anonymous_permissions) -> Hub:
     """A hub with an application that takes updates of these patterns, and two peers."""
-    hub = make({"max_subscriptions": 2}, guest=guest)
+    hub = make({"max_subscriptions": 2}, anonymous_permissions=anonymous_permissions)
     hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)
     join(hub, "ann", UMQ)
@@ -87,7 +87,7 @@ def test_pattern_takes_updates_of_peers_that_may_publish_so() -> None:
     hub = served("log.*")
     assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("app", Update("log.disk", peer="ann"))]
     assert hub.handle("ann", Update("other"), 0.0) == [Delivery("ann", StopUpdates("other"))]
-    hub = served("log.*", guest=Permissions(publish=("prices.*",)))
+    hub = served("log.*", anonymous_permissions=Permissions(publish=("prices.*",)))
     assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("ann", StopUpdates("log.disk"))]
     session = hub.find_session("ann")
     assert session is not None

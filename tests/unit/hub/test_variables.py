@@ -1,7 +1,7 @@
 """Variables of sessions."""
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value
 from tests.support.hub_helpers import join, ok, only, opened, refusal

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fiveways.errors import RemoteProtocolError
+from fiveways.errors import Reason, RemoteProtocolError
 from fiveways.journal.schema import SCHEMA, split_ops
 from fiveways.model import names
-from fiveways.model.failures import Reason
 from fiveways.pipeline.sample.byte_columns import SMALLEST_36, base36, cbor_uint, varint
 from fiveways.pipeline.sample.capture import generate
 from fiveways.pipeline.sample.options import ENCODINGS, TEXTS, Options

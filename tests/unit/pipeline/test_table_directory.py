@@ -108,8 +108,8 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
 
 def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from fiveways.pipeline.table_directory import Output\n"
-        "with Output(Path(sys.argv[1])).locked(): os._exit(9)"
+        "import os, sys; from pathlib import Path; from fiveways.pipeline.table_directory import TableDirectory\n"
+        "with TableDirectory(Path(sys.argv[1])).lock(): os._exit(9)"
     )
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", code, str(tmp_path / "out")],

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.histogram import BOUNDS
 from fiveways.hub.traffic_totals import OTHER_LABEL, UNKNOWN_LABEL, TrafficTotals
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure, Publish, Result
 from fiveways.runtime import metric_families, metrics, process_metrics
 from fiveways.runtime.admin_endpoints import AdminEndpoints
@@ -78,11 +78,11 @@ def test_numbers_are_those_of_known_traffic() -> None:
     text = page(busy())
     assert value(text, "fiveways_method_calls_total", method="math.add") == 4
     assert value(text, "fiveways_method_failures_total", method="math.add", reason="raised") == 1
-    assert value(text, "fiveways_method_failures_total", method=UNKNOWN_LABEL, reason="no such method") == 1
+    assert value(text, "fiveways_method_failures_total", method=UNKNOWN_LABEL, reason="no_such_method") == 1
     assert value(text, "fiveways_bridge_calls_total", caller="lrpm-json", callee="umq") == 3
     assert value(text, "fiveways_bridge_calls_total", caller="nq", callee="umq") == 1
     assert value(text, "fiveways_bridge_failures_total", caller="nq", callee="umq", reason="raised") == 1
-    assert value(text, "fiveways_bridge_failures_total", caller="umq", callee="hub", reason="bad arguments") == 1
+    assert value(text, "fiveways_bridge_failures_total", caller="umq", callee="hub", reason="bad_arguments") == 1
     assert value(text, "fiveways_topic_publications_total", topic="news.sport") == 1
     assert value(text, "fiveways_topic_deliveries_total", topic="news.sport") == 1
     assert value(text, "fiveways_topic_missed_total", topic="news.sport") == 1

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Failure, Result
 from fiveways.model.store_changes import PutAnswer, PutRequest, PutRetained, PutTombstone, StoreChange
 from fiveways.runtime import persister

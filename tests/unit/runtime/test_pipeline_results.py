@@ -33,7 +33,7 @@ def test_the_run_and_the_last_day_are_summed_up(tmp_path: Path) -> None:
         {"method": "math.add", "calls": 40, "errors": 2, "p99": 0.009},
     ]
     assert [(each["reason"], each["callee"], each["calls"], each["last_at"]) for each in told["errors"]] == [
-        ("no such method", "", 7, result_tables.AT / 1e9),
+        ("no_such_method", "", 7, result_tables.AT / 1e9),
         ("timeout", "nq", 1, result_tables.AT / 1e9),
     ]
     assert told["starved"] == [{"method": "image.scale", "caller": "nq", "forwards": 3, "waited": 90.0}]

@@ -363,6 +363,6 @@ def test_it_holds_what_a_dictionary_would(
 
 def same(found: StoreContents, expected: StoreContents) -> bool:
     """Whether they hold the same; what ran out may have gone before it was counted."""
-    names = ("peers", "requests", "answers", "tombs", "items", "dead", "retained")
+    names = ("peers", "requests", "answers", "tombstones", "jobs", "dead_jobs", "retained")
     assert [getattr(found, name) for name in names] == [getattr(expected, name) for name in names]
     return True

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from fiveways.client.mqtt.session import MqttCallTarget, MqttSession
 from fiveways.client.mqtt.streaming import stream, upload
 from fiveways.client.mqtt.stub import make_target
-from fiveways.errors import CallFailed, Malformed, NotExecuted, Unrepresentable
+from fiveways.errors import CallFailed, Malformed, NotExecuted, Reason, Unrepresentable
 from fiveways.model import names
-from fiveways.model.failures import Reason
 from fiveways.model.outcomes import value_of_result
 from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE
 from fiveways.schemas import Method, SchemaCodec, Service

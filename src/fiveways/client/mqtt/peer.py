@@ -15,8 +15,7 @@ from fiveways.client.mqtt.settings import MqttSettings
 from fiveways.client.mqtt.stub import CallDefaults, Stub
 from fiveways.client.mqtt.subscriptions import MqttSubscription, SubscriptionConnection, encode_payload
 from fiveways.client.settings import HUB_TIMEOUT
-from fiveways.errors import NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import NotExecuted, Reason
 from fiveways.schemas import Service, load_services
 from fiveways.transports.mqtt_link import Broker
 from fiveways.wire.limits import Limits

@@ -11,8 +11,7 @@ from fiveways.client.connection_state import ConnectionState, ConnectionStatus, 
 from fiveways.client.mqtt.retry import NotSent
 from fiveways.client.mqtt.settings import MqttSettings
 from fiveways.client.settings import BAD_TIMEOUT
-from fiveways.errors import ConnectionLost, Refused
-from fiveways.model.failures import Reason
+from fiveways.errors import ConnectionLost, Reason, Refused
 from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, SubscriptionRefused, open_mqtt
 
 _log = logging.getLogger("fiveways.client.mqtt")

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fiveways.errors import CallError, CallFailed, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallError, CallFailed, NotExecuted, Reason
 
 _TRANSIENT: Final = frozenset({Reason.UNAVAILABLE, Reason.OVERLOADED})
 

@@ -22,9 +22,8 @@ from fiveways.client.mqtt.method_handlers import (
 from fiveways.client.mqtt.service_calls import CallWorkers, ServiceCall
 from fiveways.client.mqtt.session import MqttSession
 from fiveways.client.settings import BAD_TIMEOUT
-from fiveways.errors import LocalProtocolError, Malformed
+from fiveways.errors import LocalProtocolError, Malformed, Reason
 from fiveways.model import names
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Cancel, Failure, Part, Result
 from fiveways.schemas import Service
 from fiveways.wire.payload import Binary

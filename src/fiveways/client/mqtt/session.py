@@ -18,8 +18,7 @@ from fiveways.client.mqtt.settings import MqttSettings
 from fiveways.client.mqtt.topic_subscriptions import TopicSubscriptions
 from fiveways.client.pending_requests import PendingRequest, PendingRequests
 from fiveways.client.settings import BAD_TIMEOUT, HUB_TIMEOUT
-from fiveways.errors import CallLost, CallTimeout, Cancelled, ConnectionLost, LocalProtocolError, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import CallLost, CallTimeout, Cancelled, ConnectionLost, LocalProtocolError, NotExecuted, Reason
 from fiveways.model.messages import Call, Cancel, Failure, Goodbye, HubMessage, Part, Result, Stray
 from fiveways.model.outcomes import error_from_failure, unsendable_request_error
 from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, SubscriptionRefused

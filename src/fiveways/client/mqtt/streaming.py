@@ -6,8 +6,7 @@ from contextlib import suppress
 
 from fiveways.client.mqtt.session import MqttCallTarget, MqttSession
 from fiveways.client.pending_requests import PendingRequest
-from fiveways.errors import Cancelled, ConnectionLost, LocalProtocolError, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import Cancelled, ConnectionLost, LocalProtocolError, NotExecuted, Reason
 from fiveways.wire.payload import Payload
 
 # ruff: noqa: ASYNC109  a timeout is told to the service

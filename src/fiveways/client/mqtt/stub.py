@@ -12,9 +12,8 @@ from fiveways.client.mqtt.retry import Retry
 from fiveways.client.mqtt.session import MqttCallTarget, MqttSession
 from fiveways.client.mqtt.streaming import stream, upload
 from fiveways.client.settings import BAD_TIMEOUT
-from fiveways.errors import CallError, CallFailed, CallTimeout, Malformed, NotExecuted, Unrepresentable
+from fiveways.errors import CallError, CallFailed, CallTimeout, Malformed, NotExecuted, Reason, Unrepresentable
 from fiveways.model import names
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.schemas import Method, Service
 from fiveways.wire.payload import Binary, Payload

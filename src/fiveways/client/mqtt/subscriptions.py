@@ -11,8 +11,7 @@ from typing import Final, Self
 
 from fiveways.client.mqtt.reconnector import BrokerReconnector
 from fiveways.client.mqtt.settings import MqttSettings
-from fiveways.errors import ConnectionLost, Malformed, NotExecuted, Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import ConnectionLost, Malformed, NotExecuted, Reason, Unrepresentable
 from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, SubscriptionRefused
 from fiveways.wire import strict_json
 from fiveways.wire.payload import Text

@@ -6,8 +6,7 @@ from contextlib import suppress
 
 from fiveways.client.mqtt.reconnector import BrokerReconnector
 from fiveways.client.mqtt.retry import NotSent
-from fiveways.errors import ConnectionLost, NotExecuted
-from fiveways.model.failures import Reason
+from fiveways.errors import ConnectionLost, NotExecuted, Reason
 from fiveways.transports.mqtt_link import SubscriptionRefused
 
 

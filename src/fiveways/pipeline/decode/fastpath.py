@@ -216,7 +216,7 @@ def _build_columns(
     for name in MESSAGE_DICTIONARY_COLUMNS:
         known = getattr(words, name)
         numbers = [getattr(told, name)[rows] for _, told, rows in sure]
-        numbers.append(np.array([known.number(each) for each in plainly.get(name, ())], np.int32))
+        numbers.append(np.array([known.code(each) for each in plainly.get(name, ())], np.int32))
         joined = np.concatenate(numbers)
         columns[name] = known.column(joined if order is None else joined[order])
     for name, attribute in (("id", "ids"), ("target", "targets")):

@@ -230,7 +230,7 @@ def _error(steps: _CborCursor, found: _IdColumns) -> None:
         numbers = [words.code.code(uri.decode() or None)]
         for from_hub in (False, True):
             reason = lrpm_rows.error_reason(uri.decode(), from_hub=from_hub)
-            numbers += words.status.code(STATUS_OF_REASON[reason]), words.reason.code(reason.name.lower())
+            numbers += words.status.code(STATUS_OF_REASON[reason]), words.reason.code(reason.value)
         return tuple(numbers)
 
     code, status, why, hub_status, hub_why = map_distinct(steps.buffer.slices(*steps.span("uri")), read, 5)

@@ -145,7 +145,7 @@ def _error(walk: Cursor) -> None:
         numbers = [words.code.code(written)]
         for hub in (False, True):
             reason = lrpm_rows.error_reason(written, from_hub=hub)
-            numbers += words.status.code(STATUS_OF_REASON[reason]), words.reason.code(reason.name.lower())
+            numbers += words.status.code(STATUS_OF_REASON[reason]), words.reason.code(reason.value)
         code, status, why, hub_status, hub_why = numbers
         return code, status, why, hub_status, hub_why
 

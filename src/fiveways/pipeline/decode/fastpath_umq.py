@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.errors import Reason
 from fiveways.model import names
-from fiveways.model.failures import Reason
 from fiveways.model.names import NameStyle
 from fiveways.pipeline.decode import message_row as told_rows
 from fiveways.pipeline.decode import umq_rows
@@ -167,7 +167,7 @@ def _decode_failures(told: DecodedColumns, rows: Int64Array, texts_at: Int64Arra
         words = told.strings
         return (
             words.status.code(STATUS_OF_REASON[reason]),
-            words.reason.code(reason.name.lower()),
+            words.reason.code(reason.value),
             words.code.code(code),
         )
 

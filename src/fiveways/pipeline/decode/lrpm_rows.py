@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.pipeline.decode import message_row
 from fiveways.pipeline.decode.message_row import DECODE_LIMITS, MessageRow, canonical_pattern, canonical_topic

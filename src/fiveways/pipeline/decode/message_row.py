@@ -3,9 +3,8 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fiveways.errors import FivewaysError
+from fiveways.errors import Execution, FivewaysError, Reason
 from fiveways.model import topics
-from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import CloseTopic, Publish, Register, Subscribe, Unregister
 from fiveways.model.names import BadName, NameStyle, fold
 from fiveways.model.topics import TopicStyle
@@ -60,7 +59,7 @@ def failure_row(
 ) -> MessageRow:
     """Tell of the end of a request that failed."""
     return MessageRow(
-        "failure", identifier, target, None, None, STATUS_OF_REASON[reason], reason.name.lower(), code or None, size
+        "failure", identifier, target, None, None, STATUS_OF_REASON[reason], reason.value, code or None, size
     )
 
 

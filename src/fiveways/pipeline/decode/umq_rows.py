@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from fiveways.errors import Reason
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.pipeline.decode import message_row
 from fiveways.pipeline.decode.message_row import DECODE_LIMITS, MessageRow, utf8_size
 from fiveways.protocols.builtin_methods import BadArguments

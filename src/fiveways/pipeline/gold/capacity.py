@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.pipeline.expressions import (
     DAY_NS,
     MINUTE,

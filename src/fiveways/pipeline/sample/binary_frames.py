@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.pipeline.sample.byte_columns import cbor_uint, choose_rows, concat_rows, ragged, varint
 from fiveways.pipeline.sample.encoder_input import ProtocolLines, correlation, written_topics
 from fiveways.pipeline.sample.script import Column, LineKind

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.errors import Reason
 from fiveways.model import topics
-from fiveways.model.failures import Reason
 from fiveways.pipeline import spark_schemas
 from fiveways.pipeline.sample.calls import LRPM, UMQS
 from fiveways.pipeline.sample.options import DAY, ENCODINGS, Options
@@ -180,7 +180,7 @@ class ExpectedTables:
         names = [each.status for each in FAILURES] + ["result", "cancelled", "unanswered"]
         silent = np.where(stopped.missing, count + 2, count + 1)
         which = np.where(answered.missing, silent, np.where(failed, detail, count))
-        reasons = [each.reason.name.lower() for each in FAILURES]
+        reasons = [each.reason.value for each in FAILURES]
         codes = [wire_code(each, name) for name in ENCODINGS for each in FAILURES]
         coded = protocol.astype(np.int64) * count + detail
         # A callee's words in UMQ are its own, whatever they begin with, unless it says that it did not even try.

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.pipeline.sample.calls import CallGroup
 from fiveways.pipeline.sample.options import ENCODINGS
 from fiveways.pipeline.sample.scenarios import built_in

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.pipeline.sample.calls import LRPM, MILLI, MQTT, NQ, CallGroup
 from fiveways.pipeline.sample.encoder_input import PROGRESS, STREAM, TIMEOUT
 from fiveways.pipeline.sample.script import CALLEE, CALLER, NO_OP, NO_SESSION, SECOND_CALLEE, LineKind

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fiveways.model.failures import Execution, Reason
+from fiveways.errors import Execution, Reason
 from fiveways.pipeline.sample.byte_columns import choose_rows, concat_rows
 from fiveways.pipeline.sample.encoder_input import ProtocolLines
 from fiveways.pipeline.sample.script import LineKind

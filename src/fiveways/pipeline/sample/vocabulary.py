@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fiveways.errors import Execution, Reason
 from fiveways.model import names, topics
-from fiveways.model.failures import Execution, Reason
 
 NUMBER_PLACEHOLDER: Final = "@@@@@@"
 """Stands in a body for a number, which always has six digits, so that lengths are known beforehand."""
@@ -90,12 +90,12 @@ class FailureCase:
         """What the caller knows."""
         if self.reason.execution is Execution.NO:
             return "not_executed"
-        return "failed" if self.reason is Reason.RAISED else self.reason.name.lower()
+        return "failed" if self.reason is Reason.RAISED else self.reason.value
 
     @property
     def text(self) -> str:
         """What is said about it."""
-        return "Sold out: come back later" if self.is_application_error else self.reason.value
+        return "Sold out: come back later" if self.is_application_error else self.reason.text
 
 
 FAILURES: Final = (*(FailureCase(reason) for reason in Reason), FailureCase(Reason.RAISED, is_application_error=True))

@@ -7,10 +7,17 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fiveways.errors import Fault, FivewaysError, LocalProtocolError, RemoteProtocolError, Unrepresentable
+from fiveways.errors import (
+    Execution,
+    Fault,
+    FivewaysError,
+    LocalProtocolError,
+    Reason,
+    RemoteProtocolError,
+    Unrepresentable,
+)
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
-from fiveways.model.failures import Execution, Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtin_methods

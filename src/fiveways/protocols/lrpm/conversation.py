@@ -5,10 +5,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, Malformed, Reason, RemoteProtocolError
 from fiveways.model import messages as hub
 from fiveways.model import topics
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtin_methods

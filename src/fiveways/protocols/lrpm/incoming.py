@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Reason, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.model.topics import BadTopic
 from fiveways.protocols import builtin_methods

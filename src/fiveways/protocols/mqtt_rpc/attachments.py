@@ -11,9 +11,8 @@ from typing import Final, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
-from fiveways.errors import LocalProtocolError, Malformed, TooLarge, Unrepresentable
+from fiveways.errors import LocalProtocolError, Malformed, Reason, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.base import ConversationSetup
 from fiveways.protocols.deferred_messages import DeferredMessages, MessageWithAttachments
 from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE, Codec

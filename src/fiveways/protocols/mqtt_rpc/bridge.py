@@ -8,9 +8,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
-from fiveways.errors import Malformed, Unrepresentable
+from fiveways.errors import Malformed, Reason, Unrepresentable
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.messages import Call, Failure
 from fiveways.protocols.builtin_methods import Styles
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, encode
@@ -263,7 +262,7 @@ def error_response(word: Failure, topic: str, number: int) -> ErrorResponse:
     elif word.reason is Reason.OVERLOADED and not retry_after:
         retry_after = _DEFAULT_RETRY_MILLISECONDS
     value = None if word.data is None else _error_body(word.data)
-    text = word.text or (word.reason.value if word.reason is not Reason.RAISED else "")
+    text = word.text or (word.reason.text if word.reason is not Reason.RAISED else "")
     return ErrorResponse(
         topic, number, "", value, code, _replace_surrogates(tag), _replace_surrogates(text), retry_after, True
     )

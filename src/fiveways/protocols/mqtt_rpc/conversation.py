@@ -9,9 +9,8 @@ from enum import Enum
 from math import inf
 from typing import Any, ClassVar
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed, RemoteProtocolError, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Malformed, Reason, RemoteProtocolError, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName
 from fiveways.protocols import builtin_methods
 from fiveways.protocols.base import ConversationSetup

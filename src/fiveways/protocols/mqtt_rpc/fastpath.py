@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.message import DecodeError
 
-from fiveways.errors import Malformed
-from fiveways.model.failures import Reason
+from fiveways.errors import Malformed, Reason
 from fiveways.model.messages import Call, Failure, HubMessage, Result
 from fiveways.model.names import BadName
 from fiveways.protocols.base import ConversationSetup, InlineAttachmentsMixin, Role

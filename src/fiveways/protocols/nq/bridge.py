@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import ErrorText, FivewaysError, LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import ErrorText, FivewaysError, LocalProtocolError, Malformed, Reason, Unrepresentable
 from fiveways.model import messages as hub
 from fiveways.model import names, topics
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName, fold, spell
 from fiveways.model.topics import BadTopic, Topic
 from fiveways.protocols import builtin_methods
@@ -83,7 +82,7 @@ def error_from_failure(failure: hub.Failure, *, accepted: bool = False) -> Error
     """Return the error object of a failure; LocalProtocolError for what NQ never says."""
     code = CODES[failure.reason]
     if code is None or (accepted and failure.reason is Reason.UNAVAILABLE):
-        raise LocalProtocolError(f"NQ delivers an accepted request again and never says '{failure.reason.value}'")
+        raise LocalProtocolError(f"NQ delivers an accepted request again and never says '{failure.reason.text}'")
     said = failure.wording
     if said is not None:
         kind = "app" if failure.reason is Reason.RAISED else "local"

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError, TooLarge, Unrepresentable
+from fiveways.errors import Fault, LocalProtocolError, Reason, RemoteProtocolError, TooLarge, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.deferred_messages import MessageWithAttachments
 from fiveways.protocols.nq import bridge
@@ -379,18 +378,18 @@ class NqConversation(NqFastPath):
         **dict.fromkeys((hub.Call, hub.Result, hub.Publish, hub.Event, hub.SetVariable), _send_or_defer),
         **dict.fromkeys(
             (hub.CloseTopic, hub.Register, hub.Unregister, hub.Discover, hub.UnsetVariable),
-            lambda self, word, now: self._outgoing.say_request(word, now),
+            lambda self, word, now: self._outgoing.send_request(word, now),
         ),
-        hub.Part: lambda self, word, now: self._outgoing.say_part(word, now),
-        hub.Accepted: lambda self, word, now: self._incoming.say_accepted(word, now),
-        hub.Progress: lambda self, word, now: self._incoming.say_progress(word, now),
+        hub.Part: lambda self, word, now: self._outgoing.send_part(word, now),
+        hub.Accepted: lambda self, word, now: self._incoming.send_accepted(word, now),
+        hub.Progress: lambda self, word, now: self._incoming.send_progress(word, now),
         hub.Failure: _send_failure,
-        hub.Description: lambda self, word, now: self._incoming.say_description(word, now),
+        hub.Description: lambda self, word, now: self._incoming.send_description(word, now),
         hub.Cancel: _send_cancel,
         hub.Acknowledged: _ignore,
-        hub.Subscribe: lambda self, word, now: self._outgoing.say_subscribe(word, now),
-        hub.Unsubscribe: lambda self, word, now: self._outgoing.say_unsubscribe(word, now),
-        hub.TopicClosed: lambda self, word, now: self._outgoing.say_event(word, now),
+        hub.Subscribe: lambda self, word, now: self._outgoing.send_subscribe(word, now),
+        hub.Unsubscribe: lambda self, word, now: self._outgoing.send_unsubscribe(word, now),
+        hub.TopicClosed: lambda self, word, now: self._outgoing.send_event(word, now),
         hub.Attachment: _send_attachment,
         hub.Goodbye: _send_goodbye,
     }

@@ -4,8 +4,8 @@ from collections import deque
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.nq.bridge import JSON_NULL, RequestRefused, error_from_failure
 from fiveways.protocols.nq.errors import ErrorObject
 from fiveways.protocols.nq.messages import Answer, ErrorAnswer

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq
 from fiveways.protocols.nq.bridge import (

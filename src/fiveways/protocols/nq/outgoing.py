@@ -1,8 +1,7 @@
 """The asking half of a conversation: requests of ours, and what the peer says to them."""
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.deferred_messages import DeferredMessages
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.bridge import OwnSubscription

@@ -3,8 +3,8 @@
 from collections import OrderedDict, deque
 from typing import Any, Final
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.nq.messages import Ids
 from fiveways.protocols.nq.requests import OutgoingRequest
 from fiveways.protocols.nq.session_state import SessionState

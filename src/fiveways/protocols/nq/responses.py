@@ -4,9 +4,8 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols import builtin_methods
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq import messages as nq

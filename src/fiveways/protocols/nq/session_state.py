@@ -4,9 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from fiveways.errors import TooLarge
+from fiveways.errors import Reason, TooLarge
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.nq.bridge import OwnSubscription, RequestRefused
 from fiveways.protocols.nq.options import Options
 from fiveways.protocols.nq.retransmission import RetransmissionQueue, Retransmittable

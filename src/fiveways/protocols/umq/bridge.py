@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from fiveways.errors import Fault
+from fiveways.errors import Execution, Fault, Reason
 from fiveways.model import names, topics
-from fiveways.model.failures import Execution, Reason
 from fiveways.model.messages import Description, Failure
 from fiveways.protocols.builtin_methods import BadArguments, Styles
 from fiveways.protocols.umq.messages import check_one_line

@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Execution, Fault, LocalProtocolError, Reason, RemoteProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Execution, Reason
 from fiveways.protocols.base import Role
 from fiveways.protocols.umq import bridge
 from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable_name

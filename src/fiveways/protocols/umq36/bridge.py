@@ -5,9 +5,8 @@ from typing import Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, Malformed
+from fiveways.errors import Execution, Fault, LocalProtocolError, Malformed, Reason
 from fiveways.model import names, topics
-from fiveways.model.failures import Execution, Reason
 from fiveways.protocols.builtin_methods import BadArguments, Styles
 from fiveways.protocols.umq_family.fastpath import fastpath_name_folder
 from fiveways.wire import base36, strict_json

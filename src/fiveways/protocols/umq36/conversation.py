@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from fiveways.errors import Fault, RemoteProtocolError
+from fiveways.errors import Execution, Fault, Reason, RemoteProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Execution, Reason
 from fiveways.model.names import spell
 from fiveways.protocols import builtin_methods
 from fiveways.protocols.base import ConversationSetup, Role

@@ -10,9 +10,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from fiveways.errors import Fault, LocalProtocolError, RemoteProtocolError
+from fiveways.errors import Fault, LocalProtocolError, Reason, RemoteProtocolError
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.model.names import BadName, fold, spell
 from fiveways.protocols import builtin_methods
 from fiveways.protocols.base import ConversationSetup

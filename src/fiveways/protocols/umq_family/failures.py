@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from fiveways.errors import Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason, Unrepresentable
 from fiveways.model.messages import Failure
 
 _CODE_AND_MESSAGE: Final = re.compile(r"([0-9]{1,9}) (.*)", re.DOTALL)
@@ -36,7 +35,7 @@ def failure_text(failure: Failure, codes: Mapping[Reason, int]) -> str:
     # With the blank, a number alone looks like a code as well: not every reader waits for a message behind it.
     if is_uncoded(failure, text, codes) and not _CODE_AND_MESSAGE.fullmatch(f"{text} "):
         return text
-    return f"{codes[failure.reason]} {text or failure.reason.value}"
+    return f"{codes[failure.reason]} {text or failure.reason.text}"
 
 
 def is_uncoded(failure: Failure, text: str, codes: Mapping[Reason, int]) -> bool:

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from fiveways.errors import LocalProtocolError
-from fiveways.model.failures import Reason
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model.topics import Topic
 
 

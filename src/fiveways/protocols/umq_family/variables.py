@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fiveways.model.failures import Reason
+from fiveways.errors import Reason
 from fiveways.wire.limits import Limits
 
 

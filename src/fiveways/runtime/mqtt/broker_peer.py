@@ -8,10 +8,9 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from fiveways.errors import FivewaysError, LocalProtocolError
+from fiveways.errors import FivewaysError, LocalProtocolError, Reason
 from fiveways.hub.delivery import Announce, Delivery, Subscriber
 from fiveways.hub.traits import Credentials
-from fiveways.model.failures import Reason
 from fiveways.model.messages import (
     Call,
     Cancel,
@@ -297,7 +296,7 @@ class BrokerPeer(Participant, DeadlineTimer):
         elif isinstance(word, Result | Failure) and word.id in self._own_requests:
             what = self._own_requests.pop(word.id)
             if isinstance(word, Failure):
-                _log.warning("the broker's side may not %s: %s", what, word.text or word.reason.value)
+                _log.warning("the broker's side may not %s: %s", what, word.text or word.reason.text)
         else:
             self._send(delivery, now)
 

@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from fiveways.errors import LocalProtocolError
+from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.lrpm import bridge
 from fiveways.protocols.lrpm import messages as lrpm

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.errors import Unrepresentable
-from fiveways.model.failures import Execution, Reason
+from fiveways.errors import Execution, Reason, Unrepresentable
 from fiveways.model.messages import Failure
 from fiveways.protocols.mqtt_rpc import bridge
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, decode, encode

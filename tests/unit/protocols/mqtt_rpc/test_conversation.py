@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError, Malformed, Unrepresentable
+from fiveways.errors import LocalProtocolError, Malformed, Reason, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.mqtt_rpc.conversation import MqttConversation
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, decode, encode

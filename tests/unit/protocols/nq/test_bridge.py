@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
-from fiveways.model.failures import Reason
+from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.model.messages import Event, Failure
 from fiveways.protocols.nq.bridge import CODES, REASONS, error_from_failure, failure_from_error, request_from_message
 

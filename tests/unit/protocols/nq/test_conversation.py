@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
-from fiveways.errors import LocalProtocolError, Unrepresentable
+from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.nq.conversation import MAX_SYSTEM_ERRORS, NqConversation
 from fiveways.wire.limits import Limits

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fiveways.errors import MAX_FILLED_LENGTH, LocalProtocolError
+from fiveways.errors import MAX_FILLED_LENGTH, LocalProtocolError, Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
 from fiveways.protocols.nq import frames
 from fiveways.protocols.nq.bridge import error_from_failure, request_key

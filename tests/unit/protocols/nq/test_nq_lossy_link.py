@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.model.topics import UMQ, parse_pattern
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.nq.conversation import NqConversation

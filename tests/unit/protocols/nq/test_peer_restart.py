@@ -2,8 +2,8 @@
 
 import pytest
 
+from fiveways.errors import Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Reason
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.payload import Json
 from tests.support.conversation_driver import hear, make, said

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fiveways.errors import Fault, LocalProtocolError
+from fiveways.errors import Execution, Fault, LocalProtocolError, Reason
 from fiveways.model import messages as hub
-from fiveways.model.failures import Execution, Reason
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.builtin_methods import BadArguments
 from fiveways.protocols.umq.bridge import write_failure_text
@@ -43,7 +42,7 @@ def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> No
     written = failure_text(hub.Failure("1", reason, text), bridge.CODES)
     read, rest = parse_reason(written, bridge.CODES)
     assert (read or Reason.RAISED) is reason
-    assert rest == (text or reason.value)
+    assert rest == (text or reason.text)
 
 
 @pytest.mark.parametrize(
