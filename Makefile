@@ -12,12 +12,13 @@ RUNS := .venv/.runs
 READY := .venv/.ready
 RUN := .venv/bin/python -m
 RPC := src/fiveways/protocols/mqtt_rpc/rpc
+WEB := src/fiveways/web
 TYPED := $(wildcard src tests chaos fuzz benchmarks examples)
 COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto lowest lock clean
+.PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto web lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +107,10 @@ proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
 		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy $(RPC).proto
 	.venv/bin/python scripts/message_classes.py < .venv/rpc.binpb > $(RPC)_pb2.py.new && mv $(RPC)_pb2.py.new $(RPC)_pb2.py
+
+web: $(READY) ## bundle web/client into web/fiveways.js; its tables are generated from the Python modules
+	PYTHONPATH=src $(RUN) scripts.javascript_tables > $(WEB)/client/tables.js.new && mv $(WEB)/client/tables.js.new $(WEB)/client/tables.js
+	PYTHONPATH=src $(RUN) scripts.javascript_bundle $(WEB)/client/index.js > $(WEB)/fiveways.js.new && mv $(WEB)/fiveways.js.new $(WEB)/fiveways.js
 
 lowest: $(READY) ## the tests of the client and its transports with the lowest version of each requirement
 	rm -rf .cache/lowest

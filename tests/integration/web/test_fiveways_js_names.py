@@ -87,7 +87,7 @@ def test_failures_in_nq(engine: Engine) -> None:
     errors = [
         *(({**fatal, "type": "remote", "err": name}, failed("lost", "unknown", EMPTY)) for name in OWN),
         *(({**fatal, "type": "app", "err": name}, raised(name, EMPTY)) for name in OWN),
-        ({"type": "remote", "fatal": True, "err": "denied"}, failed("refused", "no", "denied")),
+        ({"type": "remote", "fatal": True, "err": "denied"}, failed("denied", "no", "denied")),
     ]
     hub = Partner()
     with serving(hub):

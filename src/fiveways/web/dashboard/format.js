@@ -132,3 +132,6 @@ export function pretty(value, most) {
   const rest = text.length - most;
   return rest > 0 ? `${text.slice(0, most)}\n… ${count(rest)} more characters` : text;
 }
+
+/** A failure reason for people: `no such method` for `no_such_method`. */
+export const reasonText = (reason) => reason.replaceAll("_", " ");

@@ -4,7 +4,7 @@ import { CallError, connect, ConnectionLost, Refused } from "/fiveways.js";
 import { Charts } from "./charts.js";
 import { byId, say, show } from "./dom.js";
 import { Failures } from "./failures.js";
-import { duration } from "./format.js";
+import { duration, reasonText } from "./format.js";
 import { History } from "./history.js";
 import { Login } from "./login.js";
 import { Methods } from "./methods.js";
@@ -88,8 +88,8 @@ async function ask(question, now) {
     else question.take(await session.peer.call(question.name, null, { timeout: PATIENCE }));
   } catch (error) {
     // A connection that is lost is told of elsewhere, and a hub that is busy is asked again.
-    if (error instanceof CallError && error.reason === "refused") question.refuse?.(denied(question.name));
-    else if (error instanceof CallError && question.fail) question.fail(`${question.name} failed: ${error.reason}, ${error.message}`);
+    if (error instanceof CallError && error.reason === "denied") question.refuse?.(denied(question.name));
+    else if (error instanceof CallError && question.fail) question.fail(`${question.name} failed: ${reasonText(error.reason)}, ${error.message}`);
     else if (!(error instanceof CallError || error instanceof ConnectionLost)) throw error;
   }
 }

@@ -2,7 +2,7 @@
 
 import { CallError } from "/fiveways.js";
 import { byId, cut, h, say, show } from "./dom.js";
-import { asJson, count, duration, fromJson, pretty, rate } from "./format.js";
+import { asJson, count, duration, fromJson, pretty, rate, reasonText } from "./format.js";
 import { Picker } from "./picker.js";
 import { HUB } from "./place.js";
 
@@ -141,7 +141,7 @@ export class Methods {
     try {
       text = (await this.session.peer.discover(name)).doc || "No documentation.";
     } catch (error) {
-      text = error instanceof CallError && error.reason === "refused" ? "You are not allowed to call this method." : `No documentation: ${error.message}`;
+      text = error instanceof CallError && error.reason === "denied" ? "You are not allowed to call this method." : `No documentation: ${error.message}`;
     }
     if (asked === this.#docs) say(this.doc, text);
   }
@@ -229,7 +229,7 @@ export class Methods {
     const ran = { no: "it did not run", yes: "it ran", unknown: "it may have run" }[error.ran] ?? "";
     const wait = error.retryAfter ? `, retry after ${duration(error.retryAfter)}` : "";
     const data = error.data === null || error.data === undefined ? "" : `\n${pretty(error.data, MOST_SHOWN)}`;
-    this.#settle("bad", `Failed after ${took}: ${error.reason}${ran ? `, ${ran}` : ""}${wait}`, `${error.message}${data}`);
+    this.#settle("bad", `Failed after ${took}: ${reasonText(error.reason)}${ran ? `, ${ran}` : ""}${wait}`, `${error.message}${data}`);
   }
 
   #settle(kind, outcome, text) {

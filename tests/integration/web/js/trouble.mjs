@@ -80,7 +80,7 @@ export const trouble = {
       same(await call, [2, 1, 0]);
       const lost = await rest;
       same([lost.reason, lost.ran], ["lost", "unknown"]);
-      check(lost.message.includes("begun anew"), lost.message);
+      check(lost.message.includes("has restarted"), lost.message);
     } else {
       const error = await rejected(call);
       same([error.reason, error.ran], ["lost", "unknown"]);

@@ -16,31 +16,31 @@ function attempt(run) {
 export const wires = {
   /** Read each body, and write the value in all encodings. */
   async bodies({ bodies, wire }) {
-    const read = { text: wire.fromText, json: (body) => wire.unmark(wire.parse(body)) };
-    const nq = (bytes) => `{"$base91":"${wire.toBase91(bytes)}"}`;
+    const read = { text: wire.decodeText, json: (body) => wire.decodeMarkers(wire.parseJson(body)) };
+    const nq = (bytes) => `{"$base91":"${wire.encodeBase91(bytes)}"}`;
     return bodies.map(({ from, body }) =>
       attempt(() => {
         const value = read[from](body);
-        return { text: wire.toText(value), json: wire.write(value), nq: wire.write(value, nq) };
+        return { text: wire.encodeText(value), json: wire.writeJson(value), nq: wire.writeJson(value, nq) };
       }),
     );
   },
 
   async base91({ given, wire }) {
-    return given.map((each) => wire.toBase91(fromHex(each)));
+    return given.map((each) => wire.encodeBase91(fromHex(each)));
   },
 
   async unbase91({ given, wire }) {
-    return given.map((each) => attempt(() => toHex(wire.fromBase91(each))));
+    return given.map((each) => attempt(() => toHex(wire.decodeBase91(each))));
   },
 
   async folded({ given, wire }) {
     const cuts = { umq: undefined, nq: /[-.:/]/ };
-    return given.map(({ style, text }) => attempt(() => wire.fold(text, cuts[style])));
+    return given.map(({ style, text }) => attempt(() => wire.foldName(text, cuts[style])));
   },
 
   async topics_rewritten({ given, wire }) {
-    const { topics } = wire;
+    const { topicStyles: topics } = wire;
     return given.map(({ text, from, to, wild }) =>
       attempt(() => wire.rewriteTopic(text, topics[from], topics[to], wild)),
     );
