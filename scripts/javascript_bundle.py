@@ -1,7 +1,7 @@
 """Bundle the ES modules of the JavaScript client into the one file that a hub serves: `make web` runs it.
 
 The modules are concatenated in the order of their imports, without `import` and `export`, so all their top-level names
-share one scope. Each must be declared once, and imported where it is used. The bundler accepts only what it understands:
+share one scope: each is declared once, and imported where it is used. The bundler accepts only what it understands:
 
     import { name, ... } from "./module.js";           named imports without `as`
     export const | class | function | async function   in front of a declaration
@@ -28,11 +28,15 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _REGEX: Final = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/[a-z]*")
-_TEMPLATE: Final = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*(`|\$\{)", re.DOTALL)
+_TEMPLATE: Final = re.compile(r"[`}](?:[^`\\$]|\\.|\$(?!\{))*(`|\$\{)", re.DOTALL)
+_BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
 _OPERATORS: Final = {"return", "typeof", "case", "in", "of", "await", "yield", "new", "delete", "void", "else", "throw"}
-_IMPORT: Final = re.compile(r'import \{([\w$,\s]+)\} from "(\./|\.\./)([\w/]+\.js)";\n')
-_REEXPORT: Final = re.compile(r'export \{([\w$,\s]+)\} from "(\./)([\w/]+\.js)";\n')
-_DECLARATION: Final = re.compile(r"(export )?(?:const|let|class|(?:async )?function(?: ?\*)?) ([\w$]+)\b")
+"""Names after which `/` begins a regular expression."""
+_NAMES: Final = r"\{ ([\w$]+(?:, [\w$]+)*) \}"
+_IMPORT: Final = re.compile(rf'import {_NAMES} from "(\.\.?/[\w/]+\.js)";\n')
+_REEXPORT: Final = re.compile(rf'export {_NAMES} from "(\./[\w/]+\.js)";\n')
+_DECLARATION: Final = re.compile(r"(?:const|let|class|(?:async )?function(?: ?\*)?) ([\w$]+)\b")
+_DECLARING: Final = {"const", "let", "var", "class", "function", "async"}
 
 
 class BundleError(Exception):
@@ -53,7 +57,6 @@ class Module:
     """What the bundler knows of one module."""
 
     path: Path
-    source: str
     imports: dict[str, Path] = field(default_factory=dict)
     reexports: dict[str, Path] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
@@ -61,149 +64,127 @@ class Module:
     used: set[str] = field(default_factory=set)
     body: str = ""
 
-    @property
-    def sources(self) -> list[Path]:
-        """The modules that it needs, in the order of its imports."""
-        return list(dict.fromkeys([*self.imports.values(), *self.reexports.values()]))
-
 
 def tokens(source: str, name: str) -> Iterator[Token]:
     """Yield the tokens of a module, without blanks and comments."""
-    at, opened, before = 0, list[str](), Token("sign", ";", 0, 0)
+    at, opened, last = 0, list[str](), Token("sign", ";", 0, 0)
     while at < len(source):
-        is_operand = before.kind in {"text", "number"} or before.text in {")", "]", "}"}
-        is_operand = is_operand or (before.kind == "name" and before.text not in _OPERATORS)
-        resumes = source[at] == "}" and bool(opened) and opened[-1] == "${"
-        if source[at] == "`" or resumes:
-            found, kind = _TEMPLATE.match(source, at + 1), "text"
-            if resumes:
-                opened.pop()
-        elif source[at] == "/" and source[at + 1 : at + 2] not in {"/", "*"} and not is_operand:
+        is_operand = last.kind in {"text", "number"} or last.text in _BRACKETS
+        is_operand = is_operand or (last.kind == "name" and last.text not in _OPERATORS)
+        resumes_template = source[at] == "}" and opened[-1:] == ["${"]
+        found = _TEMPLATE.match(source, at) if source[at] == "`" or resumes_template else _TOKEN.match(source, at)
+        kind = (found.lastgroup or "text") if found else ""
+        if source[at] == "/" and kind != "blank" and not is_operand:
             found, kind = _REGEX.match(source, at), "text"
-        else:
-            found = _TOKEN.match(source, at)
-            kind = (found.lastgroup or "") if found else ""
         if found is None:
             raise BundleError(f"{name}:{source.count(chr(10), 0, at) + 1}: not understood: {source[at : at + 40]!r}")
-        text, start, at = found[0], at, found.end()
-        if kind == "sign" and text in ")]}":
-            if not opened or opened.pop() + text not in {"()", "[]", "{}"}:
-                raise BundleError(f"{name}: unbalanced {text!r}")
+        text = found[0]
+        if resumes_template or (kind == "sign" and text in _BRACKETS):
+            if resumes_template is False and opened[-1:] != [_BRACKETS[text]]:
+                raise BundleError(f"{name}:{source.count(chr(10), 0, at) + 1}: unbalanced {text!r}")
+            opened.pop()
         if kind != "blank":
-            before = Token(kind, text, start, len(opened))
-            yield before
-        if kind == "sign" and text in "([{":
+            last = Token(kind, text, at, len(opened))
+            yield last
+        if kind == "sign" and text in _BRACKETS.values():
             opened.append(text)
-        elif source[start] in "`}" and kind == "text" and found[1] == "${":
+        elif text[0] in "`}" and text.endswith("${"):
             opened.append("${")
-            before = Token("sign", "(", start, 0)
+            last = Token("sign", "(", at, 0)
+        at = found.end()
     if opened:
         raise BundleError(f"{name}: unbalanced {opened[-1]!r}")
 
 
-def read_module(path: Path, root: Path) -> Module:
-    """Parse the top level of a module."""
-    module, cuts = Module(path, path.read_text(encoding="utf-8")), list[tuple[int, int]]()
-    name, source = path.relative_to(root).as_posix(), module.source
-    found, end = list(tokens(source, name)), 0
+def read_module(path: Path) -> Module:
+    """Return the imports, exports and declarations of a module, the names that it uses, and its code without them."""
+    module, source = Module(path), path.read_text(encoding="utf-8")
+    found, end, parts = list(tokens(source, path.name)), 0, list[str]()
     for index, token in enumerate(found):
         before, after = (found[at].text if 0 <= at < len(found) else "" for at in (index - 1, index + 1))
-        if token.text == "," and token.depth == 0:
-            raise BundleError(f"{name}: declare one name at a time: {source[token.start - 20 : token.start + 20]!r}")
-        if token.start < end or token.kind != "name" or before in {".", "?."} or token.text.startswith("#"):
+        shown = f"{path.name}: not understood: {source[token.start : token.start + 60]!r}"
+        if token.text == "," and token.depth == 0 and token.start >= end:
+            raise BundleError(
+                f"{path.name}: declare one name at a time: {source[token.start - 20 : token.start + 20]!r}"
+            )
+        if token.kind != "name" or token.start < end or before in {".", "?."} or (after == ":" and before != "?"):
             continue
         if token.text in {"import", "export"}:
             statement = (_IMPORT if token.text == "import" else _REEXPORT).match(source, token.start)
-            declaration = _DECLARATION.match(source, token.start)
-            if token.depth == 0 and statement:
-                target = (path.parent / (statement[2] + statement[3])).resolve()
-                names = dict.fromkeys(filter(None, map(str.strip, statement[1].split(","))), target)
+            is_declaration = token.text == "export" and _DECLARATION.match(source, token.start + len("export "))
+            if token.depth or not (statement or is_declaration):
+                raise BundleError(shown)
+            parts.append(source[end : token.start])
+            end = statement.end() if statement else token.start + len("export ")
+            if statement:
+                names = dict.fromkeys(statement[1].split(", "), (path.parent / statement[2]).resolve())
                 (module.imports if token.text == "import" else module.reexports).update(names)
-                end = statement.end()
-                cuts.append(statement.span())
-            elif token.depth == 0 and token.text == "export" and declaration:
-                module.exported.add(declaration[2])
-                cuts.append(declaration.span(1))
-            else:
-                raise BundleError(f"{name}: not understood: {source[token.start : token.start + 60]!r}")
-        elif token.depth == 0 and token.text in {"const", "let", "class", "function", "var"} and before != "async":
-            _declare(module, source, token, before, name)
-        elif token.depth == 0 and token.text == "async" and after == "function":
-            _declare(module, source, token, before, name)
-        elif after != ":" or before == "?":
+        elif token.depth == 0 and token.text in _DECLARING and before != "async":
+            declaration = _DECLARATION.match(source, token.start)
+            if declaration is None or before not in {"export", ";", "}", ""}:
+                raise BundleError(shown)
+            module.declared.add(declaration[1])
+            if before == "export":
+                module.exported.add(declaration[1])
+        else:
             module.used.add(token.text)
-    parts, at = list[str](), 0
-    for start, stop in cuts:
-        parts.append(source[at:start])
-        at = stop
-    module.body = "".join([*parts, source[at:]]).strip("\n")
+    module.body = "".join([*parts, source[end:]]).strip("\n")
     return module
 
 
-def _declare(module: Module, source: str, token: Token, before: str, name: str) -> None:
-    declaration = _DECLARATION.match(source, token.start)
-    if declaration is None or before not in {"export", ";", "}", ""}:
-        raise BundleError(f"{name}: not understood: {source[token.start : token.start + 60]!r}")
-    module.declared.add(declaration[2])
-
-
-def in_order(entry: Path, root: Path) -> list[Module]:
-    """Return all modules, each after those that it imports."""
+def in_order(entry: Path) -> list[Module]:
+    """Return all modules, each after those that it imports; the entry is the last."""
     done: dict[Path, Module] = {}
     active: list[Path] = []
 
     def visit(path: Path) -> None:
         if path in active:
             raise BundleError(f"import cycle: {' -> '.join(each.name for each in [*active, path])}")
-        if path not in done:
-            if not path.is_file() or not path.is_relative_to(root):
-                raise BundleError(f"{active[-1].name} imports {path}, which is not a module of the client")
-            active.append(path)
-            module = read_module(path, root)
-            for source in module.sources:
-                visit(source)
-            done[active.pop()] = module
+        if path in done:
+            return
+        if not path.is_file() or not path.is_relative_to(entry.parent):
+            raise BundleError(f"{active[-1].name} imports {path}, which is not a module of the client")
+        active.append(path)
+        module = read_module(path)
+        for source in dict.fromkeys([*module.imports.values(), *module.reexports.values()]):
+            visit(source)
+        done[active.pop()] = module
 
     visit(entry)
-    if unused := set(root.rglob("*.js")) - set(done):
+    if unused := set(entry.parent.rglob("*.js")) - set(done):
         raise BundleError(f"nothing imports {', '.join(sorted(path.name for path in unused))}")
     return list(done.values())
 
 
-def check_names(modules: list[Module], entry: Path) -> None:
+def check_names(modules: list[Module]) -> None:
     """Refuse names that are declared twice, not exported where they are imported, or used without an import."""
     exported = {module.path: module.exported for module in modules}
     owners: dict[str, Module] = {}
     for module in modules:
-        for name in module.declared:
-            if name in owners:
+        for name in sorted(module.declared):
+            if owners.setdefault(name, module) is not module:
                 raise BundleError(f"{name} is declared in {owners[name].path.name} and in {module.path.name}")
-            owners[name] = module
     for module in modules:
         file = module.path.name
         for name, source in [*module.imports.items(), *module.reexports.items()]:
             if name not in exported[source]:
                 raise BundleError(f"{file} imports {name}, which {source.name} does not export")
-        if module.reexports and module.path != entry:
-            raise BundleError(f"{file} re-exports names, which only {entry.name} may")
-        foreign = {name for name in module.used & owners.keys() if owners[name] is not module}
-        if missing := foreign - module.imports.keys():
+        if module.reexports and module is not modules[-1]:
+            raise BundleError(f"{file} re-exports names, which only {modules[-1].path.name} may")
+        if missing := {name for name in module.used if owners.get(name, module) is not module} - module.imports.keys():
             raise BundleError(f"{file} uses {', '.join(sorted(missing))} of other modules without an import")
         if unused := module.imports.keys() - module.used:
             raise BundleError(f"{file} imports {', '.join(sorted(unused))}, but does not use it")
 
 
 def bundle(entry: Path) -> str:
-    """Return the text of the bundle."""
+    """Return the text of the bundle: the head of the entry, all other modules, and the exports."""
     entry = entry.resolve()
-    modules = in_order(entry, entry.parent)
-    check_names(modules, entry)
-    parts = [HEADER]
+    modules = in_order(entry)
+    check_names(modules)
     *others, last = modules
-    parts.append(last.body + "\n" if last.body else "")
-    parts += [f"// {module.path.relative_to(entry.parent).as_posix()}\n\n{module.body}\n" for module in others]
-    parts.append(f"export {{ {', '.join(last.reexports)} }};\n")
-    return "\n".join(filter(None, parts))
+    parts = [f"// {module.path.relative_to(entry.parent).as_posix()}\n\n{module.body}\n" for module in others]
+    return "\n".join([HEADER, f"{last.body}\n", *parts, f"export {{ {', '.join(last.reexports)} }};\n"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the tables of the JavaScript client from the Python modules that define them: `make web` runs it.
+"""Write the tables of the JavaScript client, `client/tables.js`, from the Python modules: `make web` runs it.
 
 Failure reasons and their codes in each protocol, limits, times, endpoints, characters of names and topics, alphabets.
 """
@@ -52,9 +52,10 @@ _WIDTH: Final = 120
 
 def tables() -> str:
     """Return the text of `client/tables.js`."""
-    words = dict(zip(Reason, REASON_WORDS, strict=True))
+    rows_of_reasons = zip(Reason, REASON_WORDS, strict=True)
+    words = {reason: reason.value if reason.value in REASON_WORDS else word for reason, word in rows_of_reasons}
     rows = (
-        ("Failure reasons: whether the method ran, and the sentence for failures that arrive without a text.", "REASONS",
+        ("Failure reasons: whether the method ran, and the sentence for a failure without a text.", "REASONS",
          {word: {"ran": reason.ran.value, "text": REASON_WORDS[word]} for reason, word in words.items()}),
         ("UMQ: the code of each reason.", "UMQ_CODES", {words[why]: code for why, code in umq.CODES.items()}),
         ("LRPM: the kinds of messages.", "LRPM_KINDS", {kind.name: kind.value for kind in lrpm_frames.Kind}),
@@ -73,7 +74,7 @@ def tables() -> str:
         ("Defaults of `connect`; times are seconds.", "CONNECT_DEFAULTS", connect_defaults()),
         ("Path, subprotocol and default ports of each protocol.", "ENDPOINTS",
          {name: endpoint(schemes) for name, schemes in PROTOCOLS.items()}),
-        ("Method names: where a name is cut, what joins its segments, and the characters that it may have.", "NAME_STYLES",
+        ("Method names: where a name is cut, what joins its segments, and its alphabet.", "NAME_STYLES",
          {name: name_style(style) for name, style in STYLES.items()}),
         ("Method names: a pattern of the characters that no name may have.", "NAME_FORBIDDEN",
          names._FORBIDDEN.pattern),  # noqa: SLF001  the one source of this pattern
@@ -81,7 +82,7 @@ def tables() -> str:
          names._HUMPS.pattern),  # noqa: SLF001  the one source of this pattern
         ("Topics: a pattern of the characters that are escaped in the dotted form.", "TOPIC_SPECIAL",
          topics._UMQ_TO_WRITE.pattern),  # noqa: SLF001  the one source of this pattern
-        ("Bidirectional control characters, for a character class: with them, a name can be displayed as another one.",
+        ("Bidirectional control characters, with which a name can be displayed as another one.",
          "DIRECTION_CHARACTERS", DIRECTION),
         ("The alphabet of base91.", "BASE91_ALPHABET", base91.ALPHABET),
     )  # fmt: skip
@@ -97,7 +98,10 @@ def literal(value: object, indent: str = "") -> str:
     """Return a value as JavaScript; what does not fit into a line has a line for each item."""
     inner = indent + "  "
     if isinstance(value, dict):
-        items = [f"{name if name.isidentifier() else json.dumps(name)}: {literal(item, inner)}" for name, item in value.items()]
+        items = [
+            f"{name if name.isidentifier() else json.dumps(name)}: {literal(item, inner)}"
+            for name, item in value.items()
+        ]
         opening, closing, blank = "{", "}", " "
     elif isinstance(value, list | tuple):
         items, opening, closing, blank = [literal(item, inner) for item in value], "[", "]", ""

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -25,6 +26,7 @@ from fiveways.transports.http import Request, Response
 
 WEB: Final = Path(__file__).parents[1] / "web"
 CLIENT: Final = "/fiveways.js"
+CLIENT_TYPES: Final = "/fiveways.d.ts"
 CHARTS: Final = "/plotly.js"
 REPORT: Final = "/report"
 _FOLDER: Final = "dashboard"
@@ -33,6 +35,7 @@ _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".ts": "application/typescript; charset=utf-8",
 }
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -107,7 +110,7 @@ class Pages:
         dashboard = settings.dashboard
         self._tables = Path(dashboard.tables) if dashboard.tables else None
         self._is_enabled = dashboard.enabled
-        self._builders: dict[str, Callable[[], Page]] = {CLIENT: _client}
+        self._builders: dict[str, Callable[[], Page]] = {path: partial(_client, path) for path in (CLIENT, CLIENT_TYPES)}
         if dashboard.enabled:
             self._builders |= {CHARTS: _charts, "/": _dashboard}
             for path in sorted((WEB / _FOLDER).iterdir()):
@@ -199,10 +202,10 @@ def _maker(path: Path) -> Callable[[], Page]:
     return lambda: _page(path.read_bytes(), _TYPES[path.suffix])
 
 
-def _client() -> Page:
-    # It is no secret, and pages of other places that may connect may load it too.
-    data = (WEB / "fiveways.js").read_bytes()
-    return _page(data, _TYPES[".js"], {"Access-Control-Allow-Origin": "*"})
+def _client(path: str) -> Page:
+    # Pages of other origins may load it too.
+    file = WEB / path.removeprefix("/")
+    return _page(file.read_bytes(), _TYPES[file.suffix], {"Access-Control-Allow-Origin": "*"})
 
 
 def _charts() -> Page:

@@ -12,7 +12,20 @@ from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, S
 from tests.support.nq_peers import posters
 from tests.support.raw_peers import PATIENCE, hub, settings
 
-PATHS = ["/", "/livez", "/readyz", "/metrics", "/report", "/fiveways.js", "/umq", "/umq36", "/lrpm", "/nq", "/nothing"]
+PATHS = [
+    "/",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/report",
+    "/fiveways.js",
+    "/fiveways.d.ts",
+    "/umq",
+    "/umq36",
+    "/lrpm",
+    "/nq",
+    "/nothing",
+]
 UPGRADE = (
     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"

@@ -81,7 +81,8 @@ def test_the_root_is_for_people_in_html_and_for_programs_in_plain_text() -> None
 def test_without_a_dashboard_there_is_only_the_client() -> None:
     given = settings(enabled=False)
     assert ask(request(accept=HTML), given).body == b"welcome\n"
-    assert ask(request("/fiveways.js"), given).status == 200
+    for path in ("/fiveways.js", "/fiveways.d.ts"):
+        assert ask(request(path), given).status == 200
     for path in ("/plotly.js", "/report", *FILES):
         assert made(given).answer(request(path)) is None
 
@@ -100,7 +101,7 @@ def test_pages_can_only_be_read(path: str, method: str) -> None:
     assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
 
 
-@pytest.mark.parametrize("path", ["/", "/fiveways.js", "/plotly.js", *FILES])
+@pytest.mark.parametrize("path", ["/", "/fiveways.js", "/fiveways.d.ts", "/plotly.js", *FILES])
 def test_every_file_says_what_it_is_and_can_be_asked_for_again(path: str) -> None:
     async def run() -> None:
         served = made()
@@ -111,6 +112,7 @@ def test_every_file_says_what_it_is_and_can_be_asked_for_again(path: str) -> Non
         assert whole.headers["Cache-Control"] == "no-cache"
         assert "Content-Encoding" not in whole.headers
         kinds = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+        kinds[".ts"] = "application/typescript"
         assert whole.content_type.partition(";")[0] == kinds[Path(path).suffix]
         packed = await answered(served, request(path, accept=HTML, accept_encoding="deflate, gzip;q=0.5"))
         assert packed is not None

@@ -3,6 +3,7 @@
 
 import { PATIENCE, check, gather, numbers, rejected, same, soon, unique } from "./kit.mjs";
 import { trouble } from "./trouble.mjs";
+import { types } from "./types.mjs";
 import { wires } from "./wires.mjs";
 
 const protocolOf = (url) => url.split("+")[0];
@@ -28,6 +29,7 @@ const VALUES = [
 
 export const cases = {
   ...trouble,
+  ...types,
   ...wires,
 
   async calls({ connect, url }) {

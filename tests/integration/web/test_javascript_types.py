@@ -1,0 +1,65 @@
+"""fiveways.d.ts declares what fiveways.js has at run time: exports, members of classes, fields of results."""
+
+import re
+from typing import Any
+
+from fiveways.model.failures import Ran
+from scripts.javascript_tables import REASON_WORDS
+from tests.cli.hubs import Hub
+from tests.web.engines import MODULE, Node, run
+
+TEXT = MODULE.with_suffix(".d.ts").read_text(encoding="utf-8")
+_BLOCK = re.compile(
+    r"^export (class|interface) (\w+)(?:<[^>]*>)?(?: extends (\w+))?(?: implements [^{]*)? \{(?:\}$|\n(.*?)^\})",
+    re.MULTILINE | re.DOTALL,
+)
+_MEMBER = re.compile(r"^  (?:static |readonly |get )*(\w+|\[Symbol\.\w+\])(?:<[^>]*>)?\??[(:]", re.MULTILINE)
+_STANDARD = {"constructor", "name", "addEventListener", "removeEventListener"}
+
+
+def declarations(kind: str) -> dict[str, set[str]]:
+    """Return the declared members of all classes or interfaces, with those that they inherit from each other."""
+    found: dict[str, set[str]] = {}
+    for block in _BLOCK.finditer(TEXT):
+        if block[1] == kind:
+            members = set(_MEMBER.findall(block[4] or "")) - {"constructor"}
+            found[block[2]] = members | found.get(block[3], set())
+    return found
+
+
+def union(name: str) -> set[str]:
+    """Return the texts of a declared union type."""
+    declared = re.search(rf"^export type {name} =(.*?);", TEXT, re.MULTILINE | re.DOTALL)
+    assert declared is not None
+    return set(re.findall(r'"(\w+)"', declared[1]))
+
+
+def at_run_time(node: Node, hub: Hub) -> Any:  # noqa: ANN401  JSON
+    declared = {name: sorted(members) for name, members in declarations("class").items()}
+    return run(node, "declared", url=hub.url("lrpm+ws"), declared=declared)
+
+
+def test_every_export_is_declared(node: Node, hub: Hub) -> None:
+    values = set(re.findall(r"^export (?:class|function|const) (\w+)", TEXT, re.MULTILINE))
+    assert set(at_run_time(node, hub)["exported"]) - {"declared"} == values
+
+
+def test_members_of_classes_are_declared(node: Node, hub: Hub) -> None:
+    found = at_run_time(node, hub)["classes"]
+    declared = declarations("class")
+    assert found.keys() == declared.keys()
+    for name, members in found.items():
+        assert set(members["own"]) == declared[name] - _STANDARD, name
+        assert declared[name] - {"[Symbol.asyncIterator]"} <= {*members["own"], *members["inherited"]}, name
+
+
+def test_fields_of_results_and_options_are_declared(node: Node, hub: Hub) -> None:
+    found = at_run_time(node, hub)["interfaces"]
+    declared = declarations("interface")
+    assert len(found) > 5
+    assert {name: set(fields) for name, fields in found.items()} == {name: declared[name] for name in found}
+
+
+def test_reasons_are_declared() -> None:
+    assert union("Reason") == set(REASON_WORDS)
+    assert union("Ran") == {ran.value for ran in Ran}
