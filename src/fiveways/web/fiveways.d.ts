@@ -83,7 +83,7 @@ export interface PublishOptions {
 
 export interface SubscribeOptions {
   /** Policy of the hub for a slow consumer; by default that of the topic. */
-  whenFull?: "" | "skip" | "close" | "unsubscribe";
+  whenFull?: "" | "skip" | "close" | "unsubscribe" | "block";
   /** Events that may wait to be read before the oldest is dropped; 1000 by default. */
   maxWaiting?: number;
 }
@@ -93,8 +93,8 @@ export interface RegisterOptions {
   doc?: string;
   /** "server" streams the result; by default generator functions do. */
   kind?: "unary" | "server";
-  /** How the hub shares calls among several callees of one method. */
-  share?: string;
+  /** How the hub shares calls among several callees of one method; by default a method has one callee. */
+  share?: "" | "round_robin" | "random" | "first" | "open";
 }
 
 export interface PullOptions {
@@ -211,7 +211,7 @@ export class Job {
   private constructor();
   data: any;
   attachments: (Uint8Array | null)[];
-  /** Acknowledge the job; rejected with ConnectionLost if the hub cannot be told and therefore redelivers it. */
+  /** Acknowledge the job; rejected with ConnectionLost if the session has ended, so that the hub redelivers it. */
   done(value?: unknown): Promise<void>;
   /** Report that the job failed, so that the hub redelivers it. */
   fail(text?: string): Promise<void>;
@@ -230,7 +230,7 @@ export class Subscription<T = any> implements AsyncIterableIterator<TopicEvent<T
   [Symbol.asyncIterator](): this;
 }
 
-/** One connection to a hub, opened by `connect`. It reconnects by itself, and restores what it had. */
+/** One connection to a hub, opened by `connect`. It reconnects by itself, and restores methods and subscriptions. */
 export class Peer extends EventTarget {
   private constructor();
   /** Open a connection; `connect` is the same. */
@@ -293,4 +293,4 @@ export function connect(url: string | URL, options?: ConnectOptions): Promise<Pe
 /** Encodings for tests; not part of the public interface. @internal */
 export const wire: Readonly<Record<string, any>>;
 
-export {}; // only what says so is exported
+export {}; // without this line, TypeScript exports every declaration

@@ -12,7 +12,7 @@ export class Job {
     this.#send = send;
   }
 
-  /** Acknowledge the job; ConnectionLost if the hub cannot be told and therefore redelivers it. */
+  /** Acknowledge the job; ConnectionLost if the session has ended, so that the hub redelivers it. */
   async done(value = null) {
     this.#sendOnce((conversation, id) => conversation.respond(id, value, []));
   }

@@ -131,7 +131,7 @@ export class Peer extends EventTarget {
    * Subscribe to a topic, or to all that match a pattern: `const events = await peer.subscribe("sensors.*.rain")`.
    *
    * `*` stands for one or more characters within a segment. `whenFull` is the policy of the hub for a slow consumer:
-   * skip, close or unsubscribe. In the client `maxWaiting` events wait to be read; then the oldest is dropped.
+   * skip, close, unsubscribe or block. In the client `maxWaiting` events wait to be read; then the oldest is dropped.
    */
   async subscribe(pattern, { whenFull = "", maxWaiting = 1000 } = {}) {
     const name = String(this.#requests.newId());
@@ -307,7 +307,7 @@ export class Peer extends EventTarget {
     await Promise.allSettled(granted(this.#callee.registrations).map(unregister));
   }
 
-  // What the reconnector and the conversations need.
+  // Interfaces for the reconnector and the conversations.
 
   #publicVariables() {
     return {
@@ -372,7 +372,7 @@ export class Peer extends EventTarget {
     };
   }
 
-  /** Restore what the previous session had. Variables come first: the permission for the rest may depend on them. */
+  /** Restore the state of the previous session. Variables come first: permissions may depend on them. */
   #restore(session, abort) {
     if (session.conversation.isResumable) this.#callee.abortAll();
     this.#variables.fromHub.clear();

@@ -36,7 +36,7 @@ export class PacketWriter {
     this.sendEncoded(writeJson(message, base91Marker, MAX_DEPTH));
   }
 
-  /** Send a message with the next packet. Without a transport it is dropped; what matters is retransmitted later. */
+  /** Send a message with the next packet. Without a transport it is dropped, and retransmitted later. */
   sendEncoded(raw) {
     if (!this.#conversation.transport) return;
     this.#messages.push(raw);

@@ -76,7 +76,7 @@ export class OutgoingRequests {
     this.#schedule();
   }
 
-  /** Retransmit what is overdue, and ask for missing parts. */
+  /** Retransmit overdue messages, and ask for missing parts. */
   retransmit(time) {
     for (const request of this.#requests.values()) {
       if (request.state === "cancelled" && request.endsAt <= time) this.#finish(request);
@@ -185,7 +185,7 @@ export class OutgoingRequests {
 
   #onPart(request, backchannel, n, following, part) {
     if (!request || request.state === "cancelled") {
-      this.#writer.send({ i: backchannel, o: n + 1 }); // the hub retransmits parts that nobody acknowledges
+      this.#writer.send({ i: backchannel, o: n + 1 }); // the hub retransmits unacknowledged parts
       if (request && following === 0) this.#finish(request);
       return;
     }

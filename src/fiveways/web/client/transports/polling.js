@@ -6,7 +6,7 @@ import { now, sleep, startTimer } from "../timing.js";
 const EMPTY_PACKET = "[]";
 const POLL_TIMEOUT = 20; // seconds that the hub may hold a poll without a packet
 const REORDER_TIMEOUT = 5; // seconds that a response waits for the one before it, which may be lost
-const CLOSE_TIMEOUT = 2; // seconds for sending what is queued
+const CLOSE_TIMEOUT = 2; // seconds for sending queued packets
 const MAX_ERROR_TEXT = 200;
 
 export class PollingTransport {
