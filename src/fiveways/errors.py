@@ -80,7 +80,7 @@ class Reason(Enum):
         return _EXECUTION.get(self, Execution.NO)
 
 
-_REASON_TEXTS: Final = {Reason.UNAVAILABLE: "nobody serves it now", Reason.DENIED: "refused"}
+_REASON_TEXTS: Final = {Reason.UNAVAILABLE: "no callee is available", Reason.DENIED: "permission denied"}
 _EXECUTION: Final = {
     Reason.TIMEOUT: Execution.UNKNOWN,
     Reason.LOST: Execution.UNKNOWN,

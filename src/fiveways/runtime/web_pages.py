@@ -110,7 +110,9 @@ class Pages:
         dashboard = settings.dashboard
         self._tables = Path(dashboard.tables) if dashboard.tables else None
         self._is_enabled = dashboard.enabled
-        self._builders: dict[str, Callable[[], Page]] = {path: partial(_client, path) for path in (CLIENT, CLIENT_TYPES)}
+        self._builders: dict[str, Callable[[], Page]] = {
+            path: partial(_client, path) for path in (CLIENT, CLIENT_TYPES)
+        }
         if dashboard.enabled:
             self._builders |= {CHARTS: _charts, "/": _dashboard}
             for path in sorted((WEB / _FOLDER).iterdir()):

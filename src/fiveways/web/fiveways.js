@@ -17,7 +17,7 @@
 const REASONS = {
   no_such_method: { ran: "no", text: "no such method" },
   no_such_callback: { ran: "no", text: "no such callback" },
-  unavailable: { ran: "no", text: "no callee is available now" },
+  unavailable: { ran: "no", text: "no callee is available" },
   denied: { ran: "no", text: "permission denied" },
   bad_arguments: { ran: "no", text: "bad arguments" },
   overloaded: { ran: "no", text: "overloaded" },

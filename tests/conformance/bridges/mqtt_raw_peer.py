@@ -18,7 +18,7 @@ from tests.conformance.bridges.raw_peer_base import NO_META, PATIENCE, Heard, Me
 REASONS: Final = {
     "hub.no_such_method": "no such method",
     "hub.no_such_callback": "no such callback",
-    "hub.unavailable": "nobody serves it now",
+    "hub.unavailable": "no callee is available",
     "hub.denied": "refused",
     "hub.bad_arguments": "bad arguments",
     "hub.busy": "overloaded",

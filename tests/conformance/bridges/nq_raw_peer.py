@@ -15,7 +15,7 @@ from tests.support.raw_peers import Place, WirePeer
 REASONS: Final = {
     "notarget": "no such method",
     "nocallback": "no such callback",
-    "unavailable": "nobody serves it now",
+    "unavailable": "no callee is available",
     "denied": "refused",
     "badargs": "bad arguments",
     "busy": "overloaded",

@@ -15,7 +15,7 @@ PATIENCE: Final = 60.0
 TABLE: Final = (
     ("no such method", "no", "E7", "!7", "hub.err.no_such_procedure"),
     ("no such callback", "no", "E2", "!8", "hub.err.no_such_callback"),
-    ("nobody serves it now", "no", "E8", "!11", "hub.err.unavailable"),
+    ("no callee is available", "no", "E8", "!11", "hub.err.unavailable"),
     ("refused", "no", "E12", "!12", "hub.err.denied"),
     ("bad arguments", "no", "E13", "!13", "hub.err.bad_arguments"),
     ("overloaded", "no", "E14", "!14", "hub.err.busy"),

@@ -424,7 +424,7 @@ async def test_a_callee_that_says_that_it_did_not_run_a_method_is_believed(one: 
                 assert failed(await caller.answered(call_id)) == ("no", reason, TEXT)
         call_id, heard = await begun(caller, callee)
         callee.refuse(heard, "6 Not RPC server")
-        assert failed(await caller.answered(call_id))[:2] == ("no", "nobody serves it now")
+        assert failed(await caller.answered(call_id))[:2] == ("no", "no callee is available")
 
 
 @crossing()
@@ -433,7 +433,7 @@ async def test_a_method_that_nobody_offers_was_not_run(one: str, other: str) -> 
     async with two(one, other) as (caller, callee):
         assert failed(await caller.ask("no.such"))[:2] == ("no", "no such method")
         await callee.value(callee.builtin("unregister"), {"name": BALANCE[other]})
-        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "nobody serves it now")
+        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
 @crossing()
@@ -443,7 +443,7 @@ async def test_a_callee_that_dies_in_mid_call_leaves_it_lost(one: str, other: st
         call_id, _ = await begun(caller, callee)
         callee.wire.leave()
         assert failed(await caller.answered(call_id))[:2] == ("unknown", "lost")
-        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "nobody serves it now")
+        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
 @crossing()

@@ -125,7 +125,7 @@ async def test_a_bad_element_in_the_middle_fails_the_call(broker: RunningBroker)
     ("answer", "error", "match"),
     [
         (Response("", 0, "", b"\x0a\x05no", True), CallFailed, "bytes that are no demo.HelloReply"),
-        (ErrorResponse("", 0, code=503, tag="hub.unavailable", retry_after=70), NotExecuted, "nobody serves it now"),
+        (ErrorResponse("", 0, code=503, tag="hub.unavailable", retry_after=70), NotExecuted, "no callee is available"),
         (ErrorResponse("", 0, code=503, tag="own", user_message="later", retry_after=70), CallFailed, "later"),
         (ErrorResponse("", 0, code=504, tag="timeout"), CallTimeout, "/greeter"),
         (ErrorResponse("", 0), CallFailed, "failed"),

@@ -6,7 +6,7 @@ import pytest
 
 from scripts.javascript_bundle import BundleError, bundle
 from scripts.javascript_tables import tables
-from tests.web.engines import MODULE
+from tests.integration.web.engines import MODULE
 
 CLIENT = MODULE.parent / "client"
 STALE = "stale: run `make web`"

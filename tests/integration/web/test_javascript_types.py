@@ -3,10 +3,9 @@
 import re
 from typing import Any
 
-from fiveways.model.failures import Ran
-from scripts.javascript_tables import REASON_WORDS
-from tests.cli.hubs import Hub
-from tests.web.engines import MODULE, Node, run
+from fiveways.errors import Execution, Reason
+from tests.integration.web.engines import MODULE, Node, run
+from tests.support.hubs import Hub
 
 TEXT = MODULE.with_suffix(".d.ts").read_text(encoding="utf-8")
 _BLOCK = re.compile(
@@ -61,5 +60,5 @@ def test_fields_of_results_and_options_are_declared(node: Node, hub: Hub) -> Non
 
 
 def test_reasons_are_declared() -> None:
-    assert union("Reason") == set(REASON_WORDS)
-    assert union("Ran") == {ran.value for ran in Ran}
+    assert union("Reason") == {reason.value for reason in Reason}
+    assert union("Ran") == {execution.value for execution in Execution}
