@@ -136,7 +136,7 @@ class DemoStats:
             for caller in PROTOCOLS
             for callee in CALLEES
             if (caller, callee) != ("mqtt-rpc", "mqtt-rpc")
-            and not getattr(self.pairs.get((caller, callee)), "latest", None)
+            and not getattr(self.pairs.get((caller, callee)), "latest_seconds", None)
         ]
 
 

@@ -8,10 +8,10 @@ from tests.support.paths import ROOT
 
 CANCELLED_EARLY = """
 import asyncio
-from fiveways.cli.job_command import work
+from fiveways.cli.job_command import run_command
 
 async def cancel_after(iterations):
-    task = asyncio.create_task(work("sleep 1000 & wait", 1))
+    task = asyncio.create_task(run_command("sleep 1000 & wait", 1))
     for _ in range(iterations):
         await asyncio.sleep(0)
     task.cancel()

@@ -8,7 +8,7 @@ import pytest
 from tests.support.hubs import environment
 
 
-@pytest.mark.parametrize("module", ["journals", "tail", "trace", "replay", "report", "serve"])
+@pytest.mark.parametrize("module", ["journal_commands", "tail", "trace", "replay", "report", "serve"])
 def test_commands_beside_the_pipeline_do_without_spark(module: str) -> None:
     program = f"import sys, fiveways.cli.{module}; sys.exit('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], env=environment(), timeout=300, check=False)  # noqa: S603

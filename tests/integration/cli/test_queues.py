@@ -204,7 +204,7 @@ def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, sa
     pull(said, url, queue, "--count", str(2 * TRIES), "--exec", "exit 3", code=1)
     first, second = (json.loads(line) for line in said("queues", url, queue, "--dead").splitlines())
     assert first["tries"] == TRIES
-    assert first["error"] == "raised: Undone: the command ended with 3; the work went back"
+    assert first["error"] == "raised: JobFailed: the command ended with 3; the work went back"
     assert json.loads(said("queues", url, queue, "--job", str(first["job"]))) == {**first, "data": {"n": 1}}
     assert said("queues", url, queue, "--job", str(first["job"]), "--drop") == ""
     assert said("queues", url, queue, "--job", str(second["job"]), "--redrive") == "1\n"

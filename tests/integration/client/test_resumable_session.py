@@ -308,7 +308,7 @@ class NqHub(ScriptedHub):
         if self.is_denying:
             session.say(Goodbye("go away", denied=True))
         else:
-            session.talk.announce()  # type: ignore[attr-defined]
+            session.talk.send_identity()  # type: ignore[attr-defined]
             session.flush()
         self.sessions.put_nowait(session)
         return link

@@ -75,8 +75,8 @@ def test_an_analyst_that_ends_is_told_of(folder: RunFolder, monkeypatch: pytest.
 
 def test_the_analyst_keeps_its_answers_apart_from_what_others_print() -> None:
     program = (
-        "import os\nfrom fiveways.demo.spark_worker import answers\n"
-        "answer = answers()\nprint('mine')\nos.system('echo of a child')\nanswer({'order': 'start'})\n"
+        "import os\nfrom fiveways.demo.spark_worker import claim_stdout\n"
+        "answer = claim_stdout()\nprint('mine')\nos.system('echo of a child')\nanswer({'order': 'start'})\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603  ours
     assert json.loads(done.stdout) == {"order": "start"}

@@ -92,9 +92,9 @@ def test_a_query_that_is_interrupted_while_java_starts_ends_in_silence(
 def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> None:
     code = (
         "import os, signal\n"
-        "from fiveways.pipeline import session\n"
+        "from fiveways.pipeline import spark_session\n"
         "os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))\n"
-        "with session.running(session.Settings('local[1]')): print('Spark runs')\n"
+        "with spark_session.open_spark(spark_session.SparkSettings('local[1]')): print('Spark runs')\n"
     )
     command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
     ended = subprocess.run(command, env=here, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603

@@ -133,7 +133,7 @@ async def test_what_a_hub_answers_differently_is_told(tmp_path: Path) -> None:
         player = await replayed(tmp_path, place)
     assert counts(player) == {DIFFERENT_STATUS: len(URLS)}
     async with hub(app=a_method(None)) as place:
-        player = await replayed(tmp_path, place, patience=1.0)
+        player = await replayed(tmp_path, place, answer_timeout=1.0)
     assert counts(player) == {MISSING: len(URLS)}
     assert not player.stats.is_equal
 
@@ -173,7 +173,7 @@ async def test_what_was_not_asked_then_or_is_not_now_is_told(tmp_path: Path) -> 
     story.said("callee", "lrpm-json", b'[40,901,"math.sub",[1],{}]').heard("callee", "lrpm-json", b"[41,901,1,{}]")
     story.write(tmp_path)
     async with hub() as place:
-        player = await replayed(tmp_path, place, patience=1.0)
+        player = await replayed(tmp_path, place, answer_timeout=1.0)
     assert counts(player, "request") == {DIFFERENT_BODY: 1, MISSING: 1}
     # Somebody asks who did not then.
     (tmp_path / "more").mkdir()
@@ -186,7 +186,7 @@ async def test_what_was_not_asked_then_or_is_not_now_is_told(tmp_path: Path) -> 
     story.heard("callee", "lrpm-json", b'[40,2,"hub.echo",1,{}]').said("callee", "lrpm-json", b"[41,2,1,{}]")
     story.mark("callee", "lrpm-json", "close").write(tmp_path / "more")
     async with hub() as place:
-        player = await replayed(tmp_path / "more", place, patience=1.0)
+        player = await replayed(tmp_path / "more", place, answer_timeout=1.0)
     assert counts(player, "request") == {EXTRA: 1}
     assert counts(player) == {EQUAL: 3, EXTRA: 1}
 
@@ -260,7 +260,7 @@ async def test_events_that_do_not_come_and_others_that_do(tmp_path: Path) -> Non
         story.said("s", "umq", f"T1\n{told}".encode()).said("s", "umq", f"R{number}\n9".encode())
     story.write(tmp_path)
     async with hub() as place:
-        player = await replayed(tmp_path, place, patience=1.0)
+        player = await replayed(tmp_path, place, answer_timeout=1.0)
     assert counts(player, "event") == {EQUAL: 2, MISSING: 1, EXTRA: 1}
     assert counts(player) == {EQUAL: 4}
 
@@ -322,7 +322,7 @@ async def test_no_more_is_sent_than_was_said(tmp_path: Path) -> None:
         story.heard("s", "umq", b"M%d\nhub:echo\n1" % number).said("s", "umq", b"R%d\n1" % number)
     story.write(tmp_path)
     async with hub() as place:
-        player = await replayed(tmp_path, place, limit=10)
+        player = await replayed(tmp_path, place, max_frames=10)
     assert (player.sender.sent, counts(player)) == (10, {EQUAL: 10})
 
 

@@ -126,9 +126,9 @@ def test_the_worst_decides() -> None:
     well, worse, bad = (HealthCheck(str(each.value), each, each.name) for each in Health)
     assert verdict([]) == (Health.OK, "ok")
     assert verdict([well]) == (Health.OK, "ok")
-    assert verdict([well, worse]) == (Health.DEGRADED, "ok, but WORSE")
-    assert verdict([well, worse, bad]) == (Health.UNHEALTHY, "WORSE; BAD")
-    assert render_checks([well, worse, bad]) == "[+] 1.0: WELL\n[!] 0.5: WORSE\n[-] 0.0: BAD\n"
+    assert verdict([well, worse]) == (Health.DEGRADED, "ok, but DEGRADED")
+    assert verdict([well, worse, bad]) == (Health.UNHEALTHY, "DEGRADED; UNHEALTHY")
+    assert render_checks([well, worse, bad]) == "[+] 1.0: OK\n[!] 0.5: DEGRADED\n[-] 0.0: UNHEALTHY\n"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])

@@ -24,7 +24,7 @@ UNWRITABLE: list[tuple[StoreChange, str]] = [
     (PutRequest("p", "\ud800", b"", LATER), "surrogates not allowed"),
     (PutRequest("p", "k", b"", float("nan")), "NOT NULL constraint failed: log.until"),
     (PutRequest("p", "k", bytes(20_000), LATER), "larger than a store can hold"),
-    (StoreChange(), "Record"),
+    (StoreChange(), "StoreChange"),
 ]
 
 
