@@ -7,26 +7,29 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from picows import WSTransport
+
+from fiveways.hub.session import Session
+from fiveways.hub.traits import Credentials
+from fiveways.journal.frame_buffer import ConnectionRecorder
+from fiveways.protocols.lrpm.conversation import JsonFastPath, LrpmConversation
+from fiveways.protocols.nq.conversation import NqConversation
+from fiveways.protocols.umq.conversation import Umq1Conversation
+from fiveways.protocols.umq36.conversation import Umq36Conversation
+from fiveways.runtime.frame_recorder import FrameRecorder
+from fiveways.runtime.outbox import Outbox
+from fiveways.runtime.peer_connection import PeerConnection
+from fiveways.runtime.resumable_session import ResumableSession, SessionConnection
+from fiveways.transports.http_protocol import HttpProtocol
+from fiveways.transports.websocket import WebSocketLink
+
 KINDS: Final = frozenset(
-    {
-        "Credentials",
-        "HttpProtocol",
-        "JsonConversation",
-        "Leg",
-        "LrpmConversation",
-        "NqConversation",
-        "Outbox",
-        "Pump",
-        "Recorder",
-        "Session",
-        "Standing",
-        "TimerHandle",
-        "Track",
-        "Umq1Conversation",
-        "Umq36Conversation",
-        "WSTransport",
-        "WebSocketLink",
-    }
+    kind.__name__
+    for kind in (
+        *(Credentials, Session, PeerConnection, ResumableSession, SessionConnection, Outbox),
+        *(FrameRecorder, ConnectionRecorder, HttpProtocol, WebSocketLink, WSTransport, asyncio.TimerHandle),
+        *(JsonFastPath, LrpmConversation, NqConversation, Umq1Conversation, Umq36Conversation),
+    )
 )
 """Types of the objects that a session and its connection consist of."""
 _PATIENCE: Final = 30.0
