@@ -52,7 +52,7 @@ def check_durable(life: SimulatedHub, model: Model, now: float) -> None:
             for name, item, given in items
             if not item.died_at
         },
-        {(each.queue, each.number): (each.word, each.tries, each.owner) for each in loaded.jobs},
+        {(each.queue, each.number): (each.payload, each.tries, each.owner) for each in loaded.jobs},
     )
     check(
         "dead items",
@@ -65,7 +65,7 @@ def check_durable(life: SimulatedHub, model: Model, now: float) -> None:
             msgspec.json.encode(each.topic).decode(): (bytes(each.body.nq()), each.publication, each.owner.name)
             for each in hub._publishing._retained
         },
-        {each.topic: (each.word, each.publication, each.owner) for each in loaded.retained},
+        {each.topic: (each.payload, each.publication, each.owner) for each in loaded.retained},
     )
     sessions = hub._sessions
     check(
@@ -81,7 +81,7 @@ def _check_requests(life: SimulatedHub, model: Model, now: float) -> None:
     unsure = {owed.key for owed in owing._unresolved._requests}
     held = {owed.key: encode_call(owed.call) for owed in owing.requests() if _is_stored(owed, unsure, now)}
     loaded = model.load(EPOCH + now)
-    stored = {f"{each.peer} {each.key}": each.word for each in loaded.requests}
+    stored = {f"{each.peer} {each.key}": each.payload for each in loaded.requests}
     check("requests", held, {key: word for key, word in stored.items() if key in held})
     held_at_all = {owed.key for owed in owing.requests()}
     words: list[PutRequest | PutAnswer] = [*loaded.requests, *loaded.answers]

@@ -162,7 +162,7 @@ class Publishing:
         """Have again the values that an earlier hub kept."""
         for kept in values:
             topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
-            body = Json(kept.word)
+            body = Json(kept.payload)
             size, owner = retained_memory(topic, body), owner_from_name(kept.owner)
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
             self._retained.store(RetainedValue(topic, body, kept.publication, size, owner))

@@ -147,7 +147,7 @@ class WorkQueues:
     def _restore_job(self, kept: PutJob) -> tuple[WorkQueue, QueuedJob]:
         owner = owner_from_name(kept.owner)
         queue = self._by_name.get(kept.queue) or self._new_queue(kept.queue, owner)
-        item = QueuedJob(kept.number, Json(kept.word), len(kept.word), kept.tries, owner=owner)
+        item = QueuedJob(kept.number, Json(kept.payload), len(kept.payload), kept.tries, owner=owner)
         self._add(queue, item)
         self._last_number = max(self._last_number, item.number)
         return queue, item

@@ -188,7 +188,7 @@ class Redactor:
             return payload if cleaned == body else (before + cleaned).encode()
         values = self._values
         cleaned_value = (
-            values.redact_call_array(value, method=0) if is_call and isinstance(value, list) else values.redact(value)
+            values.redact_call_array(value, 0) if is_call and isinstance(value, list) else values.redact(value)
         )
         written = redacted_json(raw, value, cleaned_value)
         return payload if written is None else before.encode() + written
@@ -206,7 +206,7 @@ class Redactor:
             raise ValueError("no message of LRPM")  # noqa: TRY004  the caller knows this one
         if message[0] in _LRPM_HANDSHAKE_KINDS:
             return [message[0], *([REDACTED] if len(message) > 1 else []), *map(self._values.redact, message[2:])]
-        return self._values.redact_call_array(message, method=_METHOD)
+        return self._values.redact_call_array(message, method_index=_METHOD)
 
     def _redact_nq(self, payload: bytes) -> bytes:
         return self._redact_json(payload, self._redact_nq_message)

@@ -1,9 +1,9 @@
-"""The hub's own words. No protocol's words occur here, and every protocol's bridge speaks these.
+"""Messages of the hub, independent of any protocol. The bridge of each protocol translates to and from them.
 
-Identifiers are texts chosen by whoever sent the request, unique among the open requests of that conversation. Method
-names are folded (`names.fold`); `spelling` is how the sender wrote them, or how the receiver wants them written.
-Attachments are named by whoever sends the message, and follow it one by one, whenever they are there, as `Attachment`.
-A name means something within one conversation and one direction only: who relays a message renames its attachments.
+Request ids are chosen by the sender and unique among the open requests of a conversation. Method names are folded
+(`names.fold`); `spelling` is the sender's form of the name, or the form that the receiver wants. A message names its
+attachments; they follow as `Attachment` when they are available. Attachment names are valid within one conversation and
+direction only: relaying a message renames its attachments.
 """
 
 from collections.abc import Mapping
@@ -17,50 +17,50 @@ from fiveways.wire.payload import NULL, Payload
 
 
 class HubMessage(msgspec.Struct, frozen=True, gc=False):
-    """The root of all of them."""
+    """Base class of all messages."""
 
 
-# Opening and closing a session. Who may come in is decided above the conversation.
+# Session messages. Admission is decided outside of the conversation.
 
 
 class Hello(HubMessage, frozen=True):
-    """A client introduces itself; answered by `Welcome`, `Challenge` or `Goodbye`."""
+    """Login of a client; answered by `Welcome`, `Challenge` or `Goodbye`."""
 
     body: Payload = NULL
     attachments: tuple[str, ...] = ()
 
 
 class Challenge(HubMessage, frozen=True):
-    """Prove who you are; answered by `Proof`. There may be several rounds."""
+    """Request to prove the identity; answered by `Proof`. There may be several rounds."""
 
     body: Payload = NULL
 
 
 class Proof(HubMessage, frozen=True):
-    """The answer to a `Challenge`."""
+    """Response to a `Challenge`."""
 
     body: Payload = NULL
 
 
 class Welcome(HubMessage, frozen=True):
-    """The session is open."""
+    """Confirmation that the session is open."""
 
     body: Payload = NULL
     attachments: tuple[str, ...] = ()
 
 
 class Goodbye(HubMessage, frozen=True):
-    """The sender ends the session. `denied` tells a refusal at the door from a parting."""
+    """End of the session by the sender; `denied` if it is a refused login."""
 
     text: str = ""
     denied: bool = False
 
 
-# Calls and their answers.
+# Calls and responses.
 
 
 class Call(HubMessage, frozen=True):
-    """Run a method, or the one-shot callback whose token is `method`."""
+    """Call of a method, or of the one-shot callback with the token `method`."""
 
     id: str
     method: str
@@ -69,22 +69,22 @@ class Call(HubMessage, frozen=True):
     attachments: tuple[str, ...] = ()
     callback: bool = False
     timeout: float | None = None
-    """Seconds the caller will wait; None leaves it to the hub."""
+    """Seconds that the caller waits; None: the hub's default."""
     more: bool = False
     """The request is a stream: `body` is its first element, `Part`s follow."""
     stream: bool = False
-    """The caller can take the answer in parts."""
+    """The caller accepts a streamed response."""
     progress: bool = False
-    """The caller wants `Progress`."""
+    """The caller accepts `Progress`."""
     traceparent: str = ""
     redelivered: bool = False
-    """It was given to somebody before, who may have run it."""
+    """The call was delivered before, and may have run."""
     extras: Mapping[str, Payload] | None = None
-    """Keys of the caller's own, for callees whose protocol has room for them."""
+    """Additional keys of the caller, for callees whose protocol supports them."""
 
 
 class Part(HubMessage, frozen=True):
-    """One more element of a streamed request; the last one may carry no body."""
+    """Further element of a streamed request; the last one may have no body."""
 
     id: str
     body: Payload | None = None
@@ -92,25 +92,25 @@ class Part(HubMessage, frozen=True):
 
 
 class Accepted(HubMessage, frozen=True):
-    """The request is safe: it will be answered, whatever happens."""
+    """Confirmation that a durable request was accepted: it will be answered (at-least-once)."""
 
     id: str
 
 
 class Progress(HubMessage, frozen=True):
-    """A side message while a call runs; never part of its result."""
+    """Progress message of a running call; never part of its result."""
 
     id: str
     body: Payload = NULL
     kind: str = "note"
-    """note, warn, tmp or debug."""
+    """`note`, `warn`, `tmp` or `debug`."""
     code: str = ""
     text: str = ""
     args: tuple[str, ...] = ()
 
 
 class Result(HubMessage, frozen=True):
-    """The answer, or with `stream` one element of it. The end of a stream may carry an element or, as None, none."""
+    """Response of a call or, with `stream`, one element of it. The last element may be absent (body None)."""
 
     id: str
     body: Payload | None = NULL
@@ -118,11 +118,11 @@ class Result(HubMessage, frozen=True):
     stream: bool = False
     last: bool = True
     extras: Mapping[str, Payload] | None = None
-    """Keys of the callee's own, for callers whose protocol has room for them."""
+    """Additional keys of the callee, for callers whose protocol supports them."""
 
 
 class Failure(HubMessage, frozen=True):
-    """The call ended without a result. `name` and `code` are the callee's own, where its protocol has them."""
+    """End of a call without a result. `name` and `code` are set by the callee, if its protocol has them."""
 
     id: str
     reason: Reason
@@ -132,23 +132,23 @@ class Failure(HubMessage, frozen=True):
     name: str = ""
     code: int = 0
     wording: ErrorText | None = None
-    """How the callee said it, where its protocol has more than a text, and more than what is said above."""
+    """Original wording of the callee, if its protocol has more fields than those above."""
 
 
 class Cancel(HubMessage, frozen=True):
-    """The caller no longer wants the answer to `id`."""
+    """The caller no longer needs the response to `id`."""
 
     id: str
 
 
 class Acknowledged(HubMessage, frozen=True):
-    """The caller has the whole answer to `id`; what was kept for it may go."""
+    """The caller has the complete response to `id`, so the hub may drop it."""
 
     id: str
 
 
 class Stray(HubMessage, frozen=True):
-    """An answer came that nobody waits for; it was discarded, and somebody should know."""
+    """Report of a discarded response without a pending call."""
 
     id: str
     text: str = ""
@@ -158,7 +158,7 @@ class Stray(HubMessage, frozen=True):
 
 
 class Publish(HubMessage, frozen=True):
-    """Give `body` to all who subscribed. Without an id no answer is wanted."""
+    """Publication to all subscribers. Without an id no response is wanted."""
 
     id: str | None
     topic: Topic
@@ -169,7 +169,7 @@ class Publish(HubMessage, frozen=True):
 
 
 class Subscribe(HubMessage, frozen=True):
-    """Send me what is published on `pattern`, as `Event`s named `subscription`."""
+    """Subscription to `pattern`; its `Event`s are named `subscription`."""
 
     id: str
     pattern: Pattern
@@ -179,14 +179,14 @@ class Subscribe(HubMessage, frozen=True):
 
 
 class Unsubscribe(HubMessage, frozen=True):
-    """No more of `subscription`. Without an id no answer is wanted."""
+    """End of a subscription by the subscriber. Without an id no response is wanted."""
 
     id: str | None
     subscription: str
 
 
 class Event(HubMessage, frozen=True):
-    """One publication for one subscription. `missed` counts those that a full queue skipped before it."""
+    """Publication for one subscription. `missed` counts publications that a full outbox skipped before it."""
 
     subscription: str
     topic: Topic
@@ -198,25 +198,25 @@ class Event(HubMessage, frozen=True):
 
 
 class TopicClosed(HubMessage, frozen=True):
-    """The publisher's side ended `subscription`: no further `Event` comes."""
+    """End of a subscription by the publisher's side: no further `Event` follows."""
 
     subscription: str
 
 
 class Update(HubMessage, frozen=True):
-    """News on a topic id that sender and receiver agreed upon, without a topic of the hub."""
+    """Update on a topic id that sender and receiver agreed on, without a topic of the hub."""
 
     name: str
-    """The topic id."""
+    """Topic id."""
     body: Payload = NULL
     attachments: tuple[str, ...] = ()
     peer: str = ""
-    """Whose it is, where the hub passes it on."""
+    """Peer that it belongs to, if the hub relays it."""
     missed: int = 0
 
 
 class UpdatesClosed(HubMessage, frozen=True):
-    """No further `Update` on a topic id comes."""
+    """No further `Update` on a topic id follows."""
 
     name: str
     peer: str = ""
@@ -229,17 +229,17 @@ class StopUpdates(HubMessage, frozen=True):
 
 
 class CloseTopic(HubMessage, frozen=True):
-    """End a topic for all its subscribers."""
+    """Request to end a topic for all its subscribers."""
 
     id: str | None
     topic: Topic
 
 
-# Methods on offer, and what is known of them.
+# Registrations and their descriptions.
 
 
 class Register(HubMessage, frozen=True):
-    """The sender offers a method, or with `route` all names below `method`."""
+    """Registration of a method or, with `route`, of all names below `method`."""
 
     id: str
     method: str
@@ -247,13 +247,13 @@ class Register(HubMessage, frozen=True):
     route: bool = False
     doc: str = ""
     kind: str = "unary"
-    """unary, server, client or both: which side streams."""
+    """Which side streams: `unary`, `server`, `client` or `both`."""
     share: str = ""
-    """round_robin, random, first or open, among several who offer it."""
+    """Sharing among several callees: `round_robin`, `random`, `first` or `open`."""
 
 
 class Unregister(HubMessage, frozen=True):
-    """The sender no longer offers it."""
+    """End of a registration."""
 
     id: str
     method: str
@@ -262,9 +262,9 @@ class Unregister(HubMessage, frozen=True):
 
 
 class Discover(HubMessage, frozen=True):
-    """What do you offer? `name` is empty for all, a route for what is below it, a method for its documentation.
+    """Request for registered names. `name` is empty for all, a route for the names below it, a method for its docs.
 
-    `name` stands as the asker wrote it: the lists of a route belong to the peer behind it.
+    `name` has the spelling of the sender: the lists of a route are kept by the peer that registered it.
     """
 
     id: str
@@ -272,23 +272,23 @@ class Discover(HubMessage, frozen=True):
 
 
 class Description(HubMessage, frozen=True):
-    """The answer to `Discover`: lists, or the documentation of one method. Names are in the reader's spelling."""
+    """Response to `Discover`: lists, or the documentation of one method. Names are in the reader's spelling."""
 
     id: str
     methods: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
     doc: str | None = None
     more: int = 0
-    """So many names were left out, as all of them are too much for one message."""
+    """Number of names left out because they do not fit into one message."""
     namespaces: tuple[str, ...] = ()
-    """Routes that nobody registered, but that lead to the methods of the list; UMQ lists them (UMQ1-x09)."""
+    """Unregistered prefixes of the listed methods; UMQ lists them as routes (UMQ1-x09)."""
 
 
 # Variables of a session, and attachments.
 
 
 class SetVariable(HubMessage, frozen=True):
-    """The sender's variable `name` is now `body`, readable by the other side. Without an id no answer is wanted."""
+    """New value of the sender's variable `name`, which the other side can read. Without an id no response is wanted."""
 
     id: str | None
     name: str
@@ -297,14 +297,14 @@ class SetVariable(HubMessage, frozen=True):
 
 
 class UnsetVariable(HubMessage, frozen=True):
-    """The sender's variable `name` is gone."""
+    """Removal of the sender's variable `name`."""
 
     id: str | None
     name: str
 
 
 class Attachment(HubMessage, frozen=True):
-    """One attachment that an earlier message named, whole or, with `error`, failed."""
+    """Attachment that an earlier message named: complete, or failed with `error`."""
 
     name: str
     data: bytes | Blob = b""
@@ -312,12 +312,12 @@ class Attachment(HubMessage, frozen=True):
 
 
 class Hurry(HubMessage, frozen=True):
-    """An attachment delays messages or attachments of others, which are complete.
+    """Notice that an attachment delays complete messages or attachments of others.
 
-    A conversation tells the hub so of one that its peer waits for; the hub tells the conversation of the peer that
-    announced it, which is told nothing.
+    A conversation sends it to the hub for an attachment that its peer waits for. The hub sends it to the conversation
+    of the peer that announced the attachment; that peer itself is not notified.
     """
 
     name: str
     at: float = 0.0
-    """When that began, by the hub's clock; told by the hub alone."""
+    """Start of the delay by the hub's clock; set by the hub only."""

@@ -1,7 +1,7 @@
-"""Method names: each protocol's way to write them, and the one folded form that the hub knows.
+"""Method names: the spelling of each protocol, and the folded form that the hub uses.
 
-A folded name is lower-case segments joined by `.`, such as `account.get_balance`. No segment of it holds a separator
-of any protocol, so it folds to itself in every style, and names that fold alike are one method everywhere.
+A folded name is lower-case segments joined by `.`, such as `account.get_balance`. Its segments contain no separator of
+any protocol, so a folded name folds to itself in every style. Names with the same folded form are one method.
 """
 
 import re
@@ -13,11 +13,11 @@ from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.model.bidi_controls import BIDI_CONTROLS
 
 MAX_BYTES = 255
-"""The longest name in UTF-8, as written (what MQTT adds does not count) and as folded."""
+"""Maximum size of a name in UTF-8, as written (without the prefix in MQTT) and as folded."""
 DEFAULT_NAMESPACE = "fiveways"
-"""The MQTT topic, under an empty first level, of names that have no namespace."""
+"""Namespace in the MQTT topic of names without a namespace."""
 RESERVED = frozenset({"hub", "callback"})
-"""First segments under which only the hub itself offers methods."""
+"""First segments that are reserved for methods of the hub."""
 
 _MQTT_EXTRA_BYTES = len(f"/{DEFAULT_NAMESPACE}/")
 _CACHE_SIZE = 4096
@@ -29,23 +29,23 @@ _FOREIGN_SEPARATOR = re.compile(r"[:/]")
 
 
 class BadName(FivewaysError):
-    """A text that cannot name a method; the message is a sentence for whoever wrote it."""
+    """Invalid method name; the message is a sentence for the sender."""
 
 
-# Compared by identity: a style is half of the cache's key, and hashing its fields would cost more than the lookup.
+# Compared by identity: a style is part of the cache key, and hashing its fields would cost more than the lookup.
 @dataclass(frozen=True, slots=True, eq=False)
 class NameStyle:
-    """How one protocol writes method names."""
+    """Spelling rules of one protocol for method names."""
 
     label: str
     separators: str
-    """Where a name is cut. A `-` that is none of them folds to `_`."""
+    """Separators of segments. A `-` that is not a separator folds to `_`."""
     joiner: str
-    """What stands between the segments of a folded name in this protocol."""
+    """Separator for names that the hub writes in this protocol."""
     alphabet: re.Pattern[str] | None = None
-    """What a written name must match, where the protocol is narrower than the hub."""
+    """Pattern for valid names if the protocol allows fewer characters than the hub."""
     topic_and_type: bool = False
-    """Whether a name is a topic, then `/`, then a type, instead of one text."""
+    """Whether a name consists of a topic, `/` and a type."""
 
 
 UMQ = NameStyle("umq", ":.", ":")
@@ -54,49 +54,49 @@ LRPM = NameStyle("lrpm", ".", ".", re.compile(r"[a-z0-9_.]+"))
 MQTT = NameStyle("mqtt", "/.", ".", topic_and_type=True)
 NQ = NameStyle("nq", "-.:/", "-", re.compile(r"[A-Za-z0-9_-]+"))
 LOCAL = NameStyle("local", ":.", ".")
-"""Of an application in the hub's own process."""
+"""Style of an application in the hub's process."""
 
 _CALLBACK = "callback"
 _CALLBACK_PREFIXES = (f"{_CALLBACK}.", f"{_CALLBACK}:")
 
 
 def fold(name: str, style: NameStyle) -> str:
-    """Return the hub's form of a name that a peer wrote.
+    """Return the folded form of a name.
 
     An MQTT name is `<topic>/<type>`, or the bare name without a topic; see `fold_mqtt`.
 
     Raises:
-        BadName: the text names no method.
+        BadName: The name is invalid.
     """
-    # Checked before the cache, so that no cache entry is large. The cache keeps no refused names.
+    # Checked before the cache, so that no cache entry is large. Refused names are not cached.
     if len(name) > MAX_BYTES + _MQTT_EXTRA_BYTES:
         raise _name_too_long(len(name))
-    # The token of a callback is used once: tokens would fill the cache and displace the names of methods.
+    # Callback tokens are used once; in the cache they would displace method names.
     if name.startswith(_CALLBACK):
         return _fold.__wrapped__(name, style)
     return _fold(name, style)
 
 
 def fold_mqtt(topic: str, kind: str) -> str:
-    """Fold the name of the method `kind` of the service on `topic`; on `/fiveways` it stands without a namespace."""
+    """Fold the method `kind` of the service on `topic`; on `/fiveways` it has no namespace."""
     if "/" in kind:
-        raise BadName(f"the type {kind[:MAX_BYTES]!r} holds '/', which only a topic may")
+        raise BadName(f"the type {kind[:MAX_BYTES]!r} contains '/', which is only allowed in a topic")
     return fold(f"{topic}/{kind}", MQTT)
 
 
 def fold_prefix(name: str, style: NameStyle) -> tuple[str, bool]:
-    """Fold a name that may end in a separator; the flag says that it does, and so means all names below it."""
+    """Fold a name that may end in a separator; the flag is True if it does and so means all names below it."""
     if name[-1:] not in tuple(style.separators):
         return fold(name, style), False
     text = _normalize(name, style)[:-1]
     segments = _fold_topic(text, style) if style.topic_and_type else _fold_segments(text, style)
     if not segments:
-        raise BadName(f"{name!r} is the hub's own topic, not a namespace")
+        raise BadName(f"{name!r} is the topic of names without a namespace")
     return _join_segments(segments), True
 
 
 def fold_registration(name: str, style: NameStyle) -> tuple[str, bool]:
-    """Fold a name that a peer offers and say whether it is a route (`Account:`); the hub's own names are refused."""
+    """Fold a name to register; the flag is True for a route (`Account:`). BadName for names of the hub."""
     folded, is_route = fold_prefix(name, style)
     first = folded.partition(".")[0]
     if first in RESERVED:
@@ -106,10 +106,10 @@ def fold_registration(name: str, style: NameStyle) -> tuple[str, bool]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def spell(folded: str, style: NameStyle) -> str:
-    """Write a folded name in a protocol that registered no spelling of its own.
+    """Return a folded name in the spelling of a protocol, without knowledge of the registered spelling.
 
     Raises:
-        Unrepresentable: the protocol's alphabet cannot write it.
+        Unrepresentable: The name has characters that the protocol does not allow.
     """
     if style.topic_and_type:
         return "/".join(spell_mqtt(folded))
@@ -120,21 +120,21 @@ def spell(folded: str, style: NameStyle) -> str:
 
 
 def callback_token(name: str) -> str | None:
-    """Return the token of the callback that a name such as `callback.<token>` means; None if it means a method."""
+    """Return the token of a callback name such as `callback.<token>`, or None."""
     return name[len(_CALLBACK_PREFIXES[0]) :].lower() if name.startswith(_CALLBACK_PREFIXES) else None
 
 
 def spell_mqtt(folded: str) -> tuple[str, str]:
-    """Return the topic and the type that a folded name has on MQTT."""
+    """Return topic and type of a folded name on MQTT."""
     namespace, _, kind = folded.rpartition(".")
-    # The home topic stands for no namespace, so a namespace that is called like it has to go into the type.
+    # The default topic means no namespace, so a namespace with the same name must go into the type.
     if namespace in {"", DEFAULT_NAMESPACE}:
         return f"/{DEFAULT_NAMESPACE}", folded
     return f"/{namespace}", kind
 
 
 def spell_prefix(folded: str, style: NameStyle) -> str:
-    """Write a folded name that means all names below it, so that `fold_prefix` reads it back."""
+    """Return the spelling of a prefix, a folded name that means all names below it. `fold_prefix` reverses it."""
     if not style.topic_and_type:
         return spell(folded, style) + style.joiner
     if folded == DEFAULT_NAMESPACE:
@@ -153,13 +153,13 @@ def _fold(name: str, style: NameStyle) -> str:
 
 
 def _normalize(name: str, style: NameStyle) -> str:
-    """Return the name in NFC, or refuse it for what it is as a whole."""
+    """Return the name in NFC; BadName if it is empty, too long or has forbidden characters."""
     if not name:
         raise BadName("the name is empty")
     _check_size(name, MAX_BYTES + (_MQTT_EXTRA_BYTES if style.topic_and_type else 0))
     text = unicodedata.normalize("NFC", name)
     if bad := _FORBIDDEN_CHARACTERS.search(text):
-        raise BadName(f"the name {name!r} holds {bad[0]!r}, which no method name may")
+        raise BadName(f"the name {name!r} contains {bad[0]!r}, which is not allowed in method names")
     return text
 
 
@@ -167,7 +167,7 @@ def _check_size(name: str, limit: int) -> None:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise BadName(f"the name {name[:MAX_BYTES]!r} holds half of a surrogate pair") from None
+        raise BadName(f"the name {name[:MAX_BYTES]!r} contains a lone surrogate") from None
     if size > limit:
         raise _name_too_long(size)
 
@@ -191,12 +191,12 @@ def _fold_segment(segment: str, style: NameStyle) -> str:
     if not segment:
         raise BadName("the name has an empty segment")
     if foreign := _FOREIGN_SEPARATOR.search(segment):
-        # Kept, it would be one segment here and two in the protocols that cut there.
+        # It would be one segment here, but two in the protocols that split at this character.
         raise BadName(
-            f"the segment {segment!r} holds {foreign[0]!r}, which separates names elsewhere but not in {style.label}"
+            f"the segment {segment!r} contains {foreign[0]!r}, a separator in other protocols but not in {style.label}"
         )
     lower = _CAMEL_CASE_BOUNDARY.sub("_", segment).translate(_TO_LOWER)
-    # Some marks join only the small letter: T with diaeresis is two characters in NFC, t with diaeresis is one.
+    # Some marks combine only with the small letter: T with diaeresis is two characters in NFC, t with diaeresis is one.
     return unicodedata.normalize("NFC", lower)
 
 

@@ -1,4 +1,4 @@
-"""How a call ended, as Python says it: a value, or an exception."""
+"""Outcome of a call in Python: a value or an exception."""
 
 from fiveways.errors import (
     CallError,
@@ -18,7 +18,7 @@ from fiveways.wire.payload import Payload
 
 
 def error_from_failure(failure: Failure) -> CallError:
-    """Return the exception that says what is known about the call."""
+    """Return the exception for a failure."""
     error = _build_error(failure)
     error.wording = failure.wording
     return error
@@ -43,9 +43,9 @@ def _value(body: Payload) -> object:
         return None
 
 
-def value_of_result(answer: Result) -> object:
-    """Return what a method answered; CallFailed if nobody can read it."""
-    body = answer.body
+def value_of_result(result: Result) -> object:
+    """Return the value of a result; CallFailed if it cannot be decoded."""
+    body = result.body
     if body is None:
         return None
     try:
@@ -55,20 +55,20 @@ def value_of_result(answer: Result) -> object:
 
 
 def unsendable_request_error(error: LocalProtocolError) -> NotExecuted:
-    """Return why a request never left: nothing was sent, so nothing was run."""
+    """Return the error for a request that the protocol cannot send: it was not executed."""
     return NotExecuted(unsendable_reason(error), str(error))
 
 
 def unsendable_result_failure(error: LocalProtocolError, protocol: str) -> tuple[str, str]:
-    """Return the text and the name of the error that a caller gets for an answer that its protocol cannot say."""
+    """Return text and name of the error for a caller whose protocol cannot represent the response."""
     if unsendable_reason(error) is Reason.OVERLOADED:
-        # Its reason is still "raised": "overloaded" would claim that the method has not run.
+        # The reason remains "raised": "overloaded" would mean that the method has not run.
         return f"the method has run, and its answer was dropped: {error}", str(Reason.OVERLOADED.value)
     return f"the answer cannot be written in {protocol}", ""
 
 
 def unsendable_reason(error: LocalProtocolError) -> Reason:
-    """Return why a request fails that its receiver's protocol cannot say."""
+    """Return the failure reason of a request that the receiver's protocol cannot represent."""
     if isinstance(error, Unrepresentable):
         return Reason.TOO_LARGE if isinstance(error, TooLarge) else Reason.BAD_ARGUMENTS
     return Reason.OVERLOADED if "too many" in str(error) else Reason.UNAVAILABLE

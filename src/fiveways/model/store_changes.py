@@ -1,6 +1,6 @@
-"""What must outlive the hub: the changes that a store writes down, and what it gives back after a restart.
+"""Changes that a store writes. After a restart it returns them as its contents.
 
-Words are kept as bytes that only their maker reads. Times are seconds since 1970.
+Payloads are bytes that only the hub decodes. Times are Unix time.
 """
 
 import msgspec
@@ -11,62 +11,62 @@ class StoreChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class PutPeer(StoreChange, frozen=True, gc=False):
-    """A peer whose conversation outlives its links, and the identity that it belongs to."""
+    """Resumable session of a peer, and the identity that owns it."""
 
     peer: str
     identity: str
     seen_at: float
     remote: str = ""
-    """Its address, with the port: if it is anonymous, what is kept for it uses the share of this address."""
+    """Address with port: an anonymous peer uses the share of its address."""
 
 
 class DropPeer(StoreChange, frozen=True, gc=False):
-    """It will not come back: all that was kept for it goes with it."""
+    """End of a resumable session: its requests and responses are dropped, too."""
 
     peer: str
 
 
 class PutRequest(StoreChange, frozen=True, gc=False):
-    """A request that is to be answered, whatever happens."""
+    """Durable request, redelivered until answered."""
 
     peer: str
     key: str
-    """The peer's own, by which it says the request again."""
-    word: bytes
+    """Request id of the peer, which repeats it in a retransmission."""
+    payload: bytes
     expires_at: float
 
 
 class PutAnswer(StoreChange, frozen=True, gc=False):
-    """The answer to it, in place of the request: it is kept until the peer has it."""
+    """Response that replaces its request until the peer acknowledges it."""
 
     peer: str
     key: str
-    word: bytes
+    payload: bytes
     expires_at: float
 
 
 class PutTombstone(StoreChange, frozen=True, gc=False):
-    """The request is over; its key is remembered until then, so that a late repeat is not run again."""
+    """Tombstone of a finished request: a late copy is not run again."""
 
     peer: str
     key: str
     until: float
-    """0: not at all."""
+    """End of the deduplication window; 0: no tombstone."""
 
 
 class PutJob(StoreChange, frozen=True, gc=False):
-    """A piece of work that waits in a queue, for the first time or again."""
+    """Job that waits in a work queue, new or returned."""
 
     queue: str
     number: int
-    word: bytes
+    payload: bytes
     tries: int
     owner: str = ""
-    """Whose share of the limits it uses; empty for the hub itself, and for items of a store without owners."""
+    """Owner that the limits count it for; empty for the hub itself and for jobs of old stores."""
 
 
 class PutDeadLetter(StoreChange, frozen=True, gc=False):
-    """It was tried too often: it waits with the dead ones of its queue for somebody who looks into it."""
+    """Job that failed too often and is now in the dead-letter queue."""
 
     queue: str
     number: int
@@ -75,23 +75,23 @@ class PutDeadLetter(StoreChange, frozen=True, gc=False):
 
 
 class DropJob(StoreChange, frozen=True, gc=False):
-    """It is done, dead or alive."""
+    """Removal of a job, waiting or dead."""
 
     queue: str
     number: int
 
 
 class PutRetained(StoreChange, frozen=True, gc=False):
-    """The last value of a topic, for those who subscribe later."""
+    """Retained value of a topic."""
 
     topic: str
-    word: bytes
+    payload: bytes
     publication: int
     owner: str = ""
-    """As that of `PutItem`."""
+    """Owner that the limits count it for, as in `PutJob`."""
 
 
 class DropRetained(StoreChange, frozen=True, gc=False):
-    """It is not kept any more."""
+    """Removal of a retained value."""
 
     topic: str

@@ -1,4 +1,4 @@
-"""Secrets in texts: values behind names, JSON, passwords in URLs, credentials of HTTP, JWTs, private keys."""
+"""Redaction of texts: named values, JSON, passwords in URLs, HTTP credentials, JWTs and private keys."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from fiveways.wire import strict_json
 REDACTED: Final = "***"
 _JSON_FIRST_CHARACTERS: Final = frozenset('[{" \t\n\r')
 _UNICODE_ESCAPE: Final = re.compile(r"\\{1,64}u00([2-7][0-9a-fA-F])")
-# Repetitions are bounded, and no two of them compete: a peer may send any text, and the time has to be linear.
+# Repetitions are bounded and do not overlap: a peer may send any text, and the time must be linear.
 _QUOTE: Final = r"""\\{0,64}["']|%22|&quot;"""
 _NAME_AND_SEPARATOR: Final = re.compile(
     rf"""(?<![A-Za-z_.-])(?P<name>(?:[A-Za-z]{{1,32}}[ ])?[A-Za-z_][\w.\-\[\]]{{0,127}})
@@ -44,7 +44,7 @@ _CREDENTIAL_PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     ),
 )
 _MAY_HOLD_SECRET: Final = re.compile(r"(?i)[=:<\\]|%3|(?<!\S)-|bearer|basic|eyJ|begin|\s(?:is|was)\s")
-"""A text in which this is not found, as most, has no secret that the others find."""
+"""Prefilter: most texts do not match, and then no other pattern except `patterns` can match."""
 CREDENTIAL_MARKERS: Final = {
     "://": r"://[^\s/?#]*@",
     "bearer": r"bearer\s",
@@ -52,31 +52,33 @@ CREDENTIAL_MARKERS: Final = {
     "eyj": "eyJ",
     "ate key": "private key",
 }
-"""Words of which a text must have one, in any case, for `_FIXED` to find something, with their regular expressions."""
+"""Substrings in lower case, with regular expressions. Without one of them no `_CREDENTIAL_PATTERNS` can match."""
 
 
 class TextRedactor:
-    """Takes secrets out of texts."""
+    """Redactor for texts."""
 
-    def __init__(self, names: SecretNameMatcher, patterns: Iterable[str], walk: Callable[[object], object]) -> None:
-        """Make it; what a pattern matches is secret, too; `walk` returns a value without secrets."""
+    def __init__(
+        self, names: SecretNameMatcher, patterns: Iterable[str], redact_value: Callable[[object], object]
+    ) -> None:
+        """Initialize. `patterns` match further secrets; `redact_value` redacts a parsed JSON value."""
         self._names = names
         own = [(re.compile(pattern), REDACTED) for pattern in patterns]
         self._patterns, self._has_patterns = (*_CREDENTIAL_PATTERNS, *own), bool(own)
-        self._redact_value = walk
+        self._redact_value = redact_value
 
     def redact(self, text: str) -> str:
-        """Return a text without secrets; the same one if there are none."""
+        """Return the redacted text; the same object if it has no secrets."""
         if not self._has_patterns and text.isalnum():
             return text
         if text[:1] in _JSON_FIRST_CHARACTERS:
             try:
                 value = strict_json.parse_text(text.strip())
             except FivewaysError:
-                pass  # not JSON, or not all of it
+                pass  # not JSON, or only in part
             else:
-                written = redacted_json(text.strip().encode(), value, self._redact_value(value))
-                return text if written is None else written.decode()
+                redacted = redacted_json(text.strip().encode(), value, self._redact_value(value))
+                return text if redacted is None else redacted.decode()
         if not self._has_patterns and _MAY_HOLD_SECRET.search(text) is None:
             return text
         unescaped = _UNICODE_ESCAPE.sub(_decode_escape, text)
@@ -84,29 +86,29 @@ class TextRedactor:
         return text if cleaned_text == unescaped else cleaned_text
 
     def _redact_prose(self, text: str) -> str:
-        for pattern, instead in self._patterns:
-            text = pattern.sub(instead, text)
+        for pattern, replacement in self._patterns:
+            text = pattern.sub(replacement, text)
         return self._redact_pairs(
             _XML_ELEMENT.sub(self._redact_match, _COMMAND_LINE_OPTION.sub(self._redact_match, text))
         )
 
-    def _redact_match(self, found: re.Match[str]) -> str:
-        return f"{found['name']}{found['between']}{REDACTED}" if self._names.is_secret(found["name"]) else found[0]
+    def _redact_match(self, match: re.Match[str]) -> str:
+        return f"{match['name']}{match['between']}{REDACTED}" if self._names.is_secret(match["name"]) else match[0]
 
     def _redact_pairs(self, text: str) -> str:
-        """Replace the values behind names of secrets."""
+        """Redact the values after names of secrets."""
         kept, start, at = list[str](), 0, 0
-        while (found := _NAME_AND_SEPARATOR.search(text, at)) is not None:
-            at = found.end()
-            if self._names.is_secret(found["name"]):
+        while (match := _NAME_AND_SEPARATOR.search(text, at)) is not None:
+            at = match.end()
+            if self._names.is_secret(match["name"]):
                 opening = _OPENING_QUOTE.match(text, at)
                 kept += text[start:at], REDACTED
-                start = at = _value_end(text, at, found, opening)
+                start = at = _value_end(text, at, match, opening)
         return "".join([*kept, text[start:]])
 
 
 def redacted_json(raw: bytes, value: object, cleaned: object) -> bytes | None:
-    """Return JSON without secrets; None if it may stay as it is. The values that a repeated key hides are left out."""
+    """Return redacted JSON, or None if nothing changes. Values hidden by a repeated key are dropped."""
     return strict_json.write(cleaned) if cleaned != value or _has_repeated_keys(raw) else None
 
 
@@ -123,28 +125,28 @@ def _has_repeated_keys(raw: bytes) -> bool:
 
 
 class _RepeatedKey(Exception):
-    """An object has a key twice."""
+    """A JSON object has a repeated key."""
 
 
-def _decode_escape(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))
+def _decode_escape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16))
 
 
 def _value_end(text: str, at: int, name: re.Match[str], opening: re.Match[str] | None) -> int:
-    """Return where the value at a place ends: a quoted one with its quote, one behind a colon with its line."""
+    """Return the end of a value: the closing quote of a quoted value, the end of the line after a colon."""
     if opening is not None:
-        shape, at = _closing_quote_pattern(opening[0]), opening.end()
+        pattern, at = _closing_quote_pattern(opening[0]), opening.end()
     elif name["quotes"]:
-        shape = _JSON_SCALAR
+        pattern = _JSON_SCALAR
     else:
-        shape = _FORM_FIELD if name["between"].strip() in {"=", "=>"} or "%" in name["between"] else _REST_OF_LINE
-    found = shape.match(text, at)
-    return at if found is None else found.end()
+        pattern = _FORM_FIELD if name["between"].strip() in {"=", "=>"} or "%" in name["between"] else _REST_OF_LINE
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 @lru_cache(64)
 def _closing_quote_pattern(opening: str) -> re.Pattern[str]:
-    """Return a text up to its closing quote: that has as many backslashes as the opening one, others have more."""
+    """Return a pattern up to the closing quote, which has exactly as many backslashes as the opening one."""
     quote = re.escape(opening)
     if opening in {'"', "'"}:
         return re.compile(rf"(?:[^{opening}\\]|\\.)*(?:{opening}|\Z)", re.DOTALL)

@@ -1,14 +1,14 @@
-"""Topics and patterns of topics: the hub's form, and each protocol's way to write it.
+"""Topics and topic patterns: the hub's form, and the spelling of each protocol.
 
-A topic is one or more segments, case kept, never folded; any text may be a segment, the empty one too, but a sole
-empty segment is no topic. Every style can write every topic:
+A topic is one or more segments, case-sensitive and never folded. A segment may be any text, also empty, but a single
+empty segment is not a topic. Every style can spell every topic:
 
     MQTT   `a/b`   `/`, `+`, `#`, control characters and noncharacters in a segment are `%HH`, and a `%` that would
-                   then be misread is `%25`; any other `%` is itself, so a topic of a broker keeps its name
-    UMQ    `a.b`   `%`, `.`, `*` and control characters in a segment are `%HH`; any `%hh` that is UTF-8 is read
+                   then be ambiguous is `%25`; any other `%` is literal, so a topic of a broker keeps its name
+    UMQ    `a.b`   `%`, `.`, `*` and control characters in a segment are `%HH`; any `%hh` that is UTF-8 is decoded
     LRPM   `a.b`   each byte outside `[a-z0-9]` is `__hh`, but `_` between two of these stays; the empty segment is
-                   `__00`, and one of NULs only has one `__00` more than NULs; any `_` not before `_` is read as itself
-    NQ     `a-b`   the same with `[A-Za-z0-9]`; `hh` is read in both cases
+                   `__00`, and one of NULs only has one `__00` more than NULs; any `_` not before `_` is literal
+    NQ     `a-b`   like LRPM with `[A-Za-z0-9]`; `hh` is accepted in both cases
 """
 
 import re
@@ -22,45 +22,45 @@ from fiveways.model.bidi_controls import find_bidi_control
 
 Topic: TypeAlias = tuple[str, ...]
 SegmentPattern: TypeAlias = tuple[str, ...]
-"""What one segment must look like: the literal pieces around each `*`; one piece is a literal, none is `ANY`."""
+"""Pattern of one segment: the literal pieces around each `*`. One piece is a literal, no piece is `ANY_SEGMENT`."""
 
 ANY_SEGMENT: SegmentPattern = ()
-"""MQTT's `+`: any segment at all, also an empty one, which `*` is not."""
+"""MQTT's `+`: any segment, also an empty one, which `*` does not match."""
 MAX_BYTES = 255
-"""The longest topic: UTF-8, its segments joined by one byte each."""
+"""Maximum size of a topic in UTF-8, with one byte between segments."""
 
-# The longest spelling of a topic: 256 empty segments in lrpm, `__00` and a separator each.
+# The longest spelling of a topic: 256 empty segments in LRPM, each `__00` and a separator.
 _MAX_SPELLING_LENGTH = 5 * (MAX_BYTES + 1)
 _CACHE_SIZE = 1024
 
 
 class BadTopic(FivewaysError):
-    """A text that is no topic, or no pattern; the message is a sentence for whoever wrote it."""
+    """Invalid topic or pattern; the message is a sentence for the sender."""
 
 
-# Compared by identity: a style is half of the cache's key.
+# Compared by identity: a style is part of the cache key.
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicStyle:
-    """How one protocol writes topics and patterns."""
+    """Spelling rules of one protocol for topics and patterns."""
 
     label: str
     separator: str
     wildcards: str
-    """The characters that make a text a pattern."""
+    """Characters that make a text a pattern."""
     escape: Callable[[str], str]
-    """Escape a literal text within a segment."""
+    """Escapes a literal text within a segment."""
     unescape: Callable[[str], str]
-    """Undo `write`, or raise BadTopic."""
+    """Reverses `escape`; BadTopic for invalid escapes."""
     empty_segment: str = ""
-    """How an empty segment is written."""
+    """Spelling of an empty segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Which topics a subscriber wants: `levels` for the first segments, and with `rest` any number more (MQTT's `#`).
+    """Topic pattern: `levels` match the first segments; with `matches_deeper` any number may follow (MQTT's `#`).
 
-    In every style, a wildcard that begins the first segment matches no topic that begins with `$`: MQTT brokers
-    behave so, and a pattern must not match more or less for the protocol it was written in.
+    In every style, a wildcard at the beginning of the first segment does not match topics that begin with `$`. MQTT
+    brokers behave like this, and a pattern must match the same topics in each protocol.
     """
 
     levels: tuple[SegmentPattern, ...]
@@ -68,16 +68,16 @@ class Pattern:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether more than one topic can match."""
+        """Whether it can match more than one topic."""
         return self.matches_deeper or any(len(level) != 1 for level in self.levels)
 
     @property
     def literal(self) -> Topic:
-        """The one topic that can match; empty for a wildcard."""
+        """Its only matching topic; empty for a wildcard."""
         return () if self.is_wildcard else tuple(level[0] for level in self.levels)
 
     def matches(self, topic: Topic) -> bool:
-        """Say whether the topic is one of those wanted."""
+        """Return whether the topic matches."""
         if len(topic) < len(self.levels) or (len(topic) > len(self.levels) and not self.matches_deeper):
             return False
         if topic[0].startswith("$") and self.begins_with_wildcard:
@@ -92,15 +92,15 @@ class Pattern:
 
     @property
     def begins_with_wildcard(self) -> bool:
-        """Whether it begins with a wildcard, so that it matches no topic that begins with `$`."""
+        """Whether it begins with a wildcard, and so matches no topic that begins with `$`."""
         return not self.levels or not self.levels[0] or not self.levels[0][0]
 
 
 def parse(text: str, style: TopicStyle) -> Topic:
-    """Read a topic that someone publishes to.
+    """Parse a topic for publishing.
 
     Raises:
-        BadTopic: no topic is written so, or it is a pattern.
+        BadTopic: The topic is invalid, or a pattern.
     """
     _check_text(text)
     return _parse(text, style)
@@ -118,7 +118,7 @@ def _parse(text: str, style: TopicStyle) -> Topic:
 
 
 def spell(topic: Topic, style: TopicStyle) -> str:
-    """Write a topic in a protocol's own way; BadTopic if it is none."""
+    """Return the spelling of a topic in a protocol; BadTopic if it is too long or empty."""
     return _spell(topic, style)
 
 
@@ -129,30 +129,31 @@ def _spell(topic: Topic, style: TopicStyle) -> str:
 
 
 def parse_pattern(text: str, style: TopicStyle) -> Pattern:
-    """Read what someone subscribes to: `+` and `#` in MQTT, `*` elsewhere; each is a plain character in the other.
+    """Parse a topic or pattern for subscribing: wildcards are `+` and `#` in MQTT, `*` elsewhere.
 
     Raises:
-        BadTopic: neither a topic nor a pattern is written so.
+        BadTopic: The pattern is invalid.
     """
     _check_text(text)
     segments = text.split(style.separator)
-    rest = style is MQTT and segments[-1] == "#"
-    if rest:
+    matches_deeper = style is MQTT and segments[-1] == "#"
+    if matches_deeper:
         segments.pop()
-    pattern = Pattern(tuple(_parse_level(segment, style) for segment in segments), rest)
-    _check_size(plain := _unescaped_text(pattern))
-    _check_bidi_controls(plain)
+    pattern = Pattern(tuple(_parse_level(segment, style) for segment in segments), matches_deeper)
+    _check_size(unescaped := _unescaped_text(pattern))
+    _check_bidi_controls(unescaped)
     return pattern
 
 
 def spell_pattern(pattern: Pattern, style: TopicStyle) -> str:
-    """Write a pattern in a protocol's own way.
+    """Return the spelling of a pattern in a protocol.
 
-    MQTT has no part of a level: what it is given may match more, so filter what arrives by `pattern.matches`.
+    MQTT has no partial wildcards within a level: the spelling may match more, so filter received topics by
+    `pattern.matches`.
 
     Raises:
-        Unrepresentable: MQTT's wildcards are not quite `*` (`+` matches an empty segment, `#` any number), and MQTT
-            cannot ask for a part of a first segment that begins with `$`.
+        Unrepresentable: MQTT's wildcards differ from `*` (`+` matches an empty segment, `#` any number of segments).
+            And MQTT cannot subscribe to a partial wildcard in a first segment that begins with `$`.
     """
     _check_size(_unescaped_text(pattern))
     segments = [_format_level(level, style) for level in pattern.levels]
@@ -160,39 +161,41 @@ def spell_pattern(pattern: Pattern, style: TopicStyle) -> str:
         first = pattern.levels[0] if pattern.levels else ANY_SEGMENT
         if len(first) > 1 and first[0].startswith("$"):
             raise Unrepresentable(
-                f"the pattern {_unescaped_text(pattern)!r} cannot be asked for in mqtt: '+' matches no '$' topics"
+                f"the pattern {_unescaped_text(pattern)!r} has no spelling in mqtt: '+' matches no '$' topics"
             )
         return "/".join([*segments, "#"] if pattern.matches_deeper else segments)
     if pattern.matches_deeper or ANY_SEGMENT in pattern.levels:
-        raise Unrepresentable(f"the pattern {_unescaped_text(pattern)!r} has wildcards that {style.label} does not")
+        raise Unrepresentable(
+            f"the pattern {_unescaped_text(pattern)!r} has wildcards that {style.label} does not support"
+        )
     return style.separator.join(segments)
 
 
 def segment_matches(level: SegmentPattern, segment: str) -> bool:
-    """Match one segment with a `*` between each two pieces, every `*` taking one character at least.
+    """Match a segment against pieces with a `*` between them; each `*` matches at least one character.
 
-    The leftmost place for a piece leaves most room for the next, so nothing is tried twice.
+    The leftmost match of a piece leaves the most characters for the next one, so no backtracking is needed.
     """
     last = level[-1]
     at, end = len(level[0]), len(segment) - len(last)
     if at >= end or not segment.startswith(level[0]) or not segment.endswith(last):
         return False
     for piece in level[1:-1]:
-        found = segment.find(piece, at + 1, end)
-        if found < 0:
+        position = segment.find(piece, at + 1, end)
+        if position < 0:
             return False
-        at = found + len(piece)
+        at = position + len(piece)
     return at < end
 
 
 def _unescaped_text(pattern: Pattern) -> str:
-    """Write a pattern without escapes, for people and for measuring."""
+    """Return a pattern without escapes, for error texts and size checks."""
     levels = ["+" if level == ANY_SEGMENT else "*".join(level) for level in pattern.levels]
     return ".".join([*levels, "#"] if pattern.matches_deeper else levels)
 
 
 def _check_text(text: str) -> None:
-    # Before the cache and before any work.
+    # Checked before the cache and before parsing.
     if len(text) > _MAX_SPELLING_LENGTH:
         raise BadTopic(f"the topic is too long: {len(text)} characters")
 
@@ -203,14 +206,14 @@ def _check_size(joined: str) -> None:
     try:
         size = len(joined.encode())
     except UnicodeEncodeError:
-        raise BadTopic("the topic holds half of a surrogate pair") from None
+        raise BadTopic("the topic contains a lone surrogate") from None
     if size > MAX_BYTES:
         raise BadTopic(f"the topic is too long: {size} of at most {MAX_BYTES} bytes")
 
 
 def _check_bidi_controls(joined: str) -> None:
-    if found := find_bidi_control(joined):
-        raise BadTopic(f"the topic holds {found!r}, which no topic may")
+    if character := find_bidi_control(joined):
+        raise BadTopic(f"the topic contains {character!r}, which is not allowed in topics")
 
 
 def _parse_segment(text: str, style: TopicStyle) -> str:
@@ -223,7 +226,7 @@ def _parse_segment(text: str, style: TopicStyle) -> str:
 
 
 def _format_segment(segment: str, style: TopicStyle) -> str:
-    # `__00` is also how a NUL is written: with one more of them, a segment of nothing but NULs is not the empty one.
+    # `__00` is also the escape of NUL: one more of them distinguishes a segment of NULs from the empty one.
     extra = "" if segment.strip("\0") else style.empty_segment
     return extra + style.escape(segment)
 
@@ -240,7 +243,7 @@ def _parse_level(text: str, style: TopicStyle) -> SegmentPattern:
 
 def _parse_mqtt_literal(text: str) -> str:
     if "+" in text or "#" in text:
-        raise BadTopic(f"in {text!r} a wildcard is only a part of its level, or '#' is not the last")
+        raise BadTopic(f"in {text!r} a wildcard is not a whole level, or '#' is not the last level")
     return MQTT.unescape(text)
 
 
@@ -261,23 +264,23 @@ def _percent_encode(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode())
 
 
-# Control characters and noncharacters may make a broker close the connection (MQTT 3.1.1, 1.5.3), so none is sent.
+# A broker may close the connection for control characters and noncharacters (MQTT 3.1.1, 1.5.3), so all are escaped.
 _MQTT_ESCAPES = {char: _percent_encode(char) for char in [*"/+#", *map(chr, _CONTROLS + _NONCHARACTERS)]}
 _MQTT_UNESCAPES = {escape: char for char, escape in _MQTT_ESCAPES.items()}
 _MQTT_ESCAPE_CODES = "|".join(escape[1:] for escape in _MQTT_UNESCAPES)
-# `%` gets a `25` only where it would be read as an escape, itself or after losing such a `25`.
+# `%` gets `25` only if it would be decoded as an escape, directly or after removal of such a `25`.
 _MQTT_ESCAPE_PATTERN = re.compile(f"%(?=(?:25)*(?:{_MQTT_ESCAPE_CODES}))|[{re.escape(''.join(_MQTT_ESCAPES))}]")
 _MQTT_UNESCAPE_PATTERN = re.compile(f"%25(?=(?:25)*(?:{_MQTT_ESCAPE_CODES}))|%(?:{_MQTT_ESCAPE_CODES})")
 
 
 def _mqtt_escape(text: str) -> str:
-    return _MQTT_ESCAPE_PATTERN.sub(lambda found: _MQTT_ESCAPES.get(found[0], "%25"), text)
+    return _MQTT_ESCAPE_PATTERN.sub(lambda match: _MQTT_ESCAPES.get(match[0], "%25"), text)
 
 
 def _mqtt_unescape(text: str) -> str:
     if "\0" in text:
-        raise BadTopic("the topic holds a NUL, which mqtt has none of")
-    return _MQTT_UNESCAPE_PATTERN.sub(lambda found: _MQTT_UNESCAPES.get(found[0], "%"), text)
+        raise BadTopic("the topic contains NUL, which is not allowed in mqtt")
+    return _MQTT_UNESCAPE_PATTERN.sub(lambda match: _MQTT_UNESCAPES.get(match[0], "%"), text)
 
 
 _UMQ_ESCAPE_PATTERN = re.compile(r"[%.*\x00-\x1f\x7f-\x9f]")
@@ -286,14 +289,14 @@ _UMQ_ESCAPE_SEQUENCE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 def _umq_escape(text: str) -> str:
-    # Control characters too: `hub:subscribe` and `hub:publish` may take a topic as a line.
-    return _UMQ_ESCAPE_PATTERN.sub(lambda found: _percent_encode(found[0]), text)
+    # Control characters, too: `hub:subscribe` and `hub:publish` may take a topic as a line.
+    return _UMQ_ESCAPE_PATTERN.sub(lambda match: _percent_encode(match[0]), text)
 
 
 def _umq_unescape(text: str) -> str:
     if _UMQ_INVALID_ESCAPE.search(text):
         raise BadTopic(f"the topic has '%' without two hexadecimal digits in {text!r}")
-    return _UMQ_ESCAPE_SEQUENCE.sub(lambda found: _decode_hex(found[0].replace("%", "")), text)
+    return _UMQ_ESCAPE_SEQUENCE.sub(lambda match: _decode_hex(match[0].replace("%", "")), text)
 
 
 def _decode_hex(digits: str) -> str:
@@ -304,20 +307,20 @@ def _decode_hex(digits: str) -> str:
 
 
 def _restricted_style(label: str, separator: str, letters: str, digits: str) -> TopicStyle:
-    """Make the style of a protocol whose topics have no more than `letters` and `_`."""
-    to_write = re.compile(f"_(?![{letters}])|(?<![{letters}])_|[^{letters}_]")
+    """Return the style of a protocol whose topics only consist of `letters` and `_`."""
+    unescaped = re.compile(f"_(?![{letters}])|(?<![{letters}])_|[^{letters}_]")
     well_formed = re.compile(f"(?:[{letters}]|__[{digits}]{{2}}|_(?!_))*")
     escapes = re.compile(f"(?:__[{digits}]{{2}})+")
 
-    def write(text: str) -> str:
-        return to_write.sub(lambda found: "".join(f"__{byte:02x}" for byte in found[0].encode()), text)
+    def escape(text: str) -> str:
+        return unescaped.sub(lambda match: "".join(f"__{byte:02x}" for byte in match[0].encode()), text)
 
-    def read(text: str) -> str:
+    def unescape(text: str) -> str:
         if well_formed.fullmatch(text) is None:
-            raise BadTopic(f"{text!r} is neither plain nor well escaped for {label}")
-        return escapes.sub(lambda found: _decode_hex(found[0].replace("_", "")), text)
+            raise BadTopic(f"{text!r} has invalid escapes or characters for {label}")
+        return escapes.sub(lambda match: _decode_hex(match[0].replace("_", "")), text)
 
-    return TopicStyle(label, separator, "*", write, read, empty_segment="__00")
+    return TopicStyle(label, separator, "*", escape, unescape, empty_segment="__00")
 
 
 MQTT = TopicStyle("mqtt", "/", "+#", _mqtt_escape, _mqtt_unescape)

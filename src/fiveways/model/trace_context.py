@@ -1,4 +1,4 @@
-"""Trace context, as W3C has it: one line that names a trace, the span that caused a call, and if it is recorded."""
+"""W3C Trace Context: the header `traceparent` with trace id, parent span id and sampled flag."""
 
 import re
 from typing import Final, NamedTuple
@@ -9,24 +9,24 @@ _MAX_LENGTH: Final = 255
 
 
 class TraceContext(NamedTuple):
-    """What a call is a part of."""
+    """Trace that a call belongs to."""
 
     trace_id: int
     parent_span_id: int
-    """Of which the call is a child."""
+    """Span that the call is a child of."""
     is_sampled: bool
-    """Somebody records the trace."""
+    """Whether the trace is recorded."""
 
 
 def parse_traceparent(traceparent: str) -> TraceContext | None:
-    """Return what a line says; None if it is none."""
-    found = _TRACEPARENT.fullmatch(traceparent) if len(traceparent) <= _MAX_LENGTH else None
-    if found is None or found[1] == "ff" or (found[1] == "00" and found[5] is not None):
-        return None  # later versions may say more
-    trace, span = int(found[2], 16), int(found[3], 16)
-    return TraceContext(trace, span, bool(int(found[4], 16) & _SAMPLED_FLAG)) if trace and span else None
+    """Parse a traceparent; return None if it is invalid."""
+    match = _TRACEPARENT.fullmatch(traceparent) if len(traceparent) <= _MAX_LENGTH else None
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[5] is not None):
+        return None  # later versions may have more fields
+    trace, span = int(match[2], 16), int(match[3], 16)
+    return TraceContext(trace, span, bool(int(match[4], 16) & _SAMPLED_FLAG)) if trace and span else None
 
 
-def format_traceparent(cause: TraceContext) -> str:
-    """Return the line."""
-    return f"00-{cause.trace_id:032x}-{cause.parent_span_id:016x}-{cause.is_sampled:02x}"
+def format_traceparent(context: TraceContext) -> str:
+    """Return the traceparent."""
+    return f"00-{context.trace_id:032x}-{context.parent_span_id:016x}-{context.is_sampled:02x}"

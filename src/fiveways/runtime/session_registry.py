@@ -131,13 +131,13 @@ class SessionRegistry:
         for answer in loaded.answers:
             if (standing := self._by_id.get(answer.peer)) is not None:
                 standing.conversation.restore_accepted(answer.key)
-                standing.deliver(Delivery(answer.peer, decode_answer(answer.key, answer.word)), now)
+                standing.deliver(Delivery(answer.peer, decode_answer(answer.key, answer.payload)), now)
         for peer in loaded.peers:  # what they hold now was promised, whether or not there is room for it
             self._by_id[peer.peer].conversation.borrow_from(exchange.hub.unacknowledged_bytes.track(peer.peer))
         for request in (*loaded.expired_requests, *loaded.requests):
             if (standing := self._by_id.get(request.peer)) is not None:
                 standing.conversation.restore_accepted(request.key)
-                word = decode_call(request.key, request.word)
+                word = decode_call(request.key, request.payload)
                 exchange.perform(exchange.hub.restore_request(request.peer, word, request.expires_at, now), now)
 
     def connect(self, link: Link, request: Request, credentials: Credentials) -> SessionConnection:

@@ -37,8 +37,8 @@ def name_undecodable_record(path: Path, loaded: StoreContents) -> Iterator[None]
 
 def _decoders(loaded: StoreContents) -> Iterator[tuple[str, Callable[[], object]]]:
     for request in loaded.requests:
-        yield f"the request {request.key} of peer {request.peer}", partial(decode_call, request.key, request.word)
+        yield f"the request {request.key} of peer {request.peer}", partial(decode_call, request.key, request.payload)
     for answer in loaded.answers:
-        yield f"the answer {answer.key} of peer {answer.peer}", partial(decode_answer, answer.key, answer.word)
+        yield f"the answer {answer.key} of peer {answer.peer}", partial(decode_answer, answer.key, answer.payload)
     for value in loaded.retained:
         yield f"the topic {value.topic}", partial(msgspec.json.decode, value.topic, type=list[str])

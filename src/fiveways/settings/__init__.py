@@ -1,1 +1,1 @@
-"""Everything an operator can set: what there is, where it comes from, and what it means."""
+"""Settings of the hub: sections with defaults and documentation, sources and validation."""

@@ -1,4 +1,4 @@
-"""What can be set, as a page and as a file: made from the texts below the keys, wherever those are."""
+"""Generator for the configuration page and for commented configuration files, from the docstrings of the settings."""
 
 import ast
 import dataclasses
@@ -18,7 +18,7 @@ _WIDTH = 116
 
 
 class SettingDoc(NamedTuple):
-    """One setting."""
+    """Name, type, default and documentation of one setting."""
 
     name: str
     kind: object
@@ -27,25 +27,25 @@ class SettingDoc(NamedTuple):
 
 
 def documented_settings(section: type) -> list[SettingDoc]:
-    """Return the settings of a section, in order."""
+    """Return the settings of a section in order."""
     docs: dict[str, str] = {}
-    for each in reversed(section.__mro__):
-        docs |= dict(_field_docs(each)) if dataclasses.is_dataclass(each) else {}
+    for base in reversed(section.__mro__):
+        docs |= dict(_field_docs(base)) if dataclasses.is_dataclass(base) else {}
     hints = get_type_hints(section, include_extras=True)
     return [
-        SettingDoc(each.name, hints[each.name], _default(each), docs.get(each.name, ""))
-        for each in dataclasses.fields(section)
+        SettingDoc(item.name, hints[item.name], _default(item), docs.get(item.name, ""))
+        for item in dataclasses.fields(section)
     ]
 
 
-def _default(each: "dataclasses.Field[object]") -> object:
-    if each.default_factory is not dataclasses.MISSING:
-        return each.default_factory()
-    return None if each.default is dataclasses.MISSING else each.default
+def _default(item: "dataclasses.Field[object]") -> object:
+    if item.default_factory is not dataclasses.MISSING:
+        return item.default_factory()
+    return None if item.default is dataclasses.MISSING else item.default
 
 
 def _field_docs(owner: type) -> Iterator[tuple[str, str]]:
-    """Return the text below each field that has one."""
+    """Yield name and docstring of each documented field."""
     tree = ast.parse(inspect.getsource(owner))
     for field, text in pairwise(next(node for node in tree.body if isinstance(node, ast.ClassDef)).body):
         match field, text:
@@ -56,7 +56,7 @@ def _field_docs(owner: type) -> Iterator[tuple[str, str]]:
 
 
 def format_toml(value: object) -> str:
-    """Return a value as TOML; secrets are not shown."""
+    """Return a value as TOML, with secrets redacted."""
     match value:
         case Secret():
             return '"***"' if value else '""'
@@ -67,8 +67,8 @@ def format_toml(value: object) -> str:
             return f"[{', '.join(map(format_toml, value))}]"
         case IdentitySettings():
             items = ", ".join(
-                f"{each.name} = {format_toml(getattr(value, each.name))}"
-                for each in documented_settings(IdentitySettings)
+                f"{setting.name} = {format_toml(getattr(value, setting.name))}"
+                for setting in documented_settings(IdentitySettings)
             )
             return f"{{ {items} }}"
         case _:
@@ -76,24 +76,24 @@ def format_toml(value: object) -> str:
 
 
 def render_toml(loaded: LoadedSettings, *, docs: bool = False) -> str:
-    """Return all settings as a file that says where each one came from, and with `docs` what it means."""
+    """Return all settings as a TOML file with the origin of each value, and with `docs` their documentation."""
     lines: list[str] = []
     for section, kind in SECTIONS.items():
-        about = "\n".join(f"# {line}" for line in (inspect.getdoc(kind) or "").splitlines() if line)
-        lines += [about if docs else "", f"[{section}]"][not docs and not lines :]
+        comment = "\n".join(f"# {line}" for line in (inspect.getdoc(kind) or "").splitlines() if line)
+        lines += [comment if docs else "", f"[{section}]"][not docs and not lines :]
         values = getattr(loaded.settings, section)
-        for each in documented_settings(kind):
-            place = loaded.locations.get(f"{section}.{each.name}")
+        for setting in documented_settings(kind):
+            location = loaded.locations.get(f"{section}.{setting.name}")
             if docs:
-                lines += textwrap.wrap(each.doc, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-            origin = f"  # {place}" if place is not None else ""
-            lines.append(f"{each.name} = {format_toml(getattr(values, each.name))}{origin}")
+                lines += textwrap.wrap(setting.doc, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+            origin = f"  # {location}" if location is not None else ""
+            lines.append(f"{setting.name} = {format_toml(getattr(values, setting.name))}{origin}")
         lines += [""] * docs
     return "\n".join(lines)
 
 
 def render_page() -> str:
-    """Return the reference, in Markdown."""
+    """Return the configuration page in Markdown."""
     lines = [_PAGE_HEADER]
     for section, kind in SECTIONS.items():
         lines += [f"## [{section}]\n", f"{inspect.getdoc(kind)}\n", *_table_lines(kind, section), ""]
@@ -111,28 +111,30 @@ def _table_lines(kind: type, section: str = "") -> Iterator[str]:
     variable = f"; variables begin with `FIVEWAYS_{section.upper()}_`" if section else ""
     yield f"| key{variable} | is | default | meaning |"
     yield "| --- | --- | --- | --- |"
-    for each in documented_settings(kind):
-        default = "" if each.default is None else f"`{format_toml(each.default)}`"
-        yield f"| `{each.name}` | {describe_type(each.kind)} | {default} | {each.doc} |"
+    for setting in documented_settings(kind):
+        default = "" if setting.default is None else f"`{format_toml(setting.default)}`"
+        yield f"| `{setting.name}` | {describe_type(setting.kind)} | {default} | {setting.doc} |"
 
 
 _PAGE_HEADER = """# Configuration
 
-A hub runs without any. `fiveways serve` then listens on this machine alone, and lets everybody in who is on it.
+A hub runs without configuration. By default, `fiveways serve` listens on this machine only, and admits all local peers.
 
-    fiveways config show --docs > fiveways.toml   writes a file with every setting and its meaning, to begin with
-    fiveways config check fiveways.toml           says what is wrong with a file, and on which line
-    fiveways config show fiveways.toml            shows all settings, and where each one comes from
+    fiveways config show --docs > fiveways.toml   writes a file with every setting and its documentation
+    fiveways config check fiveways.toml           checks a file; errors have a line number
+    fiveways config show fiveways.toml            shows all settings and the origin of each value
     fiveways serve --config fiveways.toml --port 7600
 
-Flags win over variables, variables over the file, the file over the defaults below. A variable is named after section
-and key: `FIVEWAYS_SERVER_PORT=7600`. Lists may be written with commas, as in
-`FIVEWAYS_SERVER_ORIGINS=https://a.example,https://b.example`, tables as in TOML. `--set log.level=debug` is a flag for
-any setting. What is misspelled or out of bounds is refused, with its line. On HUP a running hub reads everything again,
-and keeps what it has if the new settings are bad; `[app]`, `[auth]`, `[calls]`, `[dashboard]`, `[metrics]`
-and `[topics]` hold at once, changes of the other sections wait for the next start, and the log names them.
+Flags override variables, variables override the file, the file overrides the defaults below. The name of a variable
+consists of section and key: `FIVEWAYS_SERVER_PORT=7600`. Lists may be comma-separated, for example
+`FIVEWAYS_SERVER_ORIGINS=https://a.example,https://b.example`; tables have TOML syntax. `--set log.level=debug` is a
+flag for any setting. Unknown keys and invalid values are errors.
 
-A hub that others can reach needs somebody to let in:
+On SIGHUP, a running hub reads all sources again. If the new settings are invalid, it keeps the old ones. Changes in
+`[app]`, `[auth]`, `[calls]`, `[dashboard]`, `[metrics]` and `[topics]` take effect at once. Other changed sections need
+a restart; the log names them.
+
+A hub that other machines can reach needs an identity:
 
     [server]
     host = "0.0.0.0"
@@ -144,7 +146,7 @@ A hub that others can reach needs somebody to let in:
     offer = []
     publish = ["ui.*"]
 
-This page is made from the code by `python -m fiveways.settings.docs`.
+This page is generated by `python -m fiveways.settings.docs`.
 """
 
 if __name__ == "__main__":

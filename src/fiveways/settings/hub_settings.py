@@ -1,4 +1,4 @@
-"""What of the settings is the hub's business."""
+"""Conversion of settings for the hub."""
 
 from dataclasses import fields
 from importlib.metadata import version
@@ -8,14 +8,14 @@ from fiveways.settings.sections import AuthSettings, IdentitySettings, Settings
 
 
 def to_hub_settings(settings: Settings) -> HubSettings:
-    """Return what of the settings is the hub's business."""
+    """Return the settings of the hub, without those of transports and other layers."""
     limits, auth = settings.limits, settings.auth
     return HubSettings(
         call_timeout=settings.calls.timeout,
         max_timeout=settings.calls.max_timeout,
         login_timeout=auth.login_timeout,
         anonymous=auth.anonymous,
-        identities=tuple(_to_identity(each) for each in auth.identity),
+        identities=tuple(_to_identity(identity) for identity in auth.identity),
         max_failures=auth.max_failures,
         max_ban=auth.max_ban,
         name_grace=auth.name_grace,
@@ -51,11 +51,14 @@ def to_hub_settings(settings: Settings) -> HubSettings:
     )
 
 
-def _to_identity(each: IdentitySettings) -> Identity:
+def _to_identity(identity: IdentitySettings) -> Identity:
     return Identity(
-        each.name, token=each.token.reveal(), secret=each.secret.reveal(), permissions=_to_permissions(each)
+        identity.name,
+        token=identity.token.reveal(),
+        secret=identity.secret.reveal(),
+        permissions=_to_permissions(identity),
     )
 
 
-def _to_permissions(given: IdentitySettings | AuthSettings) -> Permissions:
-    return Permissions(**{each.name: getattr(given, each.name) for each in fields(Permissions)})
+def _to_permissions(section: IdentitySettings | AuthSettings) -> Permissions:
+    return Permissions(**{permission.name: getattr(section, permission.name) for permission in fields(Permissions)})

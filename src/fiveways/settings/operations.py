@@ -1,4 +1,4 @@
-"""How a hub tells what it does: the journal, log lines, numbers, traces."""
+"""Settings for operators: journal, logs, metrics, traces and the dashboard."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -16,85 +16,104 @@ REGEX_FORMAT = TextFormat("a list of regular expressions, none of which matches 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """The record of every frame, from which `tail`, `trace`, `replay` and the pipeline read.
+    """The journal records every frame. `tail`, `trace`, `replay` and the pipeline read it.
 
     See https://github.com/fiveways/fiveways/blob/main/docs/journal.md
     """
 
     path: str = ""
-    """The directory it is written to; empty writes none."""
+    """Directory of the journal; empty disables it."""
     node: str = ""
-    """What this hub is called in it; empty is the machine's name."""
+    """Name of this hub in the journal; empty is the host name."""
     payload: Literal["full", "cut", "none"] = "full"
-    """What of each payload is written: `full`, `cut` (its first bytes) or `none`."""
+    """Recorded part of each payload: `full`, `cut` (the first `payload_bytes`) or `none`."""
     payload_bytes: Annotated[int, Meta(ge=1)] = 1024
-    """How many bytes `cut` leaves."""
+    """Bytes of each payload that `payload = "cut"` records."""
     group: str = ""
-    """A group whose members may read it (files 0640, directory 2750); empty is the hub's user alone (0600, 0700)."""
+    """Group that may read the journal (files 0640, directory 2750); empty is the hub's user only (0600, 0700)."""
     redact: tuple[str, ...] = DEFAULT_SECRET_NAMES
-    """Names whose values are written as `***`: keys, variables, headers. Case and separators do not matter."""
+    """Names whose values are recorded as `***`: keys, variables, headers. Case and separators do not matter."""
     redact_also: tuple[str, ...] = ()
-    """Further names, added to those of `redact`."""
+    """Further names, in addition to those of `redact`."""
     redact_patterns: Annotated[tuple[str, ...], REGEX_FORMAT] = ()
-    """Regular expressions: what they match in a text is written as `***`. Each costs the journal's writer time."""
+    """Regular expressions; their matches in texts are recorded as `***`. Each costs the writer process CPU time."""
     flush_interval: Annotated[float, Meta(gt=0)] = 0.1
-    """Seconds after which a record is on disk, beside the time that the disk takes."""
+    """Seconds until a record is flushed, in addition to the time that the disk itself takes."""
     segment_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
-    """Size at which a segment is closed, and the pipeline may read it."""
+    """Size in bytes at which a segment is closed; the pipeline reads closed segments."""
     segment_age: Annotated[float, Meta(gt=0)] = 60.0
-    """Seconds after which it is closed anyway."""
+    """Seconds after which a segment is closed even if it is smaller than `segment_bytes`."""
     keep_bytes: int = 10 << 30
-    """Size of all closed segments together; the oldest are deleted."""
+    """Maximum size of all closed segments in bytes; the oldest are deleted."""
     keep_days: float = 30.0
     """Days after which a closed segment is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What the hub tells on stderr."""
+    """Log lines on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important thing to tell."""
+    """Minimum level of log lines."""
     format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object a line."""
+    """`text` for people, or `json` for one JSON object per line."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """What is told under `/metrics` and by `hub.traffic`.
+    """Metrics at `/metrics` and in `hub.traffic`.
 
     See https://github.com/fiveways/fiveways/blob/main/docs/metrics.md
     """
 
     max_methods: Annotated[int, Meta(ge=1)] = 200
-    """Methods that are counted by name; of more, those that are called least are counted together, as `(other)`."""
+    """Maximum number of methods with their own label; the least-called others are counted together as `(other)`."""
     max_topics: Annotated[int, Meta(ge=1)] = 200
-    """Topics that are counted by name, likewise."""
+    """Maximum number of topics with their own label; the least-used others are counted together as `(other)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """Calls as spans of OpenTelemetry traces; `pip install 'fiveways[tracing]'` has what it takes."""
+    """OpenTelemetry traces with a span for each call; needs `pip install 'fiveways[tracing]'`."""
 
     endpoint: Annotated[str, ENDPOINT_FORMAT] = ""
-    """Where a collector takes OTLP over HTTP; empty sends none.
+    """OTLP/HTTP URL of the collector; empty disables tracing.
 
-    What its headers have to hold is told by `OTEL_EXPORTER_OTLP_HEADERS`, as OpenTelemetry has it.
+    Set headers for it with the variable `OTEL_EXPORTER_OTLP_HEADERS`, as usual in OpenTelemetry.
     """
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.01
-    """The part of calls without a trace of their own that begin one, from 0 to 1; others are gone on with anyway."""
+    """Part of the calls without a trace that start one, from 0 to 1; existing traces are always continued."""
     service: Annotated[str, Meta(min_length=1)] = "fiveways"
-    """What the hub is called in traces."""
+    """Service name of the hub in traces."""
     interval: Annotated[float, Meta(gt=0)] = 1.0
-    """Seconds between two messages to the collector."""
+    """Seconds between two exports to the collector."""
     max_waiting: Annotated[int, Meta(ge=1)] = 10_000
-    """Spans that may wait for it; more of them are lost."""
+    """Maximum number of spans that wait for export; further ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """The application in the hub's process (`fiveways serve --app`)."""
+    """Application in the hub's process (`fiveways serve --app`)."""
 
     show_errors: bool = False
-    """Tell callers the class and text of an exception that a method raises, for development. Otherwise they get the
-    text of a `fiveways.Fail` only, and of any other exception a reference under which the log has the traceback."""
+    """Whether callers get class and text of any exception in a method; for development only.
+
+    Otherwise they get only the text of a `fiveways.Fail`, and for other exceptions a reference to the traceback in the
+    log.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """Dashboard, the web page at the hub's address.
+
+    See https://github.com/fiveways/fiveways/blob/main/docs/dashboard.md
+    """
+
+    enabled: bool = True
+    """Whether the hub serves the dashboard; without it, `/` is a plain text list of the hub's endpoints."""
+    tables: str = ""
+    """Directory of `fiveways pipeline run --out` whose tables the dashboard shows; empty shows none.
+
+    A `report.html` in it is served at `/report` to clients that may connect without a token.
+    """

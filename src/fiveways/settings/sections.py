@@ -1,6 +1,7 @@
-"""Everything an operator can set, with what it means and what it is by default.
+"""Sections of the settings, with defaults and documentation.
 
-The text below a key is its documentation: `fiveways config show --docs` and the page on configuration are made from it.
+The docstring of a field is the documentation of the setting, for `fiveways config show --docs` and the configuration
+page.
 """
 
 from collections.abc import Mapping
@@ -11,9 +12,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fiveways.settings.dashboard import DashboardSettings
 from fiveways.settings.limits import LimitSettings
-from fiveways.settings.operations import AppSettings, JournalSettings, LogSettings, MetricsSettings, TracingSettings
+from fiveways.settings.operations import (
+    AppSettings,
+    DashboardSettings,
+    JournalSettings,
+    LogSettings,
+    MetricsSettings,
+    TracingSettings,
+)
 
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -28,7 +35,7 @@ NO_TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Secret:
-    """A text that is shown as `***`, wherever it is printed."""
+    """Text that is displayed as `***`."""
 
     __slots__ = ("_text",)
 
@@ -36,7 +43,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the plain text."""
         return self._text
 
     def __bool__(self) -> bool:
@@ -57,121 +64,121 @@ NO_SECRET = Secret()
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where the hub listens, and how it treats its connections."""
+    """Address, port and connections of the hub."""
 
     host: str = "127.0.0.1"
-    """The address to listen on; an empty text is every address.
+    """Address to listen on; an empty text is all addresses.
 
-    Only loopback is allowed before `[auth]` says who may come in.
+    Only loopback is allowed without an identity in `[auth]`, except with `anonymous = "always"`.
     """
     port: Port = 7500
-    """The port for WebSocket and HTTP; 0 takes a free one."""
+    """Port for WebSocket and HTTP; 0 is any free port."""
     origins: tuple[str, ...] = ()
-    """Web pages that may connect, such as `https://example.com`; those from this machine always may."""
+    """Origins of web pages that may connect, such as `https://example.com`; local origins are always allowed."""
     hosts: tuple[str, ...] = ()
-    """Names under which clients may reach the hub (HTTP `Host`), besides its own address and `localhost`."""
+    """Host names by which clients reach the hub (HTTP `Host`), in addition to its own address and `localhost`."""
     ping_interval: Seconds = 20.0
-    """Seconds of silence after which a peer is asked whether it is still there."""
+    """Seconds of silence after which a keepalive is sent to a peer."""
     ping_timeout: Seconds = 20.0
-    """Seconds it has for its answer."""
+    """Seconds for a peer to answer a keepalive."""
     drain_timeout: Seconds = 10.0
-    """Seconds that open calls have to end when the hub is told to stop."""
+    """Seconds for open calls to end when the hub is stopped."""
     spool_directory: str = ""
-    """Where large attachments wait; empty is the system's directory for temporary files."""
+    """Directory for large attachments; empty is the system's directory for temporary files."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How long calls may take."""
+    """Timeouts of calls."""
 
     timeout: Seconds = 30.0
-    """Seconds a call may take whose caller names no time."""
+    """Seconds until a call times out if its caller sets no timeout."""
     max_timeout: Seconds = 3600.0
-    """Seconds a call may take at most, whatever its caller says."""
+    """Maximum seconds for the timeout of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdentitySettings:
-    """One who may come in, written `[[auth.identity]]`; it needs a token, a secret or both."""
+    """Identity of peers, written `[[auth.identity]]`; it needs a token, a secret or both."""
 
     name: Annotated[str, Meta(min_length=1)]
-    """What it is called in logs, and by clients that prove a secret."""
+    """Name in logs; a client that proves a secret logs in with it."""
     token: Secret = NO_SECRET
-    """What a client shows to be let in (UMQ hello or variable `token`, HTTP `Authorization: Bearer`)."""
+    """Token of the identity's clients (UMQ hello or variable `token`, HTTP `Authorization: Bearer`)."""
     token_file: str = ""
-    """A file that holds the token instead, beside this one unless its path is absolute."""
+    """File with the token, instead of `token`; relative to the configuration file."""
     secret: Secret = NO_SECRET
-    """What an lrpm client proves to know (HMAC-SHA256), without sending it."""
+    """Secret that an lrpm client proves to know (HMAC-SHA256) without sending it."""
     secret_file: str = ""
-    """A file that holds the secret instead."""
+    """File with the secret, instead of `secret`; relative to the configuration file."""
     call: tuple[str, ...] = ("*",)
-    """Methods it may call; `*` stands for any characters, as in `account.*`."""
+    """Methods that the identity may call; `*` matches any characters, as in `account.*`."""
     offer: tuple[str, ...] = ("*",)
-    """Methods it may offer to others.
+    """Methods that the identity may register.
 
-    Names that a pattern other than `*` allows may be shared with other identities, or taken over from them.
+    Names that match a pattern other than `*` may be shared with other identities, or taken over from them.
     """
     publish: tuple[str, ...] = ("*",)
-    """Topics it may publish on."""
+    """Topics on which the identity may publish."""
     subscribe: tuple[str, ...] = ("*",)
-    """Topics and patterns it may subscribe to."""
+    """Topics and patterns to which the identity may subscribe."""
     push: tuple[str, ...] = ("*",)
-    """Work queues it may push jobs to."""
+    """Work queues to which the identity may push jobs."""
     pull: tuple[str, ...] = ("*",)
-    """Work queues it may pull jobs from, and whose dead jobs it may list, redrive and drop."""
+    """Work queues from which the identity may pull jobs, and whose dead jobs it may list, redrive and drop."""
     close: tuple[str, ...] = ()
-    """Topics it may close (`hub.close`) that others subscribe to and may publish on."""
+    """Topics that the identity may close (`hub.close`) although others subscribe to them and may publish on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who may come in, and what they may do."""
+    """Authentication of peers, and the permissions of anonymous peers."""
 
     anonymous: AnonymousAccess = "loopback"
-    """Who may come in without a token or secret: `loopback` (from this machine), `always` or `never`.
+    """Access without token and secret: `loopback` (from this machine only), `always` or `never`.
 
-    A reverse proxy on this machine makes everybody look local: say `never` behind one.
+    Behind a reverse proxy on this machine all peers appear to be local: set `never`.
     """
     login_timeout: Seconds = 10.0
-    """Seconds a peer has to say who it is."""
+    """Seconds for a peer to authenticate."""
     allow_weak_tokens: bool = False
     """Whether `fiveways config check` accepts tokens and secrets of less than 128 bits."""
     max_failures: Annotated[int, Meta(ge=0)] = 10
-    """Failed logins of one network address before it has to wait: 1 s, twice as long after each further one.
+    """Failed logins after which a network address must wait: 1 s, doubled after each further failure.
 
-    0 is no limit. Behind a proxy on this machine the address is the last one in `X-Forwarded-For`.
+    0 is unlimited. Behind a proxy on this machine, the address is the last one in `X-Forwarded-For`.
     """
     max_ban: Seconds = 300.0
-    """The longest of these waits, in seconds."""
+    """Maximum seconds that an address must wait after failed logins."""
     name_grace: Annotated[float, Meta(ge=0)] = 60.0
-    """Seconds after the last session of an identity ended in which no other may register its methods."""
+    """Seconds after the last session of an identity in which no other identity may register its methods."""
     call: tuple[str, ...] = ("*",)
-    """Methods the anonymous may call."""
+    """Methods that anonymous peers may call."""
     offer: tuple[str, ...] = ("*",)
-    """Methods the anonymous may offer."""
+    """Methods that anonymous peers may register."""
     publish: tuple[str, ...] = ("*",)
-    """Topics the anonymous may publish on."""
+    """Topics on which anonymous peers may publish."""
     subscribe: tuple[str, ...] = ("*",)
-    """Topics and patterns the anonymous may subscribe to."""
+    """Topics and patterns to which anonymous peers may subscribe."""
     push: tuple[str, ...] = ("*",)
-    """Work queues the anonymous may push jobs to."""
+    """Work queues to which anonymous peers may push jobs."""
     pull: tuple[str, ...] = ("*",)
-    """Work queues the anonymous may pull jobs from, and whose dead jobs they may list, redrive and drop."""
+    """Work queues from which anonymous peers may pull jobs, and whose dead jobs they may list, redrive and drop."""
     close: tuple[str, ...] = ()
-    """Topics the anonymous may close that identities subscribe to and may publish on."""
+    """Topics that anonymous peers may close although identities subscribe to them and may publish on them."""
     identity: tuple[IdentitySettings, ...] = ()
-    """Those who may come in by name."""
+    """Identities that may log in."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What happens to subscribers who read too slowly."""
+    """Handling of slow consumers."""
 
     when_full: Mapping[str, OverflowPolicy] = field(default_factory=lambda: NO_POLICIES)
-    """A policy for each pattern of topics, such as `"alarms.*" = "block"`; the first pattern that fits counts.
+    """Overflow policies by topic pattern, such as `"alarms.*" = "block"`; the first matching pattern applies.
 
-    `skip` leaves some out and says how many, `close` ends the session, `unsubscribe` the subscription, `block` stops
-    reading from the publishers. It overrides what subscribers ask for.
+    `skip` drops events and reports their number, `close` closes the session, `unsubscribe` ends the subscription,
+    `block` applies backpressure to publishers. These policies override those of subscribers.
     """
 
 
@@ -180,130 +187,130 @@ class Umq36Settings:
     """The UMQ36 protocol."""
 
     default_method: str = ""
-    """The method that gets calls whose payload names none; empty refuses them."""
+    """Method for calls whose payload names none; empty rejects such calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class NqSettings:
-    """The NQ protocol: how long the hub stands by what it has promised."""
+    """The NQ protocol: durable requests and their responses."""
 
     request_ttl: Seconds = 7 * 24 * 3600.0
-    """Seconds for which an accepted request waits for its answer, whoever comes and goes meanwhile."""
+    """Seconds until an accepted request without a response expires."""
     answer_ttl: Seconds = 24 * 3600.0
-    """Seconds for which an answer is kept that its peer does not acknowledge."""
+    """Seconds for which a response is stored that its peer does not acknowledge."""
     duplicate_window: Seconds = 3600.0
-    """Seconds for which a finished request is remembered, so that a late copy of it is not run again."""
+    """Deduplication window: seconds after a request is finished in which a late copy is not run again."""
     accept_within: Annotated[float, Meta(ge=0)] = 0.02
-    """Seconds after which a peer hears that its request is accepted; an answer that comes sooner says so too."""
+    """Seconds after which a request is confirmed as accepted; an earlier response confirms it, too."""
     peer_ttl: Seconds = 24 * 3600.0
-    """Seconds of silence after which a peer is forgotten, with all that was kept for it."""
+    """Seconds of silence after which a peer's session is dropped, with all its requests and responses."""
     secure_cookie: bool = False
-    """Whether browsers send the cookie of NQ peers over HTTPS alone.
+    """Whether browsers send the cookie of NQ peers over HTTPS only.
 
-    Without it the hub decides by `X-Forwarded-Proto` or `Forwarded`: set it if the proxy sends neither.
+    By default the hub decides this by `X-Forwarded-Proto` or `Forwarded`. Set it if the proxy sends neither.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ZmqSettings:
-    """ZeroMQ: a ROUTER for peers that speak NQ, each message in one frame."""
+    """ZeroMQ: a ROUTER socket for NQ peers, with one message per frame."""
 
     listen: bool = False
-    """Whether there is one. It is for this machine alone, as ZeroMQ's routing ids prove nothing."""
+    """Whether the hub listens for ZeroMQ, on this machine only: ZeroMQ's routing ids prove nothing."""
     port: Port = 7555
-    """Its port, on the address of `[server]`; 0 takes a free one."""
+    """ZeroMQ port, on the address of `[server]`; 0 is any free port."""
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_TARGETS)
-    """Methods whose work ZeroMQ programs do that know nothing of the hub, and where these are.
+    """Methods that are implemented by ZeroMQ programs without knowledge of the hub, and their endpoints.
 
-    Each has a list of endpoints, such as `"image.scale" = ["tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"]`: REP,
-    ROUTER or DEALER sockets there get the argument as JSON, in turns. With `bind ` before it, the programs connect to
-    the endpoint.
+    Each has a list of endpoints, such as `"image.scale" = ["tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"]`. REP,
+    ROUTER or DEALER sockets there get the argument as JSON, in turn. With the prefix `bind `, the hub listens on the
+    endpoint and the programs connect to it.
     """
     retry_after: Seconds = 30.0
-    """Seconds after which such a program gets a request again that it did not answer, or the next one does."""
+    """Seconds after which an unanswered request is sent again, to the same or the next ZeroMQ program."""
 
 
 @dataclass(frozen=True, slots=True)
 class MqttSettings:
-    """MQTT: RPC with protobuf on the topics of a broker, and topics that are shared with it."""
+    """MQTT: RPC with protobuf on the topics of a broker, and bridged topics."""
 
     enabled: bool = False
-    """Whether the hub has a broker."""
+    """Whether the hub connects to a broker, or starts one."""
     url: str = ""
-    """Any broker that speaks MQTT 3.1.1: `mqtt://host:1883`, or with TLS `mqtts://host:8883`.
+    """URL of an MQTT 3.1.1 broker: `mqtt://host:1883`, or with TLS `mqtts://host:8883`.
 
-    Empty starts one for this machine alone (nats-server); it ends with the hub.
+    Empty starts a broker for this machine only (nats-server), which stops with the hub.
     """
     user: str = ""
-    """As whom the hub comes to that broker.
+    """User name of the hub at the broker.
 
-    The broker that the hub starts lets only this user publish what hubs tell each other; without it, only this hub.
+    At a broker started by a hub, only this user may publish the messages between hubs; if empty, only that hub may.
     """
     password: Secret = NO_SECRET
-    """Belongs to `user`."""
+    """Password of `user`."""
     password_file: str = ""
-    """A file that holds the password instead."""
+    """File with the password, instead of `password`."""
     ca_file: str = ""
-    """A file with the certificates by which the broker's is checked; empty takes those of the system."""
+    """File with CA certificates for the broker's certificate; empty uses those of the system."""
     port: Port = 1883
-    """The port of the broker that the hub starts; 0 takes a free one."""
+    """Port of the broker that the hub starts; 0 is any free port."""
     identity: str = ""
-    """The `[[auth.identity]]` whose rights those have who come by way of the broker; empty are the anonymous."""
+    """Identity of `[[auth.identity]]` whose permissions apply to peers behind the broker; empty: the anonymous ones."""
     schemas: tuple[str, ...] = ()
-    """Files with descriptor sets, made by `protoc --include_imports --descriptor_set_out=FILE`.
+    """Files with descriptor sets, generated by `protoc --include_imports --descriptor_set_out=FILE`.
 
-    On the topic of a service that they know, such as `/Greeter`, protobuf is JSON for all others.
+    On the topic of a service in them, such as `/Greeter`, protobuf is converted to JSON for peers of other protocols.
     """
     services: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
-    """Services on the broker that the hub offers to all: a topic and, for its schema, the service's full name.
+    """Services at the broker that the hub registers as methods: topic and full name of the service in the schema.
 
-    `"/Greeter" = "demo.Greeter"` makes `greeter.say_hello` of its `SayHello`. Without a schema,
-    `"/Meter/Read" = "bytes"` makes `meter.read` of the type `Read` on `/Meter`: it takes bytes or nothing, and gives
-    bytes.
+    `"/Greeter" = "demo.Greeter"` registers `greeter.say_hello` for its `SayHello`. Without a schema,
+    `"/Meter/Read" = "bytes"` registers `meter.read` for the type `Read` on `/Meter`; argument and result are bytes,
+    and the argument may be empty.
     """
     attachments: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
-    """Where attachments go: a message of a schema, and its field of `bytes`: `"demo.Photo" = "files"`."""
+    """Fields for attachments: a message of a schema, and its field of type `bytes`: `"demo.Photo" = "files"`."""
     serve: tuple[str, ...] = ()
-    """Topics on which the hub answers, besides those of the methods that it has: other ways to write them.
+    """Further topics on which the hub answers, as other spellings of those of its methods.
 
     `"/Account"` answers for `account.get_balance`, which is on `/account` in any case.
     """
     max_payload: Annotated[int, Meta(ge=1)] = 1_000_000
-    """Bytes of a message that the broker takes. Most that are given more end the link, and nats-server takes 1 MiB."""
+    """Maximum bytes of a message to the broker. Above its own limit it closes the connection (nats-server: 1 MiB)."""
     retry_after: Seconds = 60.0
-    """Seconds after which a service behind the broker gets a request of NQ again that it did not answer."""
+    """Seconds after which an unanswered NQ request is sent again to a service behind the broker."""
     topics: Mapping[str, BridgeDirection] = field(default_factory=lambda: NO_BRIDGED_TOPICS)
-    """MQTT topics that are topics of the hub too: a filter, and `in` (to the hub), `out` or `both`.
+    """Bridged MQTT topics: a filter, and the direction `in` (to the hub), `out` or `both`.
 
-    `"sensors/#" = "both"` is what `sensors.*` is in UMQ. Filters must not overlap.
+    `"sensors/#" = "both"` bridges the topics `sensors.*` of UMQ. Filters must not overlap.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where that is kept which must outlive the hub: accepted requests of NQ, and their answers."""
+    """Store for data that survives a restart: durable requests (NQ), their responses, jobs and retained values."""
 
     path: str = ""
-    """A file, made if it is not there; empty keeps everything in memory, where it ends with the hub."""
+    """File of the store, created if it is missing; empty keeps everything in memory, so it is lost on a restart."""
     settle: Annotated[float, Meta(ge=0)] = 10.0
-    """Seconds after a restart in which those who offered methods may come back before these are unknown."""
+    """Seconds after a restart in which callees may return before their methods are treated as unknown."""
     clock_jump: Annotated[float, Meta(gt=0)] = 86_400.0
-    """Seconds that the clock may differ from the last record; beyond that, nothing expires until it is confirmed."""
+    """Difference in seconds between clock and last record above which nothing expires until it is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsOrigin:
-    """What settings were made from, so that they can be read again."""
+    """Sources of settings, for a reload."""
 
     path: Path | None
-    # The environment may hold anything, so it is not shown.
+    # The environment may contain secrets, so `repr` omits it.
     env: Mapping[str, str] = field(repr=False)
     flags: Mapping[str, object] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All sections; `settings.load` makes them."""
+    """All sections; created by `settings.load`."""
 
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = field(default_factory=LimitSettings)
@@ -324,7 +331,7 @@ class Settings:
     origin: SettingsOrigin | None = field(default=None, compare=False, repr=False)
 
     def protocol_options(self) -> dict[str, dict[str, object]]:
-        """Return the sections of protocols, by the name of the protocol."""
+        """Return the options of protocols by protocol name."""
         default, nq = self.umq36.default_method, self.nq
         return {
             "umq36": {"default_method": default} if default else {},

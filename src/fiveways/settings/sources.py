@@ -1,4 +1,4 @@
-"""Where settings are written: a TOML file, variables of the environment, flags. Nothing here knows what they mean."""
+"""Sources of settings: TOML file, environment variables and flags, without knowledge of the sections."""
 
 import re
 import tomllib
@@ -10,42 +10,42 @@ from typing import TypeAlias
 from fiveways.errors import FivewaysError
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way to a value: names of tables and keys, and numbers in an array."""
+"""Path to a value: names of tables and keys, and indexes of arrays."""
 
 _ERROR_POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
 class SettingsError(FivewaysError):
-    """Settings that cannot be used; the message is a sentence that says where they are written, and why."""
+    """Invalid settings; the message is a sentence with location and reason."""
 
     def __init__(self, text: str, *, place: str = "", line: int | None = None, key: str = "") -> None:
-        where = f"{place}, line {line}" if line else place
-        super().__init__(f"{where}: {text}" if where else text)
+        location = f"{place}, line {line}" if line else place
+        super().__init__(f"{location}: {text}" if location else text)
         self.source = place
-        """The file, the variable or the flag."""
+        """File, variable or flag."""
         self.line = line
         self.key = key
 
 
 @dataclass(frozen=True, slots=True)
 class SettingLocation:
-    """Where a value is written. Its line is looked for only when somebody asks."""
+    """Location of a value. Its line is computed on demand."""
 
     source: str
     text: str = ""
-    """The whole file, if it is one."""
+    """Content of the file; empty for other sources."""
     key: KeyPath = ()
 
     def line(self) -> int | None:
-        """Return the line on which it begins, if it is in a file."""
+        """Return the first line of the value, if it is in a file."""
         return line_of(self.text, self.key) if self.text else None
 
     def child(self, *key: str | int) -> "SettingLocation":
-        """Return the place of a part of the value."""
+        """Return the location of a part of the value."""
         return SettingLocation(self.source, self.text, (*self.key, *key))
 
     def error(self, text: str, key: str) -> SettingsError:
-        """Return what is wrong with the value that is here."""
+        """Return an error for this location."""
         return SettingsError(text, place=self.source, line=self.line(), key=key)
 
     def __str__(self) -> str:
@@ -54,10 +54,10 @@ class SettingLocation:
 
 
 def read_toml(path: Path) -> tuple[dict[str, object], SettingLocation]:
-    """Return what a file says, and the place of its values.
+    """Return the values of a file and their location.
 
     Raises:
-        SettingsError: it cannot be read, or is no TOML.
+        SettingsError: The file is not readable or not valid TOML.
     """
     try:
         raw = path.read_bytes()
@@ -67,14 +67,14 @@ def read_toml(path: Path) -> tuple[dict[str, object], SettingLocation]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = raw.count(b"\n", 0, exc.start) + 1
-        raise SettingsError("this is not UTF-8", place=str(path), line=line) from exc
-    # As TOML has it; tomllib does the same before it counts lines.
+        raise SettingsError("not valid UTF-8", place=str(path), line=line) from exc
+    # Like tomllib, which normalizes line ends before it counts lines.
     text = text.replace("\r\n", "\n")
     try:
         return tomllib.loads(text), SettingLocation(str(path), text)
     except tomllib.TOMLDecodeError as exc:
         reason, line = _parse_error(exc, text)
-        raise SettingsError(f"this is no TOML: {reason}", place=str(path), line=line) from exc
+        raise SettingsError(f"not valid TOML: {reason}", place=str(path), line=line) from exc
 
 
 def _parse_error(exc: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
@@ -85,26 +85,26 @@ def _parse_error(exc: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
 
 
 def line_of(text: str, key: KeyPath) -> int:
-    """Return the line on which the statement begins that sets `key`, in a text that tomllib reads.
+    """Return the first line of the statement that sets `key`, in a text that tomllib can parse.
 
-    tomllib tells no lines. But the first so many lines of a file are TOML by themselves exactly if no statement is cut,
-    so halving finds the shortest beginning that holds the key.
+    tomllib reports no lines. But the first lines of a file are valid TOML if no statement is cut. Bisection therefore
+    finds the shortest prefix that contains the key.
     """
     lines = text.split("\n")
-    without, holding = 0, len(lines)
-    while without + 1 < holding:
-        middle = (without + holding) // 2
+    lower, upper = 0, len(lines)
+    while lower + 1 < upper:
+        middle = (lower + upper) // 2
         count, tree = _valid_prefix(lines, middle)
         if _has_key(tree, key):
-            holding = count
+            upper = count
         else:
-            without = middle
-    return _valid_prefix(lines, holding - 1)[0] + 1
+            lower = middle
+    return _valid_prefix(lines, upper - 1)[0] + 1
 
 
-def _valid_prefix(lines: list[str], most: int) -> tuple[int, object]:
-    """Return how many of the first `most` lines are whole statements, and what they say."""
-    for count in range(most, 0, -1):
+def _valid_prefix(lines: list[str], max_lines: int) -> tuple[int, object]:
+    """Return the number of lines in the longest valid prefix of `max_lines` lines, and its values."""
+    for count in range(max_lines, 0, -1):
         try:
             return count, tomllib.loads("\n".join(lines[:count]))
         except tomllib.TOMLDecodeError:
@@ -125,10 +125,10 @@ def _has_key(tree: object, key: KeyPath) -> bool:
 
 
 def read_value(text: str) -> object:
-    """Return what one TOML value says that stands by itself, as in a variable.
+    """Parse a single TOML value, as in a variable.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text is not a TOML value.
     """
     tree = tomllib.loads(f"value = {text.strip()}")
     if list(tree) != ["value"]:
@@ -137,9 +137,9 @@ def read_value(text: str) -> object:
 
 
 def environment_variables(env: Mapping[str, str], section: str) -> dict[str, str]:
-    """Return the variables of one section, by the name of the key.
+    """Return the variables of one section by key.
 
-    What starts otherwise is somebody else's: a cluster may set FIVEWAYS_SERVICE_HOST and its like by itself.
+    Variables with other prefixes are ignored: a cluster may set FIVEWAYS_SERVICE_HOST and similar ones itself.
     """
     prefix = f"FIVEWAYS_{section.upper()}_"
-    return {name.removeprefix(prefix).lower(): text for name, text in env.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix).lower(): value for name, value in env.items() if name.startswith(prefix)}

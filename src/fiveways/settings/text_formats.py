@@ -1,4 +1,4 @@
-"""Texts that have to be of some form, which no type tells."""
+"""Formats of text settings that their types do not express."""
 
 import re
 from collections.abc import Callable
@@ -7,25 +7,25 @@ from urllib.parse import urlsplit
 
 
 class TextFormat(NamedTuple):
-    """Beside a type: what a text, or each text of a list, must be, in words, and whether one is."""
+    """Annotation of a type: description and check of a text, or of each text of a list."""
 
     description: str
     is_valid: Callable[[str], bool]
 
 
 def is_web_url(text: str) -> bool:
-    """Whether a text says where something takes HTTP requests."""
+    """Return whether a text is a valid HTTP URL."""
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return False
-    is_plain = text.isprintable() and " " not in text
-    return is_plain and parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0
+    has_no_spaces = text.isprintable() and " " not in text
+    return has_no_spaces and parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0
 
 
 def is_useful_regex(text: str) -> bool:
-    """Whether a text is a regular expression that matches something, and not everything."""
+    """Return whether a text is a valid regular expression that does not match the empty text."""
     try:
         return re.compile(text).fullmatch("") is None
     except re.error:

@@ -1,4 +1,4 @@
-"""From what was written to what a setting's type asks for, or to a sentence that says what is expected."""
+"""Conversion and validation of setting values."""
 
 import math
 import types
@@ -12,53 +12,55 @@ from fiveways.settings.sources import SettingLocation, read_value
 from fiveways.settings.text_formats import TextFormat
 
 _MAX_SHOWN = 60
-"""A wrong value is shown up to here."""
+"""Maximum length of an invalid value in an error text."""
 
 
-def convert(given: object, kind: object, place: SettingLocation, key: str) -> object:
-    """Return a value as its setting has it.
+def convert(raw_value: object, kind: object, location: SettingLocation, key: str) -> object:
+    """Convert a value to the type of its setting.
 
     Raises:
-        SettingsError: it is of another type, or out of bounds.
+        SettingsError: The value has another type, is out of range, or has an invalid format.
     """
     if kind is Secret:
-        if isinstance(given, str):
-            return Secret(given)
-        raise place.error(f"{key} must be a text", key)
+        if isinstance(raw_value, str):
+            return Secret(raw_value)
+        raise location.error(f"{key} must be a text", key)
     try:
-        value: object = msgspec.convert(given, _msgspec_type(kind), strict=True)
+        value: object = msgspec.convert(raw_value, _msgspec_type(kind), strict=True)
     except msgspec.ValidationError:
-        raise _invalid_value_error(given, kind, place, key) from None
+        raise _invalid_value_error(raw_value, kind, location, key) from None
     if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
-        raise _invalid_value_error(given, kind, place, key)
-    form = _text_format(kind)
+        raise _invalid_value_error(raw_value, kind, location, key)
+    text_format = _text_format(kind)
     items = value if isinstance(value, tuple) else (value,)
-    if form is not None and not all(isinstance(item, str) and form.is_valid(item) for item in items):
-        raise _invalid_value_error(given, kind, place, key)
+    if text_format is not None and not all(isinstance(item, str) and text_format.is_valid(item) for item in items):
+        raise _invalid_value_error(raw_value, kind, location, key)
     return types.MappingProxyType(value) if isinstance(value, dict) else value
 
 
-def parse_text(text: str, kind: object, place: SettingLocation, key: str) -> object:
-    """Return what a variable or a flag says: a text as it is, texts between commas, or any value as TOML has it."""
+def parse_text(text: str, kind: object, location: SettingLocation, key: str) -> object:
+    """Return the value of a variable or flag: a text unchanged, comma-separated texts, or a TOML value."""
     origin = get_origin(_without_annotation(kind))
     if _without_annotation(kind) in (str, Secret) or origin is Literal:
         return text
     if origin is tuple and get_args(kind)[0] is str and not text.lstrip().startswith("["):
-        return [each.strip() for each in text.split(",") if each.strip()]
+        return [item.strip() for item in text.split(",") if item.strip()]
     try:
         return read_value(text)
     except ValueError:
-        raise _invalid_value_error(text, kind, place, key) from None
+        raise _invalid_value_error(text, kind, location, key) from None
 
 
-def _invalid_value_error(given: object, kind: object, place: SettingLocation, key: str) -> Exception:
-    # A list or a table may hold secrets, and so may a URL.
-    shown = f", not {_show_value(given)}" if isinstance(given, str | int | float) and _may_show_value(kind) else ""
-    return place.error(f"{key} must be {describe_type(kind)}{shown}", key)
+def _invalid_value_error(raw_value: object, kind: object, location: SettingLocation, key: str) -> Exception:
+    # A list, a table or a URL may contain secrets.
+    shown = (
+        f", not {_show_value(raw_value)}" if isinstance(raw_value, str | int | float) and _may_show_value(kind) else ""
+    )
+    return location.error(f"{key} must be {describe_type(kind)}{shown}", key)
 
 
-def _show_value(given: object) -> str:
-    text = str(given).lower() if isinstance(given, bool) else repr(given)
+def _show_value(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
@@ -73,18 +75,18 @@ def _without_annotation(kind: object) -> object:
 
 
 def _msgspec_type(kind: object) -> object:
-    """Return a type that msgspec makes a new value of."""
+    """Return a type for which msgspec creates a new value."""
     return dict[get_args(kind)] if get_origin(kind) is Mapping else kind  # type: ignore[misc]  # known when it runs
 
 
 def describe_type(kind: object) -> str:
-    """Return what a setting of this type must be, in words."""
-    bare = _without_annotation(kind)
-    arguments = get_args(bare)
-    form = _text_format(kind)
-    if form is not None:
-        return form.description
-    match get_origin(bare):
+    """Return a description of the valid values of a type."""
+    plain_type = _without_annotation(kind)
+    arguments = get_args(plain_type)
+    text_format = _text_format(kind)
+    if text_format is not None:
+        return text_format.description
+    match get_origin(plain_type):
         case origin if origin is Literal:
             return f"one of {', '.join(map(str, arguments))}"
         case origin if origin is tuple:
@@ -93,15 +95,15 @@ def describe_type(kind: object) -> str:
             return f"a table of texts, each {describe_type(arguments[1])}"
         case _:
             pass
-    if bare in (str, Secret):
+    if plain_type in (str, Secret):
         return "a text that is not empty" if _bounds(kind).min_length else "a text"
-    if bare is bool:
+    if plain_type is bool:
         return "true or false"
-    return _describe_number(bare, _bounds(kind))
+    return _describe_number(plain_type, _bounds(kind))
 
 
-def _describe_number(bare: object, bounds: msgspec.Meta) -> str:
-    noun = "a whole number" if bare is int else "a number"
+def _describe_number(plain_type: object, bounds: msgspec.Meta) -> str:
+    noun = "a whole number" if plain_type is int else "a number"
     if bounds.gt is not None:
         return f"{noun} above {bounds.gt}"
     low = bounds.ge if bounds.ge is not None else 0
@@ -109,13 +111,13 @@ def _describe_number(bare: object, bounds: msgspec.Meta) -> str:
 
 
 def _bounds(kind: object) -> msgspec.Meta:
-    found = (
-        [each for each in get_args(kind)[1:] if isinstance(each, msgspec.Meta)]
+    bounds = (
+        [item for item in get_args(kind)[1:] if isinstance(item, msgspec.Meta)]
         if kind is not _without_annotation(kind)
         else []
     )
-    return found[0] if found else msgspec.Meta()
+    return bounds[0] if bounds else msgspec.Meta()
 
 
 def _text_format(kind: object) -> TextFormat | None:
-    return next((each for each in get_args(kind)[1:] if isinstance(each, TextFormat)), None)
+    return next((item for item in get_args(kind)[1:] if isinstance(item, TextFormat)), None)

@@ -1,49 +1,49 @@
-"""SQL for any number of rows, in as few executions as can be."""
+"""SQL statements for many rows in few executions."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 Step = tuple[str, list[Any]]
-"""SQL, and the values for its places."""
+"""SQL text and its parameters."""
 
 _MAX_EXACT_ROWS: Final = 64
-"""Up to so many rows there is a text for each number."""
+"""Up to this number of rows, there is a text for each number."""
 _MAX_ROWS: Final = 512
-"""Above that there is one for each multiple, up to so many."""
+"""Above `_MAX_EXACT_ROWS` there is a text for each multiple of it, up to this number of rows."""
 TEXT_COUNT: Final = _MAX_EXACT_ROWS + _MAX_ROWS // _MAX_EXACT_ROWS - 1
 
 
 class BatchStatement:
-    """SQL with a list of rows in it.
+    """SQL statement with a list of rows.
 
-    Python's lock is given away with each execution, and a busy loop is slow to give it back: that is why there are
-    many texts, and each of them is executed once.
+    Each execution releases the GIL, and a busy event loop is slow to return it. Prepared texts for many sizes therefore
+    insert all rows with as few executions as possible.
     """
 
     __slots__ = ("_texts", "_width")
 
-    def __init__(self, head: str, row: str, tail: str = "", most: int = _MAX_ROWS) -> None:
-        sizes = [size for size in range(1, most + 1) if size <= _MAX_EXACT_ROWS or size % _MAX_EXACT_ROWS == 0]
+    def __init__(self, head: str, row: str, tail: str = "", max_rows: int = _MAX_ROWS) -> None:
+        sizes = [size for size in range(1, max_rows + 1) if size <= _MAX_EXACT_ROWS or size % _MAX_EXACT_ROWS == 0]
         self._texts = {size: head + ",".join([row] * size) + tail for size in sizes}
         self._width = row.count("?")
 
     def steps(self, values: list[Any]) -> Iterator[Step]:
-        """Return what is to be executed for all rows, whose values stand one behind the other."""
+        """Yield the executions for all rows, whose values are concatenated in `values`."""
         width, texts = self._width, self._texts
-        rest = len(values) // width
-        if rest in texts:
-            yield texts[rest], values
+        remaining = len(values) // width
+        if remaining in texts:
+            yield texts[remaining], values
             return
-        most, start = max(texts), 0
-        while rest:
-            size = min(rest, most)
+        max_size, start = max(texts), 0
+        while remaining:
+            size = min(remaining, max_size)
             if size not in texts:
                 size -= size % _MAX_EXACT_ROWS
             end = start + size * width
             yield texts[size], values[start:end]
-            rest, start = rest - size, end
+            remaining, start = remaining - size, end
 
     def all_texts(self) -> Iterator[Step]:
-        """Return each text that there is, with values that would do."""
+        """Yield each text with sample parameters, for tests of query plans."""
         for size, text in self._texts.items():
             yield text, [1] * (size * self._width)

@@ -1,7 +1,7 @@
-"""Checks of what a store holds: the structure of its file, and the checksum of each record.
+"""Integrity checks of a store: the structure of its file, and the checksum of each record.
 
-A checksum is a CRC-32 over all fields of a record, encoded as MessagePack, in a column of its row. The number that
-SQLite itself gives a row is not part of it.
+The checksum is a CRC-32 of all fields of a record, encoded as MessagePack, in a column of its row. The row number of
+SQLite is not part of it.
 """
 
 import sqlite3
@@ -17,19 +17,19 @@ Row = tuple[Any, ...]
 
 encode: Final = Encoder().encode
 _MAX_FINDINGS: Final = 100
-"""Findings of SQLite's own check that are told."""
+"""Maximum number of findings of SQLite's own check that are reported."""
 _MAX_FIELD_LENGTH: Final = 80
-"""Characters of a field in the name of a record."""
+"""Maximum characters of a field in the description of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a store that is not as it was written."""
+    """Damage found in a store."""
 
     table: str
-    """Empty if it is the structure of the file."""
+    """Empty for the structure of the file."""
     record: str
-    """Names the record; empty if it is the table as a whole."""
+    """Description of the record; empty for the table as a whole."""
     description: str
 
     def __str__(self) -> str:
@@ -38,30 +38,30 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """How the rows of a table are read and checked."""
+    """Columns and checks of one table."""
 
     fields: str
-    """The columns that the checksum covers, in its order."""
+    """Columns of the checksum, in its order."""
     types: frozenset[tuple[type, ...]]
     record_format: str
-    """Names a record, filled with its fields."""
+    """Format string for the description of a record."""
     totals_sql: str = "coalesce(sum(sum), 0)"
     extra_columns: str = ""
-    """Columns with a checksum of their own, which comes last."""
+    """Columns with a separate checksum, which is the last of them."""
 
     @property
     def width(self) -> int:
-        """The number of fields."""
+        """Number of fields."""
         return self.fields.count(",") + 1
 
     def is_intact(self, row: Row) -> bool:
-        """Return whether a row is as it was written."""
-        fields, more = row[: self.width], row[self.width + 1 :]
+        """Return whether a row matches its checksums."""
+        fields, extra = row[: self.width], row[self.width + 1 :]
         if tuple(map(type, fields)) not in self.types or checksum_of(fields) != row[self.width]:
             return False
-        if not more or more == _NOT_DEAD:
+        if not extra or extra == _NOT_DEAD:
             return True
-        return tuple(map(type, more[:-1])) == _DEAD_TYPES and checksum_of((*fields[:2], *more[:-1])) == more[-1]
+        return tuple(map(type, extra[:-1])) == _DEAD_TYPES and checksum_of((*fields[:2], *extra[:-1])) == extra[-1]
 
 
 _NOT_DEAD: Final = (None, None, None)
@@ -86,7 +86,7 @@ TABLES: Final[Mapping[str, TableFormat]] = {
 
 
 def checksum_of(fields: Row) -> int | None:
-    """Return the checksum of fields as they are stored; None of a text that is not valid UTF-8."""
+    """Return the checksum of stored fields; None if a text is not valid UTF-8."""
     try:
         return crc32(encode(fields))
     except (UnicodeEncodeError, OverflowError):
@@ -94,7 +94,7 @@ def checksum_of(fields: Row) -> int | None:
 
 
 def read_totals(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return for each table how many records it has, and the sum of their checksums."""
+    """Return the number of records and the sum of their checksums for each table."""
     return {
         name: "{} {}".format(*connection.execute(f"SELECT count(*), {table.totals_sql} FROM {name}").fetchone())  # noqa: S608
         for name, table in TABLES.items()
@@ -102,7 +102,7 @@ def read_totals(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def find_damage(connection: sqlite3.Connection, expected: Mapping[str, str] | None = None) -> Iterator[Damage]:
-    """Yield what is wrong in a store; `expected` are the totals of a store that was closed in good order."""
+    """Yield all damage of a store; `expected` are the totals of a store that was closed cleanly."""
     with tolerate_bad_utf8(connection):
         try:
             for (text,) in connection.execute(f"PRAGMA integrity_check({_MAX_FINDINGS})"):
@@ -123,32 +123,34 @@ def _find_in_table(
             if not table.is_intact(row):
                 yield Damage(f"table {name}", describe_row(table, row), "the record does not match its checksum")
             count += 1
-            # Without columns of their own checksum, both are the same column.
-            total += sum(row[each] for each in {table.width, len(row) - 1} if isinstance(row[each], int))
+            # In a table without extra columns, both are the same column.
+            total += sum(row[column] for column in {table.width, len(row) - 1} if isinstance(row[column], int))
     except sqlite3.Error as exc:
-        yield Damage(f"table {name}", "", f"it cannot be read behind record {count}: {exc}")
+        yield Damage(f"table {name}", "", f"it cannot be read after record {count}: {exc}")
         return
     if expected is not None and expected != f"{count} {total}":
-        was = expected.partition(" ")[0]
-        yield Damage(f"table {name}", "", f"it has {count} records, and had {was} others when the hub stopped")
+        expected_count = expected.partition(" ")[0]
+        yield Damage(
+            f"table {name}", "", f"it has {count} records, but had {expected_count} others when the hub stopped"
+        )
 
 
 def read_rows(connection: sqlite3.Connection, name: str, order: str = "") -> Iterator[Row]:
-    """Yield the rows of a table: the fields, their checksum, and the columns with a checksum of their own."""
+    """Yield the rows of a table: fields, checksum, and columns with a separate checksum."""
     table = TABLES[name]
     columns = ", ".join(filter(None, (table.fields, "sum", table.extra_columns)))
     yield from connection.execute(f"SELECT {columns} FROM {name} {order}")  # noqa: S608
 
 
 def describe_row(table: TableFormat, row: Row) -> str:
-    """Return the name of a record, for people."""
-    shown = (str(each)[:_MAX_FIELD_LENGTH].encode(errors="backslashreplace").decode() for each in row)
+    """Return the description of a record."""
+    shown = (str(field)[:_MAX_FIELD_LENGTH].encode(errors="backslashreplace").decode() for field in row)
     return table.record_format.format(*shown)
 
 
 @contextmanager
 def tolerate_bad_utf8(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read texts that are not valid UTF-8 as well."""
+    """Also read texts that are not valid UTF-8."""
     before = connection.text_factory
     connection.text_factory = _decode_text
     try:

@@ -1,4 +1,4 @@
-"""The tables of a store, and what each record does to them."""
+"""Tables of a store, and the statements for each change."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -21,12 +21,12 @@ from fiveways.store.batch_statement import BatchStatement, Step
 from fiveways.store.integrity import encode
 
 APPLICATION_ID: Final = 0x35776179
-"""Tells a store from other SQLite files: "5way"."""
+"""Identifies a store among SQLite files: "5way"."""
 VERSION: Final = 4
 CREATE_MARK: Final = "CREATE TABLE mark (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID"
-"""Facts about the store itself, by name."""
+"""Metadata of the store, by name."""
 LAST_RECORD_MARK: Final = "last"
-"""The name of the mark that tells when a record was written last."""
+"""Name of the mark with the time of the last record."""
 _CREATE_PEER: Final = """CREATE TABLE peer (
     peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL, remote TEXT NOT NULL, sum INTEGER
 ) WITHOUT ROWID"""
@@ -57,7 +57,7 @@ ALTER TABLE peer ADD COLUMN remote TEXT NOT NULL DEFAULT '';
 ALTER TABLE item ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE retained ADD COLUMN owner TEXT NOT NULL DEFAULT ''
 """,
-    # The checksum stands before the word, so that the sum of all of them is found without reading words.
+    # The checksum precedes the word, so that the sum of all checksums is computed without reading words.
     3: f"""
 {CREATE_MARK};
 ALTER TABLE peer RENAME TO old;
@@ -83,7 +83,7 @@ INSERT INTO retained (id, topic, publication, owner, sum, word)
 DROP TABLE old
 """,  # noqa: S608
 }
-"""What makes a store of an older version one of the next."""
+"""Scripts that upgrade a store of this version to the next one."""
 STATEMENTS: Final[dict[type[StoreChange], BatchStatement]] = {
     PutPeer: BatchStatement("REPLACE INTO peer (peer, identity, seen_at, remote, sum) VALUES ", "(?,?,?,?,?)"),
     DropPeer: BatchStatement("DELETE FROM peer WHERE peer IN (", "?", ")"),
@@ -95,12 +95,12 @@ STATEMENTS: Final[dict[type[StoreChange], BatchStatement]] = {
         " why = NULL, at = NULL, why_sum = NULL",
     ),
     PutDeadLetter: BatchStatement(
-        "", "UPDATE item SET why = ?3, at = ?4, why_sum = ?5 WHERE queue = ?1 AND number = ?2", most=1
+        "", "UPDATE item SET why = ?3, at = ?4, why_sum = ?5 WHERE queue = ?1 AND number = ?2", max_rows=1
     ),
     DropJob: BatchStatement(
         "DELETE FROM item WHERE id IN (SELECT id FROM (SELECT column1 AS one, column2 AS other FROM (VALUES ",
         "(?,?)",
-        # The join says how: by the index, which row values in IN do not always use.
+        # CROSS JOIN enforces the index, which row values in IN do not always use.
         ")) AS gone CROSS JOIN item ON queue = gone.one AND number = gone.other)",
     ),
     PutRetained: BatchStatement(
@@ -123,41 +123,41 @@ _ORDER_AND_KEY_WIDTH: Final[dict[type[StoreChange], tuple[int, int]]] = {
     PutRetained: (5, 1),
     DropRetained: (6, 1),
 }
-"""Where a record usually stands among those of the same key, and how many of its fields are that key."""
+"""Usual order of changes with the same key, and the number of fields of that key."""
 _WITH_CHECKSUM: Final[frozenset[type[StoreChange]]] = frozenset({PutPeer, PutJob, PutDeadLetter, PutRetained})
 
 
 def steps(records: Iterable[StoreChange]) -> Iterator[Step]:
-    """Return what is to be executed for records besides the log: in their order, as far as that makes a difference.
+    """Yield the executions for all records except those of the log, in their order where that matters.
 
-    They come mixed, and each kind is fastest in one go.
+    Records arrive mixed, and one execution for all of a type is the fastest.
     """
-    for bundle in _group_by_type(record for record in records if type(record) not in request_log.LOG_ONLY_RECORDS):
-        for kind in sorted(bundle, key=_ORDER_AND_KEY_WIDTH.__getitem__):
-            yield from STATEMENTS[kind].steps(bundle[kind])
+    for group in _group_by_type(record for record in records if type(record) not in request_log.LOG_ONLY_RECORDS):
+        for kind in sorted(group, key=_ORDER_AND_KEY_WIDTH.__getitem__):
+            yield from STATEMENTS[kind].steps(group[kind])
 
 
 def _group_by_type(records: Iterable[StoreChange]) -> Iterator[dict[type[StoreChange], list[Any]]]:
-    """Give the values of records by their kinds; what must not be done before something else is in a later bundle."""
-    bundle: dict[type[StoreChange], list[Any]] = {}
-    reached: dict[tuple[Any, ...], int] = {}
+    """Yield the values of records by type. Records that must follow others are in a later group."""
+    group: dict[type[StoreChange], list[Any]] = {}
+    last_order: dict[tuple[Any, ...], int] = {}
     for record in records:
         kind, values = type(record), _values(record)
-        place, width = _ORDER_AND_KEY_WIDTH[kind]
+        order, width = _ORDER_AND_KEY_WIDTH[kind]
         key = values[:width]
-        if reached.get(key, 0) > place:
-            yield bundle
-            bundle, reached = {}, {}
-        reached[key] = place
-        if kind in bundle:
-            bundle[kind] += values
+        if last_order.get(key, 0) > order:
+            yield group
+            group, last_order = {}, {}
+        last_order[key] = order
+        if kind in group:
+            group[kind] += values
         else:
-            bundle[kind] = list(values)
-    yield bundle
+            group[kind] = list(values)
+    yield group
 
 
 def _values(record: StoreChange) -> tuple[Any, ...]:
-    """Return the fields of a record as they are stored, and their checksum if it is stored with them."""
+    """Return the stored fields of a record, with its checksum if the table has one."""
     if type(record) not in _WITH_CHECKSUM:
         return astuple(record)
     if isinstance(record, PutPeer):

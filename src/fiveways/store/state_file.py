@@ -1,8 +1,8 @@
-"""The state file beside a store: whether the store is open, and up to where its WAL is known to be on disk.
+"""State file beside a store: whether the store is open, and up to which frame its WAL is known to be on disk.
 
-It is written in place, in one sector, without fsync, after the commit that it tells of has reached the disk. So it
-never tells of more than the store holds. After a killed process it is exact; after a power cut it may be some seconds
-old, and then it tells of less.
+It is written in place, in one sector, without fsync, after its commit has reached the disk. It therefore never claims
+more than the store has. After a killed process it is exact. After a power cut it may be some seconds old and claim
+less.
 """
 
 import fcntl
@@ -26,32 +26,32 @@ STATE_BYTES: Final = _LAYOUT.size + _CHECKSUM.size
 
 
 class Phase(IntEnum):
-    """The phase of a hub, or its phase when it was killed."""
+    """Phase of a hub, or the phase in which it was killed."""
 
     OPEN = 0
     CLOSED = 1
-    """The store has no WAL: all of it is in the database."""
+    """The store has no WAL: the database has all records."""
     OPENING = 2
-    """Nothing is acknowledged; everything else is as it was in the last run."""
+    """Nothing is acknowledged so far; all other fields are of the last run."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """The content of a state file."""
+    """Content of a state file."""
 
     store_id: bytes
-    """The random id of the store, 16 bytes."""
+    """Random id of the store, 16 bytes."""
     run: int
-    """The number of the run, counted from 1; each start of a hub is one."""
+    """Number of the run, counted from 1; each start of a hub is a run."""
     phase: Phase
     salts: wal.Salts = (0, 0)
     frames: int = 0
-    """Frames of the WAL with these salts that are on disk; 0 if nothing is known of the WAL."""
+    """Number of frames with these salts that are on disk; 0 if nothing is known about the WAL."""
     last_checksum: wal.Checksum = (0, 0)
-    """The checksum of the last of them."""
+    """Checksum of the last of these frames."""
 
     def pack(self) -> bytes:
-        """Return it as it is in the file."""
+        """Return the content as bytes."""
         numbers = (self.phase, *self.salts, self.frames, *self.last_checksum)
         data = _LAYOUT.pack(_MAGIC, self.store_id, self.run, *numbers)
         return data + _CHECKSUM.pack(crc32(data))
@@ -78,7 +78,7 @@ def parse_state(data: bytes) -> StoreState | None:
 
 
 class StoreInUse(Exception):
-    """Another process, or another store of this one, has the state file open."""
+    """Another process, or another store of this process, has opened the state file."""
 
 
 def _lock(handle: int) -> None:
@@ -89,16 +89,16 @@ def _lock(handle: int) -> None:
 
 
 class StateFile:
-    """An open state file, locked for this store alone. The lock ends with the process."""
+    """Open state file, locked for one store. The lock ends with the process."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path = path
         self._handle = handle
         self._wal: int | None = None
         self._distrusted_salts: wal.Salts | None = None
-        """The salts of a WAL with frames of a transaction that failed: they look like those of a commit."""
+        """Salts of a WAL with frames of a failed transaction, which look like committed ones."""
         try:
-            # Where files cannot be locked so, SQLite's lock of the database remains.
+            # On file systems without such locks, SQLite's lock of the database remains.
             with suppress(OSError):
                 _lock(handle)
         except StoreInUse:
@@ -108,7 +108,7 @@ class StateFile:
 
     @classmethod
     def open(cls, store: Path) -> Self | None:
-        """Open the state file of a store; None if there is none."""
+        """Open the state file of a store; None if it is missing."""
         try:
             return cls(store, os.open(state_path(store), os.O_RDWR))
         except FileNotFoundError:
@@ -116,66 +116,68 @@ class StateFile:
 
     @classmethod
     def create(cls, store: Path) -> Self:
-        """Make a state file; the caller writes it."""
+        """Create a state file; the caller writes it."""
         return cls(store, os.open(state_path(store), os.O_CREAT | os.O_RDWR, _MODE))
 
     def write(self, state: StoreState) -> None:
-        """Write a state, and have it survive a power cut."""
+        """Write a state and sync it to disk."""
         os.pwrite(self._handle, state.pack(), 0)
         os.fsync(self._handle)
         self.state = state
 
     def record_commit(self) -> None:
-        """Write down up to where the WAL is on disk, after a commit. Where that fails, the file tells of less."""
+        """Write the last frame on disk after a commit. If that fails, the file claims less."""
         with suppress(OSError):
             self._record_commit()
 
     def distrust(self) -> None:
-        """Tell nothing of this WAL any more, after a transaction that failed; the next one has other salts."""
+        """Ignore this WAL after a failed transaction; the next one has other salts."""
         with suppress(OSError), wal_path(self._path).open("rb") as file:
             self._distrusted_salts = wal.parse_salts(file.read(wal.HEADER_STRUCT.size))
 
     def close(self) -> None:
-        """Close the file; the lock is gone."""
+        """Close the file, which releases the lock."""
         for handle in (self._handle, self._wal):
             if handle is not None:
                 os.close(handle)
 
     def _record_commit(self) -> None:
-        if (before := self.state) is None:
+        if (previous := self.state) is None:
             return
         if self._wal is None:
             self._wal = os.open(wal_path(self._path), os.O_RDONLY)
         log = self._wal
-        salts, number = before.salts, before.frames
-        if _read_frame_header(log, number + 1, salts) is None:
-            # Nothing was written, or the WAL was begun anew.
+        salts, frame_number = previous.salts, previous.frames
+        if _read_frame_header(log, frame_number + 1, salts) is None:
+            # Nothing was written, or the WAL was reset.
             header = os.pread(log, wal.HEADER_STRUCT.size, 0)
             if len(header) < wal.HEADER_STRUCT.size:
                 return
-            salts, number = wal.HEADER_STRUCT.unpack(header)[4:6], 0
-            if salts in (before.salts, self._distrusted_salts):
+            salts, frame_number = wal.HEADER_STRUCT.unpack(header)[4:6], 0
+            if salts in (previous.salts, self._distrusted_salts):
                 return
-        last, step = None, 1
-        # All frames with these salts stand at the beginning: the last of them is found in steps that double and halve.
-        while (found := _read_frame_header(log, number + step, salts)) is not None:
-            last, number, step = found, number + step, step * 2
+        last_header, step = None, 1
+        # All frames with these salts are at the beginning: galloping search finds the last one.
+        while (next_header := _read_frame_header(log, frame_number + step, salts)) is not None:
+            last_header, frame_number, step = next_header, frame_number + step, step * 2
         while (step := step // 2) > 0:
-            if (found := _read_frame_header(log, number + step, salts)) is not None:
-                last, number = found, number + step
-        if last is None or not last[1] or salts == self._distrusted_salts:
-            return  # it ends no transaction
-        self.state = StoreState(before.store_id, before.run, Phase.OPEN, salts, number, (last[4], last[5]))
+            if (next_header := _read_frame_header(log, frame_number + step, salts)) is not None:
+                last_header, frame_number = next_header, frame_number + step
+        if last_header is None or not last_header[1] or salts == self._distrusted_salts:
+            return  # the last frame ends no transaction
+        self.state = StoreState(
+            previous.store_id, previous.run, Phase.OPEN, salts, frame_number, (last_header[4], last_header[5])
+        )
         os.pwrite(self._handle, self.state.pack(), 0)
-        if not before.frames:
-            # From now on a missing WAL is missed, also after a power cut.
+        if not previous.frames:
+            # From now on a missing WAL is detected, also after a power cut.
             os.fsync(self._handle)
 
 
-def _read_frame_header(log: int, number: int, salts: wal.Salts) -> tuple[int, ...] | None:
-    """Return the header of a frame of the WAL; None if it has other salts."""
-    data = os.pread(log, wal.FRAME_STRUCT.size, wal.HEADER_STRUCT.size + (number - 1) * _FRAME_BYTES)
+def _read_frame_header(log: int, frame_number: int, salts: wal.Salts) -> tuple[int, ...] | None:
+    """Return the header of a WAL frame; None if it has other salts."""
+    data = os.pread(log, wal.FRAME_STRUCT.size, wal.HEADER_STRUCT.size + (frame_number - 1) * _FRAME_BYTES)
     if len(data) < wal.FRAME_STRUCT.size:
         return None
-    found = wal.FRAME_STRUCT.unpack(data)
-    return found if found[2:4] == salts else None
+    header = wal.FRAME_STRUCT.unpack(data)
+    return header if header[2:4] == salts else None

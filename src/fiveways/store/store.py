@@ -1,4 +1,4 @@
-"""What must outlive the hub, in one SQLite file."""
+"""SQLite store for all data that survives a restart of the hub."""
 
 import asyncio
 import atexit
@@ -18,11 +18,11 @@ from fiveways.store.writer_thread import CommitFunction, DoneCallback, Outcome, 
 
 MAX_WAITING: Final = 100_000
 MAX_WAITING_BYTES: Final = 1 << 26
-"""Bytes of bodies that may wait for the disk: a batch of them is in memory twice while it is written."""
+"""Maximum bytes of payloads that wait for the disk: a batch is in memory twice while it is written."""
 
 
 class Store:
-    """An open store. All of its methods belong to the thread of the event loop."""
+    """Open store. All methods must be called in the thread of the event loop."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Store:
         connection, state = opened
         self.path = path
         self.waiting = 0
-        """Changes whose `done` was not called yet."""
+        """Number of changes whose callback is pending."""
         self.waiting_bytes = 0
-        """The bytes of their bodies."""
+        """Bytes of their payloads."""
         self._now = now
         self._loop = loop
         self._max_waiting, self._max_waiting_bytes = max_waiting, max_waiting_bytes
         self._connection: sqlite3.Connection | None = connection
-        """Ours until the first change; then the writer's."""
+        """Connection, until the first change moves it to the writer thread."""
         self._state = state
         self._outcomes: deque[tuple[list[Outcome], int]] = deque()
         self._log = RequestLog(connection)
@@ -67,19 +67,19 @@ class Store:
         commit: CommitFunction = writer_thread.execute_last,
         mark: Callable[[], str] | None = None,
     ) -> Self:
-        """Open the store, or make it; StoreError says why that cannot be. `loop` is the running one.
+        """Open or create a store; StoreError if that fails. `loop` defaults to the running loop.
 
-        `mark` tells the time for `last_mark`; it is called in the writer's thread.
+        `mark` returns the time for `last_mark`; it is called in the writer thread.
         """
         loop = loop or asyncio.get_running_loop()
         path = Path(path).absolute()
-        most = {"max_waiting": max_waiting, "max_waiting_bytes": max_waiting_bytes}
-        store = cls(path, store_file.connect(path), now=now, loop=loop, commit=commit, mark=mark, **most)
-        atexit.register(store._close_files)  # otherwise the interpreter closes the database, and its WAL is gone
+        limits = {"max_waiting": max_waiting, "max_waiting_bytes": max_waiting_bytes}
+        store = cls(path, store_file.connect(path), now=now, loop=loop, commit=commit, mark=mark, **limits)
+        atexit.register(store._close_files)  # otherwise the interpreter closes the database, which deletes the WAL
         return store
 
     def last_mark(self) -> str:
-        """Return the mark of the last record of an earlier process, before the first change; empty if there is none."""
+        """Return the mark of an earlier process's last record, or an empty string; for use before the first change."""
         if self._connection is None:
             return ""
         try:
@@ -91,21 +91,22 @@ class Store:
         return "" if row is None else str(row[0])
 
     def load(self) -> StoreContents:
-        """Return what the store holds, before the first change is written."""
+        """Return the contents of the store. Call it before the first change."""
         if self._connection is None:
-            raise StoreError(f"{self.path} is read before the first change, not later")
+            raise StoreError(f"{self.path} can only be loaded before the first change")
         try:
-            found = contents.load(self._connection, self._log, self._now())
+            loaded = contents.load(self._connection, self._log, self._now())
         except sqlite3.Error as exc:
             raise errors.opening_error(self.path, exc) from exc
         self._is_loaded = True
-        return found
+        return loaded
 
     def write(self, record: StoreChange, done: DoneCallback) -> None:
-        """Let a change be written; `done` is called when it has reached the disk, or with why it has not.
+        """Write a change; call `done` when it is on disk, or with an error.
 
-        Changes are written, and `done` is called, in the order of this. Once one could not be written, none is that
-        comes after it, until `resume`; but for a new request, and what never can be. StoreError if too many wait.
+        Changes are written, and their callbacks called, in order. After a failed change, all later ones fail until
+        `resume`. A failed new request, or a change that can never be written, does not stop later ones. StoreError if
+        too many wait.
         """
         if (
             self.waiting >= self._max_waiting
@@ -119,12 +120,12 @@ class Store:
         self._enqueue((record, done))
 
     def resume(self) -> None:
-        """Write again what is given from now on."""
+        """Accept changes again after a failure."""
         if self._connection is None and not self._is_closed:
             self._enqueue(writer_thread.RESUME)
 
     def close(self) -> None:
-        """Have everything written that waits, and call what waits for it."""
+        """Write all waiting changes, call their callbacks, and close the store."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -133,7 +134,7 @@ class Store:
         self._call_done()
 
     def _close_files(self) -> None:
-        """Have everything written that waits, and close the files in good order."""
+        """Write all waiting changes, and close the files cleanly."""
         if self._connection is None:
             self._writer.close()
         else:
@@ -143,34 +144,34 @@ class Store:
             self._connection = None
 
     def _start_writer(self) -> None:
-        """Do what is rare: start the writer, or refuse a change."""
+        """Handle rare cases: start the writer thread, or refuse a change."""
         if self._is_closed:
-            raise StoreError(f"it could not be kept in {self.path}: the store is closed")
+            raise StoreError(f"it was not stored in {self.path}: the store is closed")
         if self.waiting >= self._max_waiting or self.waiting_bytes >= self._max_waiting_bytes:
-            why = f"{self.waiting} changes wait to be written, {self.waiting_bytes} bytes"
-            raise StoreError(f"{self.path} is too slow: {why}", why)
-        if not self._is_loaded:  # what is written depends on what is there
+            reason = f"{self.waiting} changes with {self.waiting_bytes} bytes wait to be written"
+            raise StoreError(f"{self.path} is too slow: {reason}", reason)
+        if not self._is_loaded:  # the statements depend on the contents
             self.load()
         self._connection = None
         self._writer.start()
 
-    def _on_batch_done(self, told: list[Outcome], size: int) -> None:
-        """Pass on from the writer's thread what became of a batch."""
-        self._outcomes.append((told, size))
+    def _on_batch_done(self, outcomes: list[Outcome], size: int) -> None:
+        """Pass the outcomes of a batch from the writer thread to the event loop."""
+        self._outcomes.append((outcomes, size))
         try:
             self._loop.call_soon_threadsafe(self._call_done)
         except RuntimeError:
-            # The loop is closed: whoever closes the store is told.
+            # The loop is closed; `close` calls the callbacks.
             return
 
     def _call_done(self) -> None:
         while self._outcomes:
-            told, size = self._outcomes.popleft()
-            self.waiting -= len(told)
+            outcomes, size = self._outcomes.popleft()
+            self.waiting -= len(outcomes)
             self.waiting_bytes -= size
-            for done, error in told:
+            for done, error in outcomes:
                 try:
                     done(error)
-                except Exception as exc:  # noqa: BLE001  the others must hear of theirs
-                    message = f"a change was written to {self.path}, and what was to follow failed"
+                except Exception as exc:  # noqa: BLE001  the other callbacks must be called
+                    message = f"the callback of a change failed path={self.path}"
                     self._loop.call_exception_handler({"message": message, "exception": exc})

@@ -1,4 +1,4 @@
-"""The file of a store: made, or checked before anything in it is touched."""
+"""Opening and closing the files of a store, with all checks before anything is changed."""
 
 import errno
 import os
@@ -16,19 +16,19 @@ from fiveways.store.state_file import Phase, StateFile, StoreInUse, StoreState
 _MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _MIN_DATABASE_SIZE: Final = 512
-"""Bytes of the smallest database; SQLite takes a file with less for an empty one, and would write over it."""
+"""Size of the smallest database; SQLite treats a smaller file as empty and would overwrite it."""
 _CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _CACHED_STATEMENTS: Final = 8 * TEXT_COUNT
 _WAL_SIZE: Final = 1 << 26
-"""What a checkpoint leaves of a WAL that was larger. One comes after 1000 pages, as usual; more were not faster."""
+"""Maximum size of a WAL after a checkpoint. Checkpoints after 1000 pages, the default; more were not faster."""
 
 
 def connect(path: Path) -> tuple[sqlite3.Connection, StateFile]:
-    """Open the store for this process alone; StoreError if it is none, is damaged, or cannot be had.
+    """Open a store exclusively for this process; StoreError if it is invalid, damaged or in use.
 
-    The locks end with the process, however that ends.
+    The locks end with the process, even if it is killed.
     """
-    connection = state = begun = None
+    connection = state = own_marks = None
     try:
         state = StateFile.open(path)
         consistency_check.check_files(path, None if state is None else state.state)
@@ -43,22 +43,22 @@ def connect(path: Path) -> tuple[sqlite3.Connection, StateFile]:
         if state is None:
             state = StateFile.create(path)
             _fsync_folder(path.parent)
-        # A WAL that is written from now on belongs to the database.
+        # From here on, a new WAL belongs to the database.
         state.write(replace(state.state or StoreState(b"", 0, Phase.OPENING), phase=Phase.OPENING))
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}").fetchone()
-        # Only a transaction that writes takes the lock for certain.
+        # Only a transaction that writes is certain to take the lock.
         connection.execute("BEGIN EXCLUSIVE")
         make_tables(connection, version)
-        begun = marks.begin_run(connection)
+        own_marks = marks.begin_run(connection)
         connection.execute("COMMIT")
-        # The database itself says from now on that it is open, and that there is a WAL.
+        # From here on, the database itself is marked as open, with a WAL.
         connection.execute(_CHECKPOINT).fetchone()
-        state.write(StoreState(begun.store_id, begun.run, Phase.OPEN))
+        state.write(StoreState(own_marks.store_id, own_marks.run, Phase.OPEN))
     except (sqlite3.Error, OSError, StoreError, StoreInUse) as exc:
         if connection is not None:
-            _close_failed(connection, state, begun)
+            _close_failed(connection, state, own_marks)
         if state is not None:
             state.close()
         raise _opening_error(path, exc, is_store=state is not None) from exc
@@ -66,12 +66,12 @@ def connect(path: Path) -> tuple[sqlite3.Connection, StateFile]:
 
 
 def close(connection: sqlite3.Connection, state: StateFile) -> None:
-    """Close the store, and write down that this was done in good order. Without room for that, the WAL stays."""
-    has_ended, has_moved = _write_end_marks(connection), _checkpoint(connection)
-    if not has_ended:  # there may be room now that the WAL is empty
+    """Close a store and mark it as closed cleanly. If the disk is full, the WAL remains."""
+    is_marked, is_checkpointed = _write_end_marks(connection), _checkpoint(connection)
+    if not is_marked:  # the checkpoint may have freed space
         _write_end_marks(connection)
-        has_moved = _checkpoint(connection)
-    if has_moved and state.state is not None:
+        is_checkpointed = _checkpoint(connection)
+    if is_checkpointed and state.state is not None:
         with suppress(OSError):
             state.write(StoreState(state.state.store_id, state.state.run, Phase.CLOSED))
     with suppress(sqlite3.Error):
@@ -90,27 +90,27 @@ def _write_end_marks(connection: sqlite3.Connection) -> bool:
 
 
 def _checkpoint(connection: sqlite3.Connection) -> bool:
-    """Move the WAL into the database; return whether all of it is there."""
+    """Move the WAL into the database; return whether it was moved completely."""
     try:
         return bool(connection.execute(_CHECKPOINT).fetchone()[0] == 0)
     except sqlite3.Error:
         return False
 
 
-def _close_failed(connection: sqlite3.Connection, state: StateFile | None, begun: marks.Marks | None) -> None:
-    """Close what could not be opened. SQLite deletes the WAL then, and the state file has to know."""
+def _close_failed(connection: sqlite3.Connection, state: StateFile | None, own_marks: marks.Marks | None) -> None:
+    """Close a store that failed to open. SQLite then deletes the WAL, which the state file must record."""
     with suppress(sqlite3.Error, OSError):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if state is not None and state.state is not None and _checkpoint(connection):
-            run = state.state if begun is None else begun
+            run = state.state if own_marks is None else own_marks
             state.write(StoreState(run.store_id, run.run, Phase.CLOSED))
     with suppress(sqlite3.Error):
         connection.close()
 
 
 def _opening_error(path: Path, exc: sqlite3.Error | OSError | StoreError | StoreInUse, *, is_store: bool) -> StoreError:
-    """Return why a store could not be opened."""
+    """Return the error for a store that cannot be opened."""
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, StoreInUse):
@@ -121,22 +121,22 @@ def _opening_error(path: Path, exc: sqlite3.Error | OSError | StoreError | Store
 
 
 def _check_records(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a store with a damaged record, or without one that it had."""
-    own = marks.read_marks(connection)
-    expected = own.totals if own is not None and own.is_closed else None
-    for found in integrity.find_damage(connection, expected):
-        raise errors.damage_error(path, f"{path} is damaged: {found}")
+    """Refuse a store with a damaged or missing record."""
+    own_marks = marks.read_marks(connection)
+    expected = own_marks.totals if own_marks is not None and own_marks.is_closed else None
+    for damage in integrity.find_damage(connection, expected):
+        raise errors.damage_error(path, f"{path} is damaged: {damage}")
 
 
 def _create_file(path: Path) -> None:
-    """Make the file if it is not there. One that is there is not opened: to close it would end SQLite's locks on it."""
+    """Create the file if it is missing. An existing one is not opened: closing it would release SQLite's locks."""
     if path.is_dir():
-        raise StoreError(f"{path} is a folder: a store is a file, name one in it")
+        raise StoreError(f"{path} is a folder: choose a file in it")
     _make_folder(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _MODE))
         _fsync_folder(path.parent)
-    # SQLite would open what it may only read, and fail later with less to say.
+    # SQLite would open a read-only file, and fail later with a less helpful error.
     if not (os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -149,7 +149,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Have a folder's new entry survive a power cut, where the system can do that."""
+    """Sync a new entry of a folder to disk, if the system supports that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -159,7 +159,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def check_version(path: Path, connection: sqlite3.Connection) -> int:
-    """Return the version of a store, 0 of an empty file; StoreError if it is not ours to write to."""
+    """Return the version of a store, 0 for an empty file; StoreError if the file must not be written."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -168,20 +168,22 @@ def check_version(path: Path, connection: sqlite3.Connection) -> int:
             raise StoreError(errors.NOT_A_STORE.format(path=path))
         return 0
     if application != schema.APPLICATION_ID:
-        raise StoreError(f"{path} belongs to another program: name another file, or move this one away")
+        raise StoreError(f"{path} belongs to another program: choose another file, or move this one away")
     if version > schema.VERSION:
         raise StoreError(
-            f"{path} was written by a newer Fiveways (version {version} of the store, this one knows "
-            f"{schema.VERSION}): run the newer one, or name another file"
+            f"{path} was written by a newer Fiveways (store version {version}, this hub supports "
+            f"{schema.VERSION}): run the newer version, or choose another file"
         )
     return int(version)
 
 
 def make_tables(connection: sqlite3.Connection, version: int) -> None:
-    """Make the tables of an empty file, or of those in a store of an older version what they are now."""
+    """Create the tables of an empty file, or upgrade those of an older version."""
     connection.create_function("sum_of", -1, lambda *fields: integrity.checksum_of(fields), deterministic=True)
     scripts = (
-        [schema.UPGRADES[older] for older in range(version, schema.VERSION)] if version else [schema.CREATE_TABLES]
+        [schema.UPGRADES[old_version] for old_version in range(version, schema.VERSION)]
+        if version
+        else [schema.CREATE_TABLES]
     )
     for script in scripts:
         for statement in script.split(";"):

@@ -1,7 +1,7 @@
-"""Checks and repairs a store that no hub has open.
+"""Check and repair of a store that is not open.
 
 The files are copied before SQLite opens them, because SQLite would change them. A repair writes a new store with every
-record that is as it was written, and keeps the damaged files under other names.
+intact record, and keeps the damaged files under other names.
 """
 
 import fcntl
@@ -26,11 +26,11 @@ from fiveways.store.state_file import StateFile, StoreInUse, state_path, wal_pat
 Decode = Callable[[str, Row], None]
 _HEADER_SIZE: Final = 100
 _MAX_PAGES: Final = 1 << 24
-"""A page behind these is not of a store: its frame is damaged."""
+"""Maximum page number of a store: a frame with a higher one is damaged."""
 _HEADER_START: Final = b"SQLite format 3\0\x10\x00\x02\x02\x00\x40\x20\x20"
-"""The first bytes of each store: its kind of file, its page size and constants."""
+"""First bytes of each store: file type, page size and constants."""
 _SHARED_LOCK_RANGE: Final = (510, 0x40000002)
-"""The bytes that SQLite locks in a database."""
+"""Byte range that SQLite locks in a database."""
 _SUFFIXES: Final = ("", "-wal", "-state", "-shm", "-journal")
 _ROW_KEYS: Final = {"peer": "peer", "log": "line", "item": "id", "retained": "id"}
 _INSERT: Final = {
@@ -42,26 +42,26 @@ _INSERT: Final = {
 
 @dataclass
 class DamageReport:
-    """The damage of a store, and its readable records."""
+    """Damage of a store, and its intact records."""
 
     damage: list[str] = field(default_factory=list)
-    """The damage of its files and records."""
+    """Damage of files and records."""
     rows: dict[str, list[Row]] = field(default_factory=dict)
-    """The records of each table that are as they were written."""
+    """Intact records of each table."""
     lost: list[str] = field(default_factory=list)
-    """The records and parts of tables that are not readable."""
+    """Records and parts of tables that are not readable."""
 
     is_sound: bool = False
-    """Whether the structure of the database is as SQLite wrote it."""
+    """Whether SQLite found no damage in the structure of the database."""
 
     @property
     def record_count(self) -> int:
-        """The number of readable records."""
+        """Number of intact records."""
         return sum(map(len, self.rows.values()))
 
 
 def check_store(path: Path, decode: Decode = lambda _table, _row: None) -> DamageReport:
-    """Return what is wrong with a store; StoreError if it is none, or a hub has it open. Nothing is changed.
+    """Return the damage of a store; StoreError if it is not a store, or in use. No file is changed.
 
     `decode` raises an exception for a row of a table that a hub could not use.
     """
@@ -70,7 +70,7 @@ def check_store(path: Path, decode: Decode = lambda _table, _row: None) -> Damag
 
 
 def repair_store(path: Path, decode: Decode = lambda _table, _row: None) -> tuple[DamageReport, list[Path]]:
-    """Replace a damaged store by one with all that is readable; return where the damaged files are now."""
+    """Replace a damaged store by one with all intact records; return the new paths of the damaged files."""
     new = path.with_name(f"{path.name}.repaired")
     with _lock_store(path) as state:
         with TemporaryDirectory(prefix="fiveways-store-") as folder:
@@ -84,7 +84,7 @@ def repair_store(path: Path, decode: Decode = lambda _table, _row: None) -> tupl
             old = path.with_name(f"{path.name}{suffix}")
             if old.exists():
                 moved.append(old.rename(path.with_name(f"{path.name}.damaged-{stamp}{suffix}")))
-        # Without the database, its state file keeps a hub from beginning an empty store.
+        # While the database is missing, its state file prevents a hub from creating an empty store.
         state_path(new).rename(state_path(path))
         new.rename(path)
     return report, moved
@@ -92,13 +92,13 @@ def repair_store(path: Path, decode: Decode = lambda _table, _row: None) -> tupl
 
 @contextmanager
 def _lock_store(path: Path) -> Iterator[StateFile | None]:
-    """Keep hubs from opening a store."""
+    """Lock a store against hubs."""
     with ExitStack() as stack:
         try:
-            if not any(each.exists() for each in (path, wal_path(path), state_path(path))):
-                raise StoreError(f"{path} is missing: name the file of a store")
+            if not any(file.exists() for file in (path, wal_path(path), state_path(path))):
+                raise StoreError(f"{path} is missing: choose the file of a store")
             if path.is_dir():
-                raise StoreError(f"{path} is a folder: a store is a file, name one in it")
+                raise StoreError(f"{path} is a folder: choose a file in it")
             if (state := StateFile.open(path)) is not None:
                 stack.callback(state.close)
             if path.exists():
@@ -113,43 +113,45 @@ def _lock_store(path: Path) -> Iterator[StateFile | None]:
 
 
 def _examine(path: Path, state: StateFile | None, folder: Path, decode: Decode) -> DamageReport:
-    """Return what is wrong with a store, and what is readable in the newest sound image of it, or in the fullest."""
-    wrong: list[str] = []
+    """Return the damage of a store, and the records of its newest sound image, or else of the one with most records."""
+    damage: list[str] = []
     uses_wal = True
     try:
         consistency_check.check_files(path, None if state is None else state.state)
     except StoreError as exc:
-        wrong.append(exc.damage or str(exc))
+        damage.append(exc.damage or str(exc))
         uses_wal = not isinstance(exc, consistency_check.ForeignWal)
     reports = []
-    for image in _images(path, folder, uses_wal=uses_wal, is_damaged=bool(wrong)):
+    for image in _images(path, folder, uses_wal=uses_wal, is_damaged=bool(damage)):
         with closing(sqlite3.connect(image.path, isolation_level=None)) as connection:
             try:
-                report = _read_image(path, connection, decode, is_whole=not wrong)
+                report = _read_image(path, connection, decode, is_whole=not damage)
             except StoreError:
-                if not image.is_patched:  # it is of a newer version, or of another program
+                if not image.is_patched:  # a newer version, or another program
                     raise
                 report = DamageReport()
         report.damage[:0] = image.damage
         reports.append(report)
-    best = next((each for each in reports if each.is_sound), None) or max(reports, key=lambda each: each.record_count)
-    best.damage[:0] = wrong
-    return best
+    chosen = next((report for report in reports if report.is_sound), None) or max(
+        reports, key=lambda report: report.record_count
+    )
+    chosen.damage[:0] = damage
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """A copy of a database."""
+    """Copy of a database."""
 
     path: Path
     damage: list[str]
-    """Repairs that SQLite needed to read it."""
+    """Repairs that SQLite needed to read the copy."""
     is_patched: bool = False
-    """Whether frames were written into it that SQLite does not use."""
+    """Whether it contains frames that SQLite does not use."""
 
 
 def _images(path: Path, folder: Path, *, uses_wal: bool, is_damaged: bool) -> Iterator[_Image]:
-    """Yield copies of the database, the newest first: with frames that SQLite does not use, and as SQLite sees it."""
+    """Yield copies of the database, newest first: with frames that SQLite ignores, then as SQLite sees it."""
     log = folder / "log"
     if uses_wal and wal_path(path).exists():
         shutil.copyfile(wal_path(path), log)
@@ -172,11 +174,11 @@ def _images(path: Path, folder: Path, *, uses_wal: bool, is_damaged: bool) -> It
 
 
 def _copy(path: Path, image: Path) -> _Image:
-    """Copy a database; one with a damaged header gets that of a store."""
-    wrong: list[str] = []
+    """Copy a database; replace a damaged header by that of a store."""
+    damage: list[str] = []
     if not path.exists():
         image.touch()
-        return _Image(image, wrong)
+        return _Image(image, damage)
     shutil.copyfile(path, image)
     with image.open("r+b") as copy:
         head = copy.read(_HEADER_SIZE)
@@ -188,12 +190,12 @@ def _copy(path: Path, image: Path) -> _Image:
             copy.seek(0)
             copy.write(_HEADER_START + struct.pack(">19I", *numbers))
             if not wal_path(path).exists():
-                wrong.append(f"the header of {path} is damaged")
-    return _Image(image, wrong)
+                damage.append(f"the header of {path} is damaged")
+    return _Image(image, damage)
 
 
 def _restore_size(path: Path, image: Path) -> Iterator[str]:
-    """Give a database that was cut the size that its header tells: SQLite reads no other."""
+    """Extend a truncated database to the size in its header: SQLite reads no other."""
     with image.open("rb") as copy:
         head = copy.read(_HEADER_SIZE)
     if len(head) == _HEADER_SIZE:
@@ -201,16 +203,16 @@ def _restore_size(path: Path, image: Path) -> Iterator[str]:
         size = image.stat().st_size
         if size < pages * wal.PAGE_BYTES and pages <= _MAX_PAGES:
             os.truncate(image, pages * wal.PAGE_BYTES)
-            yield f"{path} has {size} bytes, and had {pages * wal.PAGE_BYTES}"
+            yield f"{path} has {size} bytes instead of {pages * wal.PAGE_BYTES}"
 
 
 def _apply_wal(log: Path, image: Path, *, only_good: bool) -> None:
-    """Write the frames of a WAL into a database, up to the last commit, whether or not SQLite would use them."""
+    """Write the frames of a WAL into a database, up to the last commit, even those that SQLite would ignore."""
     with log.open("rb") as source:
         frames = [frame for frame in wal.read_frames(source) if frame.is_checksum_valid or not only_good]
-    last = max((number for number, frame in enumerate(frames) if frame.database_pages), default=-1)
+    last_commit = max((number for number, frame in enumerate(frames) if frame.database_pages), default=-1)
     with image.open("r+b") as target:
-        for frame in frames[: last + 1]:
+        for frame in frames[: last_commit + 1]:
             if 0 < frame.page <= _MAX_PAGES:
                 target.seek((frame.page - 1) * len(frame.data))
                 target.write(frame.data)
@@ -218,30 +220,30 @@ def _apply_wal(log: Path, image: Path, *, only_good: bool) -> None:
 
 def _read_image(path: Path, connection: sqlite3.Connection, decode: Decode, *, is_whole: bool) -> DamageReport:
     """Read all records of an image."""
-    found, own = DamageReport(), None
+    report, own_marks = DamageReport(), None
     try:
         version = store_file.check_version(path, connection)
         if version == 0:
             return DamageReport([f"{path} has no tables"])
         if version < schema.VERSION:
             store_file.make_tables(connection, version)
-        own = marks.read_marks(connection)
+        own_marks = marks.read_marks(connection)
     except sqlite3.Error as exc:
-        found.damage.append(f"{path}: {exc}")
-    expected = own.totals if is_whole and own is not None and own.is_closed else None
+        report.damage.append(f"{path}: {exc}")
+    expected = own_marks.totals if is_whole and own_marks is not None and own_marks.is_closed else None
     findings = list(integrity.find_damage(connection, expected))
-    found.is_sound = all(each.table for each in findings)
-    found.damage += [f"{path}: {each}" for each in findings]
+    report.is_sound = all(finding.table for finding in findings)
+    report.damage += [f"{path}: {finding}" for finding in findings]
     with integrity.tolerate_bad_utf8(connection):
         for name in integrity.TABLES:
-            _read_table(connection, name, found)
-            _drop_undecodable(path, name, decode, found)
-    _report_orphans(found)
-    return found
+            _read_table(connection, name, report)
+            _drop_undecodable(path, name, decode, report)
+    _report_orphans(report)
+    return report
 
 
-def _read_table(connection: sqlite3.Connection, name: str, found: DamageReport) -> None:
-    """Read a table from both ends as far as that is possible."""
+def _read_table(connection: sqlite3.Connection, name: str, report: DamageReport) -> None:
+    """Read a table from both ends, as far as possible."""
     table, key = integrity.TABLES[name], _ROW_KEYS[name]
     good: list[Row] = []
     gap = ""
@@ -254,43 +256,43 @@ def _read_table(connection: sqlite3.Connection, name: str, found: DamageReport) 
                 if table.is_intact(row):
                     rows.append(row)
                 else:
-                    found.lost.append(f"table {name}, {integrity.describe_row(table, row)}")
+                    report.lost.append(f"table {name}, {integrity.describe_row(table, row)}")
         except sqlite3.Error as exc:
             gap = str(exc)
         good += rows if order == "ASC" else rows[::-1]
         if not gap:
             break
     if gap:
-        found.lost.append(f"table {name}: some records, in pages that cannot be read ({gap})")
-    found.rows[name] = good
+        report.lost.append(f"table {name}: some records, in pages that cannot be read ({gap})")
+    report.rows[name] = good
 
 
-def _drop_undecodable(path: Path, name: str, decode: Decode, found: DamageReport) -> None:
-    """Take out records that no hub could use."""
+def _drop_undecodable(path: Path, name: str, decode: Decode, report: DamageReport) -> None:
+    """Remove records that no hub could use."""
     good: list[Row] = []
-    for row in found.rows[name]:
+    for row in report.rows[name]:
         try:
             decode(name, row)
-        except Exception as exc:  # noqa: BLE001  whatever it is, it is about this record
+        except Exception as exc:  # noqa: BLE001  any error of `decode` concerns this record
             record = f"table {name}, {integrity.describe_row(integrity.TABLES[name], row)}"
-            found.damage.append(f"{path}: {record}: the record cannot be decoded ({exc})")
-            found.lost.append(record)
+            report.damage.append(f"{path}: {record}: the record cannot be decoded ({exc})")
+            report.lost.append(record)
         else:
             good.append(row)
-    found.rows[name] = good
+    report.rows[name] = good
 
 
-def _report_orphans(found: DamageReport) -> None:
-    """Tell of requests and answers that are readable and belong to nobody, because their peer is lost."""
-    if not any(each.startswith("table peer") for each in found.lost):
+def _report_orphans(report: DamageReport) -> None:
+    """Report intact requests and responses whose peer is lost."""
+    if not any(record.startswith("table peer") for record in report.lost):
         return
-    peers = {row[0] for row in found.rows["peer"]}
-    orphans = Counter(row[2] for row in found.rows["log"] if row[2] not in peers and row[5] is not None)
-    found.lost += [f"peer {peer}: {count} requests and answers, which are its own" for peer, count in orphans.items()]
+    peers = {row[0] for row in report.rows["peer"]}
+    orphans = Counter(row[2] for row in report.rows["log"] if row[2] not in peers and row[5] is not None)
+    report.lost += [f"peer {peer}: {count} requests and responses of this peer" for peer, count in orphans.items()]
 
 
 def _write_store(path: Path, report: DamageReport) -> None:
-    """Write a new store with the records that were read."""
+    """Write a new store with the intact records."""
     connection, state = store_file.connect(path)
     try:
         connection.execute("BEGIN")

@@ -1,10 +1,10 @@
-"""Reads SQLite's write-ahead log (WAL) without SQLite.
+"""Reader for SQLite's write-ahead log (WAL), without SQLite.
 
-SQLite uses the frames before the first bad one, up to the last commit among them, and says nothing of the others. It
-writes the frames of a transaction only after those of the transaction before are fsynced. So behind a bad frame there
-can be frames of one transaction, which was under way when the power went; frames of a second one show damage.
+SQLite uses the frames before the first bad one, up to the last commit among them, and ignores the others silently. It
+writes the frames of a transaction only after those of the previous one are synced. After a bad frame there can thus be
+frames of one transaction, which was in progress at a power cut. Frames of a second one indicate damage.
 
-The format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+File format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 import struct
@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 HEADER_STRUCT: Final = struct.Struct(">8I")
 FRAME_STRUCT: Final = struct.Struct(">6I")
 PAGE_BYTES: Final = 4096
-"""Bytes of a page of a store."""
+"""Page size of a store in bytes."""
 _MAGIC: Final = 0x377F0682
 _FORMAT: Final = 3007000
 _WORD_MASK: Final = 0xFFFFFFFF
@@ -28,34 +28,34 @@ Salts = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Wal:
-    """The frames of a WAL, as SQLite would find them."""
+    """Frames of a WAL as SQLite would use them."""
 
     size: int
     salts: Salts | None = None
-    """None if the header is damaged, or was never written."""
+    """None if the header is damaged or was never written."""
     page_size: int = 0
     frames: int = 0
-    """Up to the last commit that SQLite finds."""
+    """Number of frames up to the last commit that SQLite uses."""
     checksums: tuple[Checksum, ...] = ()
-    """The checksums in these frames."""
+    """Checksums of these frames."""
     first_bad_frame: int = 0
-    """The number of the first bad frame, counted from 1, if frames of a later transaction are behind it."""
+    """Number of the first bad frame, counted from 1, if frames of a later transaction follow it; else 0."""
     lost_commits: int = 0
-    """The commits behind the bad frame."""
+    """Number of commits after the bad frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalFrame:
-    """A frame of the current generation."""
+    """Frame of the current generation."""
 
     number: int
     page: int
     database_pages: int
-    """Pages of the database after the transaction that ends here; 0 of other frames."""
+    """Pages of the database after the transaction that this frame ends; 0 if it ends none."""
     is_chained: bool
-    """This frame and all before it match their checksums."""
+    """Whether this frame and all before it match their checksums."""
     is_checksum_valid: bool
-    """It matches its checksum, if the one before has the checksum that it is said to have."""
+    """Whether it matches its checksum, given the stored checksum of the frame before."""
     checksum: Checksum
     data: bytes
 
@@ -71,7 +71,7 @@ def parse_salts(header: bytes) -> Salts | None:
 
 
 def build_header(frame: bytes, page_size: int = PAGE_BYTES) -> bytes:
-    """Return a header for a WAL that begins with a frame; it does not match the checksum of that frame."""
+    """Return a header for a WAL that begins with this frame. It does not match the checksum of the frame."""
     if len(frame) < FRAME_STRUCT.size:
         return b""
     _, _, *salts, _, _ = FRAME_STRUCT.unpack(frame)
@@ -81,30 +81,30 @@ def build_header(frame: bytes, page_size: int = PAGE_BYTES) -> bytes:
 
 
 def read_frames(file: BinaryIO) -> Iterator[WalFrame]:
-    """Yield the frames that have the salts of the header, whether or not their checksums match."""
+    """Yield the frames with the salts of the header, also those with wrong checksums."""
     header = file.read(HEADER_STRUCT.size)
     if (salts := parse_salts(header)) is None:
         return
     magic, _, page_size, *_, first, second = HEADER_STRUCT.unpack(header)
     chain: Checksum | None = (first, second)
-    before: Checksum = first, second
+    previous: Checksum = first, second
     number = 0
     while len(data := file.read(FRAME_STRUCT.size + page_size)) == FRAME_STRUCT.size + page_size:
         number += 1
-        page, commit, salt, other, first, second = FRAME_STRUCT.unpack_from(data)
-        if (salt, other) != salts:
-            chain, before = None, (first, second)
+        page, commit, first_salt, second_salt, first, second = FRAME_STRUCT.unpack_from(data)
+        if (first_salt, second_salt) != salts:
+            chain, previous = None, (first, second)
             continue
         body = data[FRAME_STRUCT.size :]
-        found = _checksum(body, _checksum(data[:8], before, magic & 1), magic & 1)
-        matches = found == (first, second)
-        chain = found if chain == before and matches else None
-        before = first, second
-        yield WalFrame(number, page, commit, chain is not None, matches, before, body)
+        computed = _checksum(body, _checksum(data[:8], previous, magic & 1), magic & 1)
+        matches = computed == (first, second)
+        chain = computed if chain == previous and matches else None
+        previous = first, second
+        yield WalFrame(number, page, commit, chain is not None, matches, previous, body)
 
 
 def read_wal(path: Path) -> Wal:
-    """Read a WAL; OSError if that is impossible."""
+    """Read a WAL; raise OSError if it is not readable."""
     with path.open("rb") as file:
         header = file.read(HEADER_STRUCT.size)
         size = path.stat().st_size
@@ -113,22 +113,22 @@ def read_wal(path: Path) -> Wal:
         (page_size,) = struct.unpack_from(">I", header, 8)
         file.seek(0)
         sums: list[Checksum] = []
-        committed = bad = commits = behind = 0
+        committed = first_bad = commits = commits_passed = 0
         for frame in read_frames(file):
             if frame.is_chained:
                 sums.append(frame.checksum)
                 if frame.database_pages:
                     committed = frame.number
                 continue
-            bad = bad or len(sums) + 1
-            # Frames behind a commit are of another transaction.
-            behind += commits > 0
+            first_bad = first_bad or len(sums) + 1
+            # Frames after a commit belong to another transaction.
+            commits_passed += commits > 0
             commits += frame.database_pages > 0
-    return Wal(size, salts, page_size, committed, tuple(sums[:committed]), bad if behind else 0, commits)
+    return Wal(size, salts, page_size, committed, tuple(sums[:committed]), first_bad if commits_passed else 0, commits)
 
 
 def _checksum(data: bytes, start: Checksum, big_endian: int) -> Checksum:
-    """Continue the checksum of a WAL over whole pairs of 32-bit words."""
+    """Continue the checksum of a WAL over pairs of 32-bit words."""
     words = array("I", data)
     if (byteorder == "big") != bool(big_endian):
         words.byteswap()

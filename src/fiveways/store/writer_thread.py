@@ -1,4 +1,4 @@
-"""The thread that writes: all that waits in one transaction, while the next is gathering."""
+"""Writer thread of a store: each transaction contains all changes that arrived during the previous one."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,20 +20,20 @@ Change = tuple[StoreChange, DoneCallback]
 Outcome = tuple[DoneCallback, StoreError | None]
 
 RESUME: Final[Change] = (StoreChange(), lambda _: None)
-"""What lets a writer go on that has stopped."""
+"""Change that lets a stopped writer continue."""
 _MAX_BATCH: Final = 4096
-"""Changes in one transaction."""
+"""Maximum number of changes in one transaction."""
 _BEGIN: Final[Step] = ("BEGIN", [])
 _COMMIT: Final[Step] = ("COMMIT", [])
 _STATE_EVERY: Final = 8
-"""Commits after which the state file is written: that costs as much as some records, so it is not done each time,"""
+"""Commits between two writes of the state file; each write costs as much as some records."""
 _STATE_AFTER: Final = 0.005
-"""unless no change comes for so many seconds."""
+"""Seconds without a change after which the state file is written earlier."""
 _PURGE_EVERY: Final = 1.0
 _PURGE_LINES: Final = 100_000
 _SET_LAST_RECORD: Final = f"REPLACE INTO mark (name, value) VALUES ('{schema.LAST_RECORD_MARK}', ?)"  # noqa: S608
 _MARK_EVERY: Final = 60.0
-"""Seconds: a mark is a commit of its own."""
+"""Seconds between two marks; a mark is a separate commit."""
 
 
 _RECORDS_WITH_BODY: Final[frozenset[type[StoreChange]]] = frozenset({PutRequest, PutAnswer, PutJob, PutRetained})
@@ -41,19 +41,19 @@ CommitFunction = Callable[[sqlite3.Connection, Step], None]
 
 
 def execute_last(connection: sqlite3.Connection, last: Step) -> None:
-    """Execute the last step of a batch; when this returns, a power cut does not undo any of it."""
+    """Execute the last step of a batch; after it, the batch survives a power cut."""
     connection.execute(*last)
 
 
 def record_size(record: StoreChange) -> int:
-    """Return the bytes of a record's body."""
-    return len(record.word) if type(record) in _RECORDS_WITH_BODY else 0  # type: ignore[attr-defined]
+    """Return the size of a record's payload in bytes."""
+    return len(record.payload) if type(record) in _RECORDS_WITH_BODY else 0  # type: ignore[attr-defined]
 
 
 class WriterThread:
-    """Owns the connection once it is started. `tell` is called in its thread, once for each batch, in order.
+    """Owner of the connection after its start. `on_batch_done` is called in its thread for each batch, in order.
 
-    It gets what became of each change, and the bytes of all of them.
+    It gets the outcome of each change, and the bytes of all payloads.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WriterThread:
         connection: sqlite3.Connection,
         state: StateFile,
         log: RequestLog,
-        tell: Callable[[list[Outcome], int], None],
+        on_batch_done: Callable[[list[Outcome], int], None],
         now: Callable[[], float],
         commit: CommitFunction,
         mark: Callable[[], str] | None,
@@ -71,7 +71,7 @@ class WriterThread:
         self._connection = connection
         self._state = state
         self._log = log
-        self._on_batch_done = tell
+        self._on_batch_done = on_batch_done
         self._now = now
         self._commit = commit
         self._clock_mark = mark
@@ -79,43 +79,43 @@ class WriterThread:
         self._commits_since_state = 0
         """Commits since the state file was written."""
         self._stop_error: StoreError | None = None
-        """Why nothing is written now: what comes later must not be on disk while what came before is not."""
+        """Error that stopped the writer: a later change must not be on disk without an earlier one."""
         self._changes: SimpleQueue[Change | None] = SimpleQueue()
         self.enqueue = self._changes.put
-        """Lets a change wait; None ends the thread when all before it is written."""
+        """Queues a change; None ends the thread after all changes before it."""
         self._thread = Thread(target=self._run, name="fiveways-store", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until everything is written, and the file is closed."""
+        """Wait until all changes are written and the files are closed."""
         self.enqueue(None)
         self._thread.join()
 
     def _run(self) -> None:
-        after: Change | None = RESUME
-        while after is not None:
-            batch, after = self._next_batch()
+        last: Change | None = RESUME
+        while last is not None:
+            batch, last = self._next_batch()
             self._on_batch_done(self._write(batch), sum(record_size(record) for record, _ in batch))
-            # Later than the answers, which need not wait for it: it never tells of more than is on disk.
+            # After the callbacks, which need not wait for it: the state file never claims more than is on disk.
             self._commits_since_state += 1
             if self._commits_since_state >= _STATE_EVERY:
                 self._update_state_file()
-            if after is RESUME:
+            if last is RESUME:
                 self._stop_error = None
             self._clean_up()
         self.write_mark()
         store_file.close(self._connection, self._state)
 
     def _update_state_file(self) -> None:
-        """Write down in the state file what has reached the disk."""
+        """Write the last frame on disk to the state file."""
         self._commits_since_state = 0
         self._state.record_commit()
 
     def _next_batch(self) -> tuple[list[Change], Change | None]:
-        """Wait for a change, and return all that wait by then; and what came last, which may be no change."""
+        """Wait for a change; return all waiting ones, and the last item of the queue, which may be None or RESUME."""
         get = self._changes.get
         batch: list[Change] = []
         try:
@@ -123,7 +123,7 @@ class WriterThread:
         except Empty:
             self._update_state_file()
             change = get()
-        # Nobody else takes from the queue, so that its size never says too much.
+        # Only this thread takes from the queue, so its size is a lower bound.
         for _ in range(min(self._changes.qsize(), _MAX_BATCH - 1)):
             if change is None or change is RESUME:
                 return batch, change
@@ -134,7 +134,7 @@ class WriterThread:
         return batch, change
 
     def _write(self, batch: list[Change]) -> list[Outcome]:
-        """Write changes together; if that fails, each half of them, up to the first that cannot be written now."""
+        """Write changes together; if that fails, write each half, up to the first change that cannot be written."""
         if not batch:
             return []
         if self._stop_error is not None:
@@ -145,7 +145,7 @@ class WriterThread:
         if len(batch) == 1:
             record, done = batch[0]
             error = errors.write_error(self._path, exc)
-            # A request that cannot be kept is refused, so that nothing builds on it.
+            # A failed request is refused, so no later change depends on it.
             if not error.is_record_error and not isinstance(record, PutRequest):
                 self._stop_error = error
             return [(done, error)]
@@ -153,18 +153,18 @@ class WriterThread:
         return [*self._write(batch[:middle]), *self._write(batch[middle:])]
 
     def _write_transaction(self, batch: list[Change]) -> Exception | None:
-        """Write changes in one transaction; if that fails, nothing of it is left, and the file is as it was."""
+        """Write changes in one transaction, which is rolled back if it fails."""
         connection = self._connection
         records = [record for record, _ in batch]
         try:
             steps = [*self._log.steps(records), *schema.steps(records)]
-            if len(steps) > 1:  # one alone is a transaction
+            if len(steps) > 1:  # a single statement is a transaction
                 steps = [_BEGIN, *steps, _COMMIT]
             last = steps.pop()
             for step in steps:
                 connection.execute(*step)
             self._commit(connection, last)
-        except Exception as exc:  # noqa: BLE001  whatever it is: those who wait are told, and the thread goes on
+        except Exception as exc:  # noqa: BLE001  all callbacks get the error, and the thread continues
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -175,7 +175,7 @@ class WriterThread:
         return None
 
     def _clean_up(self) -> None:
-        """Let go of what says nothing any more; where that cannot be written, it is done later."""
+        """Delete obsolete and expired lines; if that fails, it is repeated later."""
         now = self._now()
         try:
             self._log.sweep()
@@ -189,7 +189,7 @@ class WriterThread:
             self.write_mark()
 
     def write_mark(self) -> None:
-        """Write the time of the last record, if that is wanted and there is room."""
+        """Write the time of the last record if the store has a clock; ignore errors such as a full disk."""
         if self._clock_mark is not None:
             try:
                 self._connection.execute(_SET_LAST_RECORD, (self._clock_mark(),))

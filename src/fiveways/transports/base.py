@@ -1,4 +1,4 @@
-"""What every transport gives to the runtime, and what it expects from it."""
+"""Interfaces between transports and the runtime."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,80 +8,80 @@ from fiveways.wire.packet import Packet
 
 
 class Receiver(Protocol):
-    """Who gets what a link brings. None of these may raise."""
+    """Consumer of the messages and events of a link. Its methods must not raise."""
 
     def received(self, packet: Packet) -> None:
-        """Take a whole message."""
+        """Handle a complete message."""
 
     def progressed(self, size: int) -> bool:
-        """Note that `size` bytes of an incomplete large message have come; return whether its content is wanted."""
+        """Handle progress of an incomplete large message of `size` bytes; return whether to keep its content."""
 
     def writable(self) -> None:
-        """Know that the link takes more again: `waiting` has fallen below its low-water mark."""
+        """Handle the end of backpressure: `unsent_bytes` fell below the low-water mark."""
 
     def lost(self, reason: str) -> None:
-        """Know that the link is gone; called once, whoever closed it."""
+        """Handle the end of the link. It is called once, whichever end closed the link."""
 
 
 class Link(Protocol):
-    """One connection, in either direction. All methods return at once."""
+    """One connection at either end. No method blocks."""
 
     transport: str
-    """ws, http, zmq, mqtt or memory."""
+    """`ws`, `http`, `zmq`, `mqtt` or `memory`."""
     remote: str
-    """Where the other end is, for people."""
+    """Peer address for display."""
     is_loopback: bool
     is_full: bool
-    """The peer reads more slowly than we write: `waiting` is above its high-water mark."""
+    """Backpressure: the peer is a slow consumer, and `unsent_bytes` is above the high-water mark."""
     is_alive: bool
-    """Set with whatever comes, cleared by who watches over it."""
+    """Set by each received frame; cleared by the keepalive."""
 
     def frame(self, packet: Packet) -> bytes:
-        """Return a packet as it goes over the wire; a packet with a `blob` cannot be framed, but in pieces."""
+        """Return a packet as a transport frame. A packet with a `blob` needs `frame_piece` instead."""
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
-        """Return several packets as they go over the wire; what is true of `frame` is true here."""
+        """Return several packets as transport frames. A packet with a `blob` is not allowed."""
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """Return a piece of a binary message as it goes over the wire."""
+        """Return a fragment of a binary message as a transport frame."""
 
     def write(self, data: bytes) -> None:
-        """Write frames, as many at once as there are."""
+        """Write one or several frames."""
 
     def unsent_bytes(self) -> int:
-        """Return how many bytes were written and have not left this process."""
+        """Return the number of bytes that were written and are still in this process."""
 
     def pause_reading(self) -> None:
-        """Take nothing more from the peer."""
+        """Stop reading from the peer."""
 
     def resume_reading(self) -> None:
-        """Go on reading."""
+        """Continue to read from the peer."""
 
     def discard_incoming(self) -> None:
-        """Keep nothing of a binary message that has not come completely: its content is not wanted."""
+        """Discard an incomplete binary message: nobody needs its content."""
 
     def ping(self) -> None:
-        """Ask for a sign of life, where the transport knows how."""
+        """Send a heartbeat request if the transport has one."""
 
     def close(self, code: int = 1000, text: str = "") -> None:
-        """Close in good order, after what was written."""
+        """Close the link after all written frames are sent."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the link at once."""
 
 
 class Spool(Protocol):
-    """Where a large message is put while it comes."""
+    """Buffer for one large message that is being received."""
 
     def write(self, piece: bytes) -> None:
-        """Append. What finds no room is only counted: the blob then says why it cannot be read."""
+        """Append a fragment. If there is no space, count its size only; `Blob.error` then has the reason."""
 
     def finish(self) -> Blob:
-        """Return all that was written."""
+        """Return the complete content."""
 
 
 class SpoolFactory(Protocol):
-    """Makes spools, and bounds what they hold together."""
+    """Source of spools with a shared size limit."""
 
     def open(self) -> Spool:
-        """Return an empty one."""
+        """Return an empty spool."""

@@ -1,4 +1,4 @@
-"""The second part of an HTTP request: a body of known length, or one that comes in chunks."""
+"""HTTP request bodies, with Content-Length or chunked."""
 
 import re
 from enum import Enum
@@ -14,7 +14,7 @@ _EMPTY: Final = b"\r\n"
 
 
 class SizedBody:
-    """A body whose length was told before."""
+    """Body with a Content-Length."""
 
     __slots__ = ("_held", "_missing", "body")
 
@@ -27,11 +27,11 @@ class SizedBody:
 
     @property
     def held(self) -> int:
-        """The number of bytes that have come."""
+        """Number of received bytes."""
         return len(self._held)
 
     def feed(self, data: bytes, start: int) -> int | None:
-        """Take what lies at `start` and behind; return where the body ends, None if it goes on."""
+        """Read from `start` on; return the end of the body in `data`, or None if it is incomplete."""
         piece = data[start : start + self._missing]
         self._missing -= len(piece)
         if self._missing:
@@ -42,7 +42,7 @@ class SizedBody:
 
 
 class _LineKind(Enum):
-    """What the next line of a chunked body is."""
+    """Kind of the next line of a chunked body."""
 
     SIZE = "size"
     END_OF_CHUNK = "end of chunk"
@@ -50,7 +50,7 @@ class _LineKind(Enum):
 
 
 class ChunkedBody:
-    """A body in chunks. What else may come with them, extensions and trailers, is bounded and dropped."""
+    """Chunked body. Chunk extensions and trailers are bounded and discarded."""
 
     __slots__ = ("_held", "_left", "_line", "_max_bytes", "_next", "_trailers", "body")
 
@@ -65,11 +65,11 @@ class ChunkedBody:
 
     @property
     def held(self) -> int:
-        """The number of bytes that have come and are kept."""
+        """Number of received bytes in memory."""
         return len(self._held) + len(self._line)
 
     def feed(self, data: bytes, start: int) -> int | None:
-        """Take what lies at `start` and behind; return where the body ends, None if it goes on. Or BadRequest."""
+        """Read from `start` on; return the end of the body in `data`, or None if it is incomplete; raise BadRequest."""
         at = start
         while at < len(data):
             if self._left:
@@ -81,7 +81,7 @@ class ChunkedBody:
             stop = data.find(b"\n", at) + 1
             self._line += data[at : stop or len(data)]
             if len(self._line) > _MAX_LINE:
-                raise BadRequest(400, "a line between the chunks is too long")
+                raise BadRequest(400, "a chunk header or trailer is too long")
             if not stop:
                 return None
             at = stop
@@ -96,20 +96,20 @@ class ChunkedBody:
             self._begin_chunk(line)
         elif self._next is _LineKind.END_OF_CHUNK:
             if line != _EMPTY:
-                raise BadRequest(400, "a chunk is longer than it said")
+                raise BadRequest(400, "a chunk is longer than its size")
             self._next = _LineKind.SIZE
         else:
             if line == _EMPTY:
                 return True
             self._trailers += len(line)
             if self._trailers > _MAX_TRAILERS or _TRAILER.fullmatch(line) is None:
-                raise BadRequest(400, "what follows the last chunk is no header")
+                raise BadRequest(400, "the trailers after the last chunk are invalid or too long")
         return False
 
     def _begin_chunk(self, line: bytes) -> None:
         match = _SIZE.fullmatch(line)
         if match is None:
-            raise BadRequest(400, "a chunk does not begin with its size")
+            raise BadRequest(400, "a chunk has no valid size")
         self._left = int(match[1], 16)
         if len(self._held) + self._left > self._max_bytes:
             raise too_large(self._max_bytes)
@@ -117,5 +117,5 @@ class ChunkedBody:
 
 
 def too_large(max_bytes: int) -> BadRequest:
-    """Return what to say of a body over the bound."""
+    """Return the error for a body over the limit."""
     return BadRequest(413, f"the body is longer than {max_bytes} bytes")

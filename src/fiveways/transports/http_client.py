@@ -1,4 +1,4 @@
-"""A link over HTTP: what we say is posted, and what the hub says comes in its answers, for which it is asked again."""
+"""HTTP link of a client: POST requests carry its messages, and long polls fetch those of the hub."""
 
 import asyncio
 import json
@@ -16,19 +16,19 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 PEER_HEADER, NUMBER_HEADER = "NQ-Peer", "NQ-Answer"
-"""The headers that give and take the id of a peer, and number the hub's answers to it."""
+"""Headers for the id of a peer, and for the number of a response to it."""
 WAIT: Final = 20
-"""Seconds that the hub may wait for something to say."""
+"""Seconds that the hub may delay the response to a long poll."""
 IDLE_TIMEOUT: Final = 5.0
-"""Seconds after which connections are closed that nothing is said or expected on."""
+"""Seconds after which idle connections are closed."""
 HIGH_WATER: Final = 1 << 18
 _EMPTY_BATCH: Final = b"[]"
 _LENGTH: Final = 4
 _LINGER: Final = 2.0
 _POLL_PAUSE: Final = 1.0
-"""Seconds before a hub is asked again that did not wait."""
+"""Seconds before the next poll if the hub answered the last one at once with nothing."""
 _ORDER_TIMEOUT: Final = 5.0
-"""Seconds that an answer waits for the one before it, which may be lost with its connection."""
+"""Seconds that a response waits for the one before it, which may be lost with its connection."""
 _READ: Final = 1 << 16
 _OK, _UNAUTHORIZED = 200, 401
 
@@ -37,21 +37,21 @@ _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _ConnectionClosed(ConnectionError):
-    """The other end closed the connection before it answered."""
+    """The server closed the connection before it responded."""
 
 
 class HttpLink:
-    """A link that has a hub only while it is asked. Fulfils `base.Link`.
+    """Link without a permanent connection. Implements `base.Link`.
 
-    Two connections at most: on one of them, what is said goes out in its order; on the other the hub is waited for, as
-    long as the receiver `is_expectant`. A hub answers the older of two questions at once. It numbers its answers, and
-    they are taken in that order, even if the two connections deliver them in another.
+    It uses at most two connections: one sends messages in order; the other polls while the receiver `is_expectant`.
+    With two requests open, the hub answers the older one at once. The hub numbers its responses, and the link
+    delivers them in that order, even if they arrive in another.
     """
 
     transport = "http"
 
     def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, timeout: float, idle: float) -> None:
-        """Make it; `receive` gets it when it is connected."""
+        """Initialize the link; `connect` sets its receiver."""
         self.remote = ""
         self.is_loopback = False
         self.is_full = False
@@ -67,12 +67,11 @@ class HttpLink:
         self._has_peer_id = False
         self._has_posted = False
         self._in_flight = 0
-        """Questions whose answers were not taken yet: 2 at most."""
+        """Requests whose responses were not delivered yet: 2 at most."""
         self._last_number = 0
-        """The highest number of an answer that was taken."""
-        self._previous_taken: asyncio.Future[None] | None = (
-            None  # done when the answer before the waiting one was taken
-        )
+        """Highest number of a delivered response."""
+        self._previous_taken: asyncio.Future[None] | None = None
+        """Done when the response before a waiting one was delivered."""
         self._post_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,26 +79,26 @@ class HttpLink:
         self._reason = ""
 
     async def connect(self, receive: Callable[["HttpLink"], Receiver]) -> None:
-        """See whether anybody is there; OSError if not."""
+        """Open a connection to check that the hub is reachable; raise OSError if not."""
         self.remote, self.is_loopback = await self._post_connection.open()
         self._receiver = receive(self)
 
-    # What the runtime asks for.
+    # Methods of base.Link.
 
     def frame(self, packet: Packet) -> bytes:
-        """Return a packet with its length, by which `write` tells them apart."""
+        """Return a packet with a length prefix, which `write` uses to separate packets."""
         return len(packet.payload).to_bytes(_LENGTH) + packet.payload
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
-        """Return several packets."""
+        """Return several packets with length prefixes."""
         return b"".join([self.frame(packet) for packet in packets])
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """There are no pieces: a packet is a body, and NQ puts attachments into it."""
+        """Raise AssertionError: NQ sends attachments in the body, so no packet has a blob."""
         raise AssertionError("a packet of NQ has no blob")
 
     def write(self, data: bytes) -> None:
-        """Post packets, one after the other, from the next pass on."""
+        """Queue packets; each is sent as one POST request, in order, from the next event loop iteration on."""
         if self._gone or self._closing:
             return
         at = 0
@@ -114,24 +113,24 @@ class HttpLink:
             self._post_task = self._loop.create_task(self._post_queued(), name="fiveways.http")
 
     def unsent_bytes(self) -> int:
-        """Return how much was not posted yet."""
+        """Return the number of bytes that were not posted yet."""
         return self._size
 
     def pause_reading(self) -> None:
-        """Nothing comes that was not asked for."""
+        """Do nothing: data arrives only in responses."""
 
     def resume_reading(self) -> None:
-        """Nothing comes that was not asked for."""
+        """Do nothing: data arrives only in responses."""
 
     def discard_incoming(self) -> None:
-        """Keep it: no attachment comes by itself."""
+        """Do nothing: NQ attachments arrive within the body."""
 
     def ping(self) -> None:
-        """Be content: each question has a time of its own."""
+        """Mark the link as alive: each request has its own timeout."""
         self.is_alive = True
 
     def close(self, code: int = 1000, text: str = "") -> None:
-        """Close after what was written."""
+        """Close the link after all queued packets are posted."""
         if self._gone or self._closing:
             return
         self._closing = True
@@ -158,7 +157,7 @@ class HttpLink:
         self._poll_connection.drop()
         self._loop.call_soon(self._receiver.lost, self._reason)
 
-    # Out and in.
+    # Sending and receiving.
 
     async def _post_queued(self) -> None:
         try:
@@ -186,11 +185,11 @@ class HttpLink:
         try:
             while self._should_poll():
                 self._has_posted = False
-                answer = await self._post_in_order(
+                response = await self._post_in_order(
                     self._poll_connection, f"wait={WAIT}", _EMPTY_BATCH, WAIT + self._timeout
                 )
-                # A hub that was told something in between had a reason not to wait.
-                if answer.body == _EMPTY_BATCH and answer.duration < _POLL_PAUSE and not self._has_posted:
+                # If a message was posted meanwhile, the hub had a reason to answer the poll at once.
+                if response.body == _EMPTY_BATCH and response.duration < _POLL_PAUSE and not self._has_posted:
                     await asyncio.sleep(_POLL_PAUSE)
         except OSError as exc:
             self._fail(str(exc))
@@ -199,27 +198,27 @@ class HttpLink:
         if not self._gone:
             self._poll_or_idle()
 
-    async def _post_in_order(self, connection: "_Connection", query: str, body: bytes, patience: float) -> "_Answer":
-        """Post, and take the answer when its turn has come."""
+    async def _post_in_order(self, connection: "_Connection", query: str, body: bytes, max_wait: float) -> "_Response":
+        """Send a POST request, and deliver the response in the order of its number."""
         self._in_flight += 1
         try:
-            answer = await connection.post(query, self._headers, body, patience)
-            if self._in_flight > 1 and 0 < self._last_number < answer.number - 1:
+            response = await connection.post(query, self._headers, body, max_wait)
+            if self._in_flight > 1 and 0 < self._last_number < response.number - 1:
                 self._previous_taken = self._loop.create_future()
                 await asyncio.wait([self._previous_taken], timeout=_ORDER_TIMEOUT)
-            self._handle_answer(answer)
+            self._handle_response(response)
         finally:
             self._in_flight -= 1
             if self._previous_taken is not None and not self._previous_taken.done():
                 self._previous_taken.set_result(None)
-        self._last_number = max(self._last_number, answer.number)
-        return answer
+        self._last_number = max(self._last_number, response.number)
+        return response
 
     def _should_poll(self) -> bool:
         return self._has_peer_id and not (self._gone or self._closing) and getattr(self._receiver, "is_expectant", True)
 
     def _poll_or_idle(self) -> None:
-        """Wait for what the hub may say, or for nothing."""
+        """Start a poll if the receiver expects messages, else the idle timer."""
         if self._poll_task is not None:
             return
         if self._should_poll():
@@ -238,91 +237,91 @@ class HttpLink:
             self._timer.cancel()
             self._timer = None
 
-    def _handle_answer(self, answer: "_Answer") -> None:
-        """Pass on what the hub said; an id that is new to us first, as over other links."""
+    def _handle_response(self, response: "_Response") -> None:
+        """Deliver the messages of a response; before them, a new peer id as the note that other links send."""
         if self._gone:
             return
         self.is_alive = True
-        if answer.status == _UNAUTHORIZED:
-            text = answer.body.decode(errors="replace").strip()
+        if response.status == _UNAUTHORIZED:
+            text = response.body.decode(errors="replace").strip()
             note = {"e": {"type": "sys", "fatal": True, "note": "denied", "text": text}}
             self._receiver.received(Packet(json.dumps(note).encode()))
             return
-        if answer.status != _OK:
+        if response.status != _OK:
             parts = urlsplit(self._url)
-            self._fail(http_error(parts.netloc, parts.path, answer.status, bytes(answer.body)))
+            self._fail(http_error(parts.netloc, parts.path, response.status, bytes(response.body)))
             return
-        if answer.peer and not (self._has_peer_id and answer.peer == self._headers.get(PEER_HEADER)):
+        if response.peer and not (self._has_peer_id and response.peer == self._headers.get(PEER_HEADER)):
             self._has_peer_id = True
-            self._headers[PEER_HEADER] = answer.peer
-            note = {"e": {"type": "sys", "note": "peer", "args": [answer.peer]}}
+            self._headers[PEER_HEADER] = response.peer
+            note = {"e": {"type": "sys", "note": "peer", "args": [response.peer]}}
             self._receiver.received(Packet(json.dumps(note).encode()))
-        if answer.body != _EMPTY_BATCH:
-            self._receiver.received(Packet(bytes(answer.body)))
+        if response.body != _EMPTY_BATCH:
+            self._receiver.received(Packet(bytes(response.body)))
 
     def _fail(self, reason: str) -> None:
         self._reason = self._reason or reason
         self.abort()
 
 
-class _Answer:
-    """One answer, as httptools reads it."""
+class _Response:
+    """One response, parsed by httptools."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_body: int) -> None:
         self.status = 0
         self.peer = ""
-        self.number = 0  # stays 0 if the hub does not number its answers
+        self.number = 0  # 0 if the hub does not number its responses
         self.body = bytearray()
         self.is_complete = False
         self.keeps_alive = False
         self.duration = 0.0
-        """How long it took."""
-        self._most = most
+        """Seconds from request to complete response."""
+        self._max_body = max_body
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Read on; EOFError if there is nothing more, ConnectionError if it makes no sense."""
+        """Parse received bytes; EOFError if the connection ended, ConnectionError if they are not valid HTTP."""
         if not data:
-            raise EOFError("it is not finished")
+            raise EOFError("the response is incomplete")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as exc:
-            raise ConnectionError(f"the hub answered with what is no HTTP: {exc}") from exc
+            raise ConnectionError(f"the hub sent an invalid HTTP response: {exc}") from exc
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Look for those that matter."""
+        """Store the headers of NQ."""
         if name.lower() == PEER_HEADER.lower().encode():
             self.peer = value.decode("latin-1").strip()
         elif name.lower() == NUMBER_HEADER.lower().encode() and value.isdigit():
             self.number = int(value[:18])
 
     def on_body(self, piece: bytes) -> None:
-        """Keep one byte more than is allowed, which is enough for the conversation to refuse it."""
-        self.body += piece[: self._most + 1 - len(self.body)]
+        """Append to the body, up to one byte over the limit: enough for the conversation to refuse it."""
+        self.body += piece[: self._max_body + 1 - len(self.body)]
 
     def on_message_complete(self) -> None:
-        """Know that all of it has come."""
+        """Store status and keep-alive."""
         self.status = self._parser.get_status_code()
         self.keeps_alive = self._parser.should_keep_alive()
         self.is_complete = True
 
 
 class _Connection:
-    """A connection that is opened when it is needed and kept for the next question."""
+    """Connection that is opened on demand and reused."""
 
-    def __init__(self, url: str, most: int, timeout: float) -> None:
+    def __init__(self, url: str, max_body: int, timeout: float) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
         self._place = parts.netloc
         self._path = parts.path
         self._query = parts.query
         self._ssl = ssl.create_default_context() if parts.scheme == "https" else None
-        self._most = most
+        self._max_body = max_body
         self._timeout = timeout
         self._streams: _Streams | None = None
 
     async def open(self) -> tuple[str, bool]:
-        """Connect; return where to, and whether that is this machine."""
+        """Connect; return the peer address and whether it is a loopback address."""
         _, writer = await self._open()
         return describe_peer(writer.transport)
 
@@ -335,52 +334,63 @@ class _Connection:
         return self._streams
 
     def drop(self) -> None:
-        """Close it, if it is open."""
+        """Close the connection if it is open."""
         if self._streams is not None:
             self._streams[1].transport.abort()
             self._streams = None
 
-    async def post(self, query: str, headers: Mapping[str, str], body: bytes, patience: float) -> _Answer:
-        """Ask; OSError, with a sentence, if there is no answer.
+    async def post(self, query: str, headers: Mapping[str, str], body: bytes, max_wait: float) -> _Response:
+        """Send a POST request and return the response; OSError with an error text if there is none.
 
-        A connection that was kept may be gone by now: then it is asked again on a new one, which NQ does not mind.
+        A reused connection may have been closed by the server. The request is then repeated on a new connection, which
+        is safe in NQ.
         """
-        was_kept = self._streams is not None
+        was_reused = self._streams is not None
         try:
-            return await self._post(query, headers, body, patience)
+            return await self._post(query, headers, body, max_wait)
         except _ConnectionClosed:
-            if not was_kept:
+            if not was_reused:
                 raise
-        return await self._post(query, headers, body, patience)
+        return await self._post(query, headers, body, max_wait)
 
-    async def _post(self, query: str, headers: Mapping[str, str], body: bytes, patience: float) -> _Answer:
+    async def _post(self, query: str, headers: Mapping[str, str], body: bytes, max_wait: float) -> _Response:
         reader, writer = self._streams or await self._open()
-        answer, loop = _Answer(self._most), asyncio.get_running_loop()
-        asked_at = loop.time()
+        response, loop = _Response(self._max_body), asyncio.get_running_loop()
+        started_at = loop.time()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(max_wait):
                 writer.write(self._head(query, headers, len(body)) + body)
                 await writer.drain()
-                while not answer.is_complete:
-                    answer.feed(await reader.read(_READ))
+                while not response.is_complete:
+                    response.feed(await reader.read(_READ))
         except TimeoutError:
             self.drop()
-            raise ConnectionError(f"{self._place} did not answer within {patience:g} seconds") from None
+            raise ConnectionError(f"{self._place} did not answer within {max_wait:g} seconds") from None
         except (EOFError, ConnectionResetError, BrokenPipeError) as exc:
             self.drop()
             raise _ConnectionClosed(f"{self._place} closed the connection") from exc
         except BaseException:
-            self.drop()  # half of an answer is none
+            self.drop()  # the rest of an incomplete response must not be read as the next one
             raise
-        if not answer.keeps_alive:
+        if not response.keeps_alive:
             self.drop()
-        answer.duration = loop.time() - asked_at
-        return answer
+        response.duration = loop.time() - started_at
+        return response
 
     def _head(self, query: str, headers: Mapping[str, str], length: int) -> bytes:
-        asked = "&".join(filter(None, [self._query, query]))
-        given = {"Host": self._place, **headers, "Content-Type": "application/json", "Content-Length": str(length)}
-        lines = [f"POST {self._path}{'?' if asked else ''}{asked} HTTP/1.1", *map(": ".join, given.items()), "", ""]
+        query_string = "&".join(filter(None, [self._query, query]))
+        all_headers = {
+            "Host": self._place,
+            **headers,
+            "Content-Type": "application/json",
+            "Content-Length": str(length),
+        }
+        lines = [
+            f"POST {self._path}{'?' if query_string else ''}{query_string} HTTP/1.1",
+            *map(": ".join, all_headers.items()),
+            "",
+            "",
+        ]
         return "\r\n".join(lines).encode()
 
 
@@ -389,16 +399,16 @@ async def open_http(
     receive: Callable[[HttpLink], Receiver],
     *,
     limits: Limits,
-    spools: SpoolFactory | None = None,  # noqa: ARG001  there are no messages besides those in JSON
-    subprotocol: str = "",  # noqa: ARG001  nor another protocol
+    spools: SpoolFactory | None = None,  # noqa: ARG001  NQ has no binary messages
+    subprotocol: str = "",  # noqa: ARG001  NQ is the only protocol over HTTP
     headers: Mapping[str, str] | None = None,
-    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+    timeout: float = 10.0,  # noqa: ASYNC109  the error text contains it
     idle: float | None = None,
 ) -> HttpLink:
-    """Connect to `url`; OSError, with a sentence, if nobody is there, and ValueError if a header cannot be sent."""
-    given = headers or {}
-    if not all(text.isprintable() for text in given.values()):
-        raise ValueError("a token is printable")
-    link = HttpLink(url, given, limits, timeout, IDLE_TIMEOUT if idle is None else idle)
+    """Connect to `url`; raise OSError with an error text, or ValueError for an invalid header value."""
+    request_headers = headers or {}
+    if not all(text.isprintable() for text in request_headers.values()):
+        raise ValueError("a token must be printable")
+    link = HttpLink(url, request_headers, limits, timeout, IDLE_TIMEOUT if idle is None else idle)
     await link.connect(receive)
     return link

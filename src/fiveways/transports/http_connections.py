@@ -1,4 +1,4 @@
-"""Who is connected to a port, and how many more may be."""
+"""Connection counts and limits of an HTTP port."""
 
 import asyncio
 from collections import Counter
@@ -15,41 +15,41 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 BACKLOG: Final = 1024
-"""Connections that the system accepts before the event loop does; all of them may come in one iteration."""
+"""Listen backlog of the kernel; all of these connections may arrive in one event loop iteration."""
 _MAX_RESERVED: Final = 64
-"""Clients beyond a bound that may send a request at the same time; the oldest of more are cut off."""
+"""Refused clients that may still send a request at the same time; the oldest of more are aborted."""
 _OTHER_FILES: Final = 64
-"""Open files for everything that is not a connection."""
+"""Open files for everything except connections."""
 _SPARE_FILES: Final = BACKLOG + _MAX_RESERVED + _OTHER_FILES
 _RECOUNT_INTERVAL: Final = 0.1
-"""Seconds for which a count of those handed over holds, when there are too many."""
+"""Minimum seconds between two recounts of upgraded sockets while a limit is reached."""
 _MIN_RECOUNT: Final = 64
 
-# The names of limits in metrics and logs: those of the settings, but for the bound that the system sets.
+# Limit names in metrics and logs: the names of the settings, except for the limit of the operating system.
 MAX_CONNECTIONS: Final = "max_sessions"
 OPEN_FILES: Final = "open_files"
 PER_ADDRESS: Final = "max_connections_per_address"
 
 RefusedCallback: TypeAlias = Callable[[str, str], None]
-"""Called for each connection that is refused or closed by a limit, with the limit's name and where the client is."""
+"""Function that is called with limit name and peer address for each connection that a limit refuses or closes."""
 
 
 class Connection(Protocol):
-    """A connection that still speaks HTTP."""
+    """Connection that still uses HTTP."""
 
     def drain(self) -> None:
-        """End as soon as what was asked is answered."""
+        """Close after the responses to all received requests."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 def ignore_refusal(_limit: str, _remote: str) -> None:
-    """Do nothing."""
+    """Ignore the refusal: the default callback."""
 
 
 class Connections:
-    """All connections of one port: those that speak HTTP, and the sockets that somebody else has taken over."""
+    """All connections of one port: HTTP connections and upgraded sockets."""
 
     def __init__(self, limits: HttpLimits, now: Callable[[], float], refused: RefusedCallback = ignore_refusal) -> None:
         self._max = limit_by_open_files(limits.max_connections)
@@ -59,13 +59,13 @@ class Connections:
         self.on_refused = refused
         self.unfinished = UnfinishedInput(limits.max_unfinished, limits.max_unfinished_per_address, refused)
         self._open: dict[Connection, str] = {}
-        """The address of each."""
+        """Address of each HTTP connection."""
         self._reserve: dict[Connection, None] = {}
-        """Those that were not admitted, the oldest first."""
+        """Refused connections, oldest first."""
         self._by_address = Counter[str]()
         self.unread_bytes = 0
-        """Bytes that were written to those who do not read as fast."""
-        # Who takes a socket over does not tell us of its end. So we look, each time as many came as were there.
+        """Response bytes that slow clients have not read."""
+        # The end of an upgraded socket is not reported. A recount when their number has doubled removes closed ones.
         self._upgraded: dict[asyncio.Transport, str] = {}
         self._recount_at = _MIN_RECOUNT
         self._recounted_at = float("-inf")
@@ -75,7 +75,7 @@ class Connections:
         return len(self._open) + len(self._upgraded)
 
     def admit(self, connection: Connection, address: str) -> str:
-        """Count a new connection if there is room for it; else return the name of the limit that is reached."""
+        """Count a new connection, or return the name of the limit that refuses it."""
         limit = self._reached_limit(address)
         if limit and self._now() - self._recounted_at >= _RECOUNT_INTERVAL:
             self._recount()
@@ -91,7 +91,7 @@ class Connections:
         return PER_ADDRESS if self._by_address[address] >= self._max_per_address else ""
 
     def reserve(self, connection: Connection) -> None:
-        """Keep one that was not admitted until its first request: health checks are answered at any number."""
+        """Keep a refused connection until its first request: health checks are served beyond the limit."""
         if len(self._reserve) >= _MAX_RESERVED:
             oldest = next(iter(self._reserve))
             del self._reserve[oldest]
@@ -99,20 +99,20 @@ class Connections:
         self._reserve[connection] = None
 
     def count_upgraded(self, connection: Connection, socket: asyncio.Transport) -> None:
-        """Know that a connection speaks something else from now on."""
+        """Move a connection to the upgraded sockets: it no longer uses HTTP."""
         if len(self._upgraded) >= self._recount_at:
             self._recount()
         self._upgraded[socket] = self._open.pop(connection)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that is gone."""
+        """Remove a closed connection."""
         address = self._open.pop(connection, None)
         if address is not None:
             self._release(address)
         self._reserve.pop(connection, None)
 
     def drain(self) -> None:
-        """End all that speak HTTP, as soon as what was asked is answered."""
+        """Close all HTTP connections after the responses to received requests."""
         for connection in list(self._open):
             connection.drain()
 
@@ -123,23 +123,23 @@ class Connections:
 
     def _recount(self) -> None:
         self._recounted_at = self._now()
-        for socket in [each for each in self._upgraded if each.is_closing()]:
+        for socket in [upgraded for upgraded in self._upgraded if upgraded.is_closing()]:
             self._release(self._upgraded.pop(socket))
         self._recount_at = max(_MIN_RECOUNT, 2 * len(self._upgraded))
 
 
 def too_many_connections(limit: str) -> BadRequest:
-    """Return the answer to a client that is not admitted."""
+    """Return the error for a refused connection."""
     if limit == PER_ADDRESS:
         return BadRequest(429, "too many connections from this address; try again later", Retry_After="1")
     return BadRequest(503, "too many connections; try again later", Retry_After="1")
 
 
-def limit_by_open_files(wanted: int) -> int:
-    """Return how many connections there can be: a refusal is kinder than a socket that cannot be accepted."""
+def limit_by_open_files(max_connections: int) -> int:
+    """Return the connection limit that open files allow: a 503 is better than a failing accept()."""
     if resource is None:
-        return wanted
+        return max_connections
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, max(1, files - min(_SPARE_FILES, files // 4)))
+        return max_connections
+    return min(max_connections, max(1, files - min(_SPARE_FILES, files // 4)))

@@ -1,4 +1,4 @@
-"""The first part of an HTTP request: its line and its headers."""
+"""Request line and headers of an HTTP request."""
 
 import re
 from functools import lru_cache
@@ -21,11 +21,11 @@ _SINGLE_HEADERS: Final = {
     "sec-websocket-version",
     "transfer-encoding",
 }
-"""Headers that two readers could understand in two ways, if they came twice."""
+"""Headers that must not be repeated: two parsers could choose different values."""
 
 
 class BadRequest(Exception):
-    """What a client sent cannot be answered but with `status` and a sentence. The connection ends with it."""
+    """Invalid or refused request. The connection closes after a response with `status` and `text`."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(status, text)
@@ -34,12 +34,12 @@ class BadRequest(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     def response(self) -> Response:
-        """Return it as an answer."""
+        """Return the response to send."""
         return Response(self.status, f"{self.text}\n".encode(), headers=self.headers)
 
 
 class Head(msgspec.Struct, frozen=True):
-    """All that is known of a request before its body."""
+    """Request line and headers of a request."""
 
     method: str
     path: str
@@ -47,19 +47,19 @@ class Head(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     keep_alive: bool
     is_old: bool
-    """The client speaks HTTP/1.0."""
+    """The client uses HTTP/1.0."""
     length: int | None
-    """Of the body; None if it comes in chunks."""
+    """Length of the body; None if it is chunked."""
     wants_websocket: bool
     wants_continue: bool
-    """The client waits for a word before it sends the body."""
+    """The client waits for `100 Continue` before it sends the body."""
 
 
 class HeadReader:
-    """Takes the head of one request, in pieces as they come.
+    """Incremental parser for the head of one request.
 
-    httptools knows the grammar, but neither bounds a head nor tells where a message ends. So we look for the end
-    ourselves, and give it no byte of what follows.
+    httptools neither limits the size of a head nor reports its end in the data. This class finds the end and passes
+    no byte after it to httptools.
     """
 
     __slots__ = ("_lines", "_max_bytes", "_parser", "_tail", "size")
@@ -72,7 +72,7 @@ class HeadReader:
         self._parser = HttpRequestParser(self._lines)
 
     def feed(self, data: bytes, start: int) -> int | None:
-        """Take what lies at `start` and behind; return where the head ends, None if it goes on. Or BadRequest."""
+        """Read from `start` on; return the end of the head in `data`, or None if it is incomplete; raise BadRequest."""
         end = self._end(data, start)
         stop = len(data) if end is None else end
         self.size += stop - start
@@ -82,11 +82,11 @@ class HeadReader:
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade:
-            pass  # it stands at the end of the head, where we stop anyway
+            pass  # raised at the end of the head, where feeding stops anyway
         except HttpParserError as exc:
             raise BadRequest(400, f"this is not HTTP/1.1: {exc}") from None
         if self._lines.completed != (end is not None):
-            raise BadRequest(400, "this is not HTTP/1.1: a line does not end as it should")
+            raise BadRequest(400, "this is not HTTP/1.1: invalid line ending")
         self._tail = (self._tail + piece[-3:])[-3:]
         return end
 
@@ -95,49 +95,49 @@ class HeadReader:
             across = (self._tail + data[start : start + 3]).find(_END)
             if across >= 0:
                 return start + across + len(_END) - len(self._tail)
-        found = data.find(_END, start)
-        return None if found < 0 else found + len(_END)
+        position = data.find(_END, start)
+        return None if position < 0 else position + len(_END)
 
     def head(self) -> Head:
-        """Return the whole head; BadRequest if it asks for what we cannot do."""
+        """Return the complete head; BadRequest if it asks for an unsupported feature."""
         parser = self._parser
         version = parser.get_http_version()
         if version not in {"1.1", "1.0"}:
-            raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+            raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are supported")
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
         headers = _headers(self._lines.headers)
         if "host" not in headers and not is_old:  # RFC 9112, 3.2
-            raise BadRequest(400, "a request in HTTP/1.1 has the header Host")
+            raise BadRequest(400, "a request in HTTP/1.1 needs the header Host")
         if headers.get("content-encoding", "").lower() not in {"", "identity"}:  # RFC 9110, 15.5.16
-            raise BadRequest(415, "no content encoding is understood here", Accept_Encoding="identity")
+            raise BadRequest(415, "content encodings are not supported", Accept_Encoding="identity")
         path, query = _target(method, self._lines.target, headers)
         length = _length(headers, is_old=is_old)
         expected = headers.get("expect", "").lower()
         if expected not in {"", "100-continue"}:
-            raise BadRequest(417, "nothing but 100-continue can be expected")
+            raise BadRequest(417, "100-continue is the only supported expectation")
         connection = _tokens(headers.get("connection", ""))
         keep_alive = "close" not in connection and (not is_old or "keep-alive" in connection)
-        # Browsers say "keep-alive, Upgrade" as well as "Upgrade".
+        # Browsers send "keep-alive, Upgrade" as well as "Upgrade".
         wants_websocket = "upgrade" in connection and "websocket" in _tokens(headers.get("upgrade", ""))
         wants_websocket = wants_websocket and method == "GET" and not is_old
         if wants_websocket and length != 0:
-            raise BadRequest(400, "a request for a WebSocket has no body")
+            raise BadRequest(400, "a WebSocket request must not have a body")
         return Head(
-            method,
-            path,
-            query,
-            headers,
-            keep_alive,
-            is_old,
-            length,
-            wants_websocket,
-            bool(expected) and not is_old,
+            method=method,
+            path=path,
+            query=query,
+            headers=headers,
+            keep_alive=keep_alive,
+            is_old=is_old,
+            length=length,
+            wants_websocket=wants_websocket,
+            wants_continue=bool(expected) and not is_old,
         )
 
 
 class _HeadCallbacks:
-    """What httptools calls with what it finds. It does not know the parser, so that both go without the collector."""
+    """Callbacks of httptools, without a reference to the parser: a cycle would need the garbage collector."""
 
     __slots__ = ("completed", "headers", "target")
 
@@ -163,7 +163,7 @@ def _headers(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
         if key not in headers:
             headers[key] = text
         elif key in _SINGLE_HEADERS:
-            raise BadRequest(400, f"the header {key} came twice")
+            raise BadRequest(400, f"duplicate header {key}")
         else:
             headers[key] += ("; " if key == "cookie" else ", ") + text
     return headers
@@ -175,7 +175,7 @@ def _key(name: bytes) -> str:
 
 
 def _target(method: str, target: bytes, headers: dict[str, str]) -> tuple[str, str]:
-    """Return path and query; a host that is part of the target is the one that counts."""
+    """Return path and query. The host of an absolute target replaces the header Host (RFC 9112, 3.2.2)."""
     if method == "CONNECT":
         raise BadRequest(501, "this is not a proxy")
     text = target.partition(b"#")[0].decode("latin-1")
@@ -183,7 +183,7 @@ def _target(method: str, target: bytes, headers: dict[str, str]) -> tuple[str, s
         _, _, place = text.partition("://")
         authority = _AUTHORITY.match(place)
         if authority is None:
-            raise BadRequest(400, "the request names no path")
+            raise BadRequest(400, "the request target has no host")
         headers["host"] = authority[0]
         rest = place[authority.end() :]
         text = rest if rest.startswith("/") else "/" + rest
@@ -192,13 +192,13 @@ def _target(method: str, target: bytes, headers: dict[str, str]) -> tuple[str, s
 
 
 def _length(headers: dict[str, str], *, is_old: bool) -> int | None:
-    # httptools has refused a length that is no number, and both together; of the latter one can never be too sure.
+    # httptools rejects invalid lengths and, normally, both headers together. Checked again: request smuggling.
     encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if encoding is not None:
         if is_old or length is not None:
-            raise BadRequest(400, "it is not clear where the body ends")
+            raise BadRequest(400, "the length of the body is ambiguous")
         if encoding.lower() != "chunked":
-            raise BadRequest(501, "chunked is the only transfer encoding understood here")
+            raise BadRequest(501, "chunked is the only supported transfer encoding")
         return None
     return int(length or 0)
 

@@ -1,4 +1,4 @@
-"""One HTTP connection, until it ends or becomes something else."""
+"""HTTP protocol of one connection, up to its end or its upgrade to WebSocket."""
 
 import asyncio
 import logging
@@ -9,8 +9,7 @@ from fiveways.transports.address import describe_peer, network_address
 from fiveways.transports.http import CONTINUE, BodyLimit, Handler, HttpLimits, Request, Response, serialize
 from fiveways.transports.http_connections import Connections, too_many_connections
 from fiveways.transports.http_head import BadRequest, Head
-from fiveways.transports.http_reader import ReadStage, RequestReader
-from fiveways.transports.http_states import HttpState, TimeoutKind
+from fiveways.transports.http_reader import HttpState, ReadStage, RequestReader, TimeoutKind
 from fiveways.transports.lazy_timer import LazyTimer
 from fiveways.transports.unfinished_input import UNAUTHENTICATED, UNFINISHED
 from fiveways.transports.websocket_handover import hand_over_socket, handshake_refusal, minimal_handshake
@@ -18,21 +17,21 @@ from fiveways.transports.websocket_handover import hand_over_socket, handshake_r
 _logger = logging.getLogger("fiveways.http")
 
 UpgradeHandler: TypeAlias = Callable[[Request], Response | Callable[[], asyncio.BaseProtocol]]
-"""Answers a request for a WebSocket: with a refusal, or with what makes the protocol that takes the socket over."""
+"""Function that answers a WebSocket request with a refusal or with a factory for the protocol of the socket."""
 
 _FLUSH_THRESHOLD: Final = 1 << 16
-"""Answers to pipelined requests are written together, up to so many bytes."""
-_INTERNAL_ERROR: Final = Response(500, b"something went wrong here; the log of the server says what\n")
-_OVERLOADED: Final = Response(503, b"too many requests have not come completely\n", headers={"Retry-After": "1"})
-_REQUEST_TIMEOUT: Final = Response(408, b"the request took too long to come\n")
+"""Bytes of responses to pipelined requests that are written together."""
+_INTERNAL_ERROR: Final = Response(500, b"internal error; see the log of the hub\n")
+_OVERLOADED: Final = Response(503, b"too many incomplete requests; try again later\n", headers={"Retry-After": "1"})
+_REQUEST_TIMEOUT: Final = Response(408, b"the request was not complete in time\n")
 _PROXY_HEADERS: Final = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _READING, _BUSY, _CLOSING, _GONE = HttpState
 
 
 class HttpProtocol(asyncio.Protocol):
-    """Reads requests one after the other, and answers each before it looks at the next.
+    """Server side of one connection. It answers each request before it reads the next.
 
-    What a client sends in the meantime stays in the socket, but for what one read brings.
+    While a request is handled, further data stays in the socket, except for one read.
     """
 
     def __init__(
@@ -60,10 +59,10 @@ class HttpProtocol(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._abandoned: asyncio.Future[None] | None = None
         self._exceeded = ""
-        """The limit by which the connection was not admitted."""
+        """Name of the limit that refused the connection."""
         self._is_authenticated = True
         self._held = 0
-        """What is counted as unfinished input."""
+        """Bytes counted as unfinished input."""
         self._out: list[bytes] = []
         self._out_size = 0
         self._unsent = 0
@@ -72,10 +71,10 @@ class HttpProtocol(asyncio.Protocol):
         self._alarm = LazyTimer(self._on_timeout)
         self._timeout_kind = TimeoutKind.NONE
 
-    # What the socket tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin: the first request must come soon."""
+        """Admit the connection, or reserve it for a refusal, and start the timeout for the first request."""
         self._socket = cast("asyncio.Transport", transport)
         self._remote, self._is_local = describe_peer(transport)
         self._exceeded = self._connections.admit(self, network_address(self._remote))
@@ -85,7 +84,7 @@ class HttpProtocol(asyncio.Protocol):
         self._start_timeout(TimeoutKind.HEAD, self._limits.linger if self._exceeded else self._limits.head_timeout)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; or keep it for later, and take nothing more until then."""
+        """Parse requests, or store the data and pause reading while a request is handled."""
         reader = self._reader
         if self._state == _READING and self._writable and not reader.has_unread:
             reader.add(data)
@@ -94,10 +93,10 @@ class HttpProtocol(asyncio.Protocol):
             reader.add(data)
             self._is_paused = True
             self._socket.pause_reading()
-            self._abandon_poll()  # the end of the connection is not seen from now on
+            self._abandon_poll()  # while reading is paused, the end of the connection is not reported
 
     def eof_received(self) -> bool:
-        """Stay open for as long as something that was asked is not answered."""
+        """Keep the connection open until all received requests are answered."""
         if self._state == _BUSY or (self._state == _READING and self._reader.has_unread):
             self._eof = True
             self._abandon_poll()
@@ -108,14 +107,14 @@ class HttpProtocol(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        """Answer nothing more until the client has read some of it."""
+        """Stop handling requests until the client has read some responses."""
         self._writable = False
         self._count_unread(self._socket.get_write_buffer_size())
         if self._state <= _BUSY:
             self._start_write_timeout(self._limits.write_timeout)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue to handle requests."""
         self._writable = True
         self._count_unread(0)
         if self._state == _READING:
@@ -124,7 +123,7 @@ class HttpProtocol(asyncio.Protocol):
             self._stop_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, whoever ended it."""
+        """Release everything that the connection held."""
         self._state = _GONE
         self._count_unread(0)
         self._alarm.cancel()
@@ -135,14 +134,14 @@ class HttpProtocol(asyncio.Protocol):
             self._task.cancel()
 
     def _abandon_poll(self) -> None:
-        """End a long poll: its client is gone, or asks for something else."""
+        """End a long poll because its client closed the connection or sent more data."""
         if self._abandoned is not None and not self._abandoned.done():
             self._abandoned.set_result(None)
 
-    # What the port tells.
+    # Methods for the port.
 
     def drain(self) -> None:
-        """End as soon as what was asked is answered."""
+        """Close after the responses to all received requests."""
         self._draining = True
         if self._state == _READING and self._reader.stage == ReadStage.NOTHING and not self._reader.has_unread:
             self._close()
@@ -152,21 +151,21 @@ class HttpProtocol(asyncio.Protocol):
         self._state = _CLOSING
         self._socket.abort()
 
-    # Requests in, answers out.
+    # Requests and responses.
 
     def _handle_requests(self) -> None:
-        """Answer the requests that are there, until one takes time, or others should have their turn."""
-        answered, reader = 0, self._reader
+        """Handle received requests until one is asynchronous or `max_pipelined` is reached."""
+        count, reader = 0, self._reader
         try:
             while reader.has_unread and self._writable and self._state == _READING:
-                if answered == self._limits.max_pipelined:
+                if count == self._limits.max_pipelined:
                     self._set_busy()
                     self._loop.call_soon(self._resume_requests)
                     break
                 request = reader.read(self._check)
                 if request is None:
                     break
-                answered += 1
+                count += 1
                 self._handle_request(*request)
                 if self._out_size > _FLUSH_THRESHOLD:
                     self._flush()
@@ -180,10 +179,10 @@ class HttpProtocol(asyncio.Protocol):
             self._write(CONTINUE)
         self._flush()
         if self._state == _READING and self._writable:
-            self._wait_for_more(answered)
+            self._wait_for_more(count)
 
     def _wait_for_more(self, answered: int) -> None:
-        """Wait for more, now that all that came is read."""
+        """Start the timeout for more data; all received requests are answered."""
         stage, limits = self._reader.stage, self._limits
         if self._eof or (self._draining and stage == ReadStage.NOTHING):
             self._close()
@@ -192,7 +191,7 @@ class HttpProtocol(asyncio.Protocol):
             self._connections.on_refused(UNFINISHED, self._remote)
             self._refuse(_OVERLOADED)
             return
-        # Neither blank lines before the first request nor half of it give it more time.
+        # Neither blank lines nor a partial head restart the timeout of the first request.
         if stage == ReadStage.NOTHING:
             if answered or self._timeout_kind >= TimeoutKind.NONE:
                 self._start_timeout(TimeoutKind.REQUEST, limits.idle_timeout)
@@ -218,20 +217,20 @@ class HttpProtocol(asyncio.Protocol):
             self._handle_requests()
 
     def _check(self, head: Head) -> int:
-        """Return how large the body of a request may be; BadRequest if it is not answered on this connection."""
+        """Return the body limit of a request; BadRequest if this connection must not serve it."""
         if self._exceeded and (head.path not in self._limits.reserved_paths or head.wants_websocket):
             raise too_many_connections(self._exceeded)
         if head.length == 0:
             return 0
-        most, self._is_authenticated = self._body_limit(self._request(head))
-        return most
+        max_body, self._is_authenticated = self._body_limit(self._request(head))
+        return max_body
 
-    def _request(self, head: Head, body: bytes = b"", given_up: asyncio.Future[None] | None = None) -> Request:
+    def _request(self, head: Head, body: bytes = b"", abandoned: asyncio.Future[None] | None = None) -> Request:
         is_loopback = self._is_local and _PROXY_HEADERS.isdisjoint(head.headers)
-        return Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, given_up)
+        return Request(head.method, head.path, head.query, head.headers, body, self._remote, is_loopback, abandoned)
 
     def _count_unfinished(self, size: int) -> bool:
-        """Count what has come of a request; return False, and count nothing, if there is no room for it."""
+        """Count the bytes of an incomplete request; return False, and count nothing, if a limit is reached."""
         if size == self._held or self._connections.unfinished.count(size - self._held, self._remote):
             self._held = size
             return True
@@ -239,36 +238,36 @@ class HttpProtocol(asyncio.Protocol):
 
     def _handle_request(self, head: Head, body: bytes) -> None:
         self._count_unfinished(0)
-        given_up = self._abandoned = self._loop.create_future()
+        abandoned = self._abandoned = self._loop.create_future()
         if self._eof or self._reader.has_unread:
-            given_up.set_result(None)
-        request = self._request(head, body, given_up)
+            abandoned.set_result(None)
+        request = self._request(head, body, abandoned)
         if head.wants_websocket:
             self._begin_websocket(request)
             return
         try:
-            answer = self._handler(request)
+            result = self._handler(request)
         except Exception:
-            _logger.exception("%s %s failed", request.method, request.path)
-            answer = _INTERNAL_ERROR
-        if isinstance(answer, Response):
-            self._send_response(answer, head)
+            _logger.exception("the HTTP handler failed method=%s path=%s", request.method, request.path)
+            result = _INTERNAL_ERROR
+        if isinstance(result, Response):
+            self._send_response(result, head)
         else:
             self._set_busy()
             if not self._reader.has_unread:
                 self._resume_reading()
-            self._task = self._loop.create_task(self._await_answer(answer, head))
-            if isinstance(answer, Coroutine):  # a client that is gone at once leaves one that was never begun
-                self._task.add_done_callback(lambda _: answer.close())
+            self._task = self._loop.create_task(self._await_answer(result, head))
+            if isinstance(result, Coroutine):  # if the client disconnects at once, the task never starts it
+                self._task.add_done_callback(lambda _: result.close())
 
-    async def _await_answer(self, answer: Awaitable[Response], head: Head) -> None:
+    async def _await_answer(self, awaitable: Awaitable[Response], head: Head) -> None:
         response = _INTERNAL_ERROR
         try:
-            response = await answer
+            response = await awaitable
         except Exception:
-            _logger.exception("%s %s failed", head.method, head.path)
+            _logger.exception("the HTTP handler failed method=%s path=%s", head.method, head.path)
         finally:
-            # Even if somebody cancelled it, the client is still owed an answer.
+            # The client gets a response even if the task was cancelled.
             self._task = None
             if self._state == _BUSY:
                 self._state = _READING
@@ -281,16 +280,16 @@ class HttpProtocol(asyncio.Protocol):
         try:
             data = serialize(response, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
         except Exception:
-            _logger.exception("the answer to %s %s cannot be written", head.method, head.path)
+            _logger.exception("cannot serialize the response method=%s path=%s", head.method, head.path)
             data = serialize(_INTERNAL_ERROR, keep_alive=keep_alive, is_head=is_head, is_old=head.is_old)
         self._write(data)
         if not keep_alive:
             self._close()
 
-    # From HTTP to WebSocket.
+    # Upgrade to WebSocket.
 
     def _begin_websocket(self, request: Request) -> None:
-        """Hand the socket over, with all that came on it and was not read yet."""
+        """Hand the socket and all unparsed data over to the WebSocket protocol."""
         protocol = self._create_websocket(request)
         if isinstance(protocol, Response):
             self._refuse(protocol)
@@ -306,17 +305,17 @@ class HttpProtocol(asyncio.Protocol):
         try:
             hand_over_socket(self._socket, protocol, minimal_handshake(request) + self._reader.rest())
         except Exception:
-            _logger.exception("the WebSocket on %s failed", request.path)
+            _logger.exception("cannot upgrade to WebSocket path=%s", request.path)
             self._socket.abort()
 
     def _create_websocket(self, request: Request) -> asyncio.BaseProtocol | Response:
         try:
-            answer = self._upgrade(request)
-            if isinstance(answer, Response):
-                return answer
-            return handshake_refusal(request) or answer()
+            result = self._upgrade(request)
+            if isinstance(result, Response):
+                return result
+            return handshake_refusal(request) or result()
         except Exception:
-            _logger.exception("the WebSocket on %s failed", request.path)
+            _logger.exception("cannot upgrade to WebSocket path=%s", request.path)
             return _INTERNAL_ERROR
 
     # Writing and closing.
@@ -337,17 +336,17 @@ class HttpProtocol(asyncio.Protocol):
         self._unread = size
 
     def _refuse(self, response: Response) -> None:
-        """Say a last word."""
+        """Send a last response and close."""
         try:
             data = serialize(response, keep_alive=False)
         except Exception:
-            _logger.exception("a refusal cannot be written")
+            _logger.exception("cannot serialize a refusal")
             data = serialize(_INTERNAL_ERROR, keep_alive=False)
         self._write(data)
         self._linger()
 
     def _close(self) -> None:
-        """Close when all is written."""
+        """Close after all data is written."""
         if self._is_paused or self._reader.has_unread:
             self._linger()
             return
@@ -357,7 +356,7 @@ class HttpProtocol(asyncio.Protocol):
         self._socket.close()
 
     def _linger(self) -> None:
-        """Close, but take in what is still coming: a socket closed with bytes unread loses what it wrote last."""
+        """Close, but drain the input first: closing a socket with unread data would discard the last response."""
         self._flush()
         self._state = _CLOSING
         self._reader = RequestReader(self._limits)
@@ -369,10 +368,10 @@ class HttpProtocol(asyncio.Protocol):
         self._socket.write_eof()
         self._resume_reading()
 
-    # Time.
+    # Timeouts.
 
-    def _start_timeout(self, what: TimeoutKind, seconds: float) -> None:
-        self._timeout_kind = what
+    def _start_timeout(self, kind: TimeoutKind, seconds: float) -> None:
+        self._timeout_kind = kind
         self._alarm.restart(seconds)
 
     def _stop_timeout(self) -> None:

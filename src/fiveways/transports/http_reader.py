@@ -1,4 +1,4 @@
-"""Requests, one after the other, out of the bytes of a connection."""
+"""Parser for the requests of one HTTP connection."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -8,8 +8,31 @@ from fiveways.transports.http_body import ChunkedBody, SizedBody
 from fiveways.transports.http_head import Head, HeadReader
 
 
+class HttpState(IntEnum):
+    """State of an HTTP connection."""
+
+    READING = 0
+    BUSY = 1
+    """A request is being handled, or the connection waits for its next turn."""
+    CLOSING = 2
+    """The last response is written."""
+    GONE = 3
+    """Closed, or upgraded to WebSocket."""
+
+
+class TimeoutKind(IntEnum):
+    """Purpose of the running timeout."""
+
+    REQUEST = 0
+    HEAD = 1
+    BODY = 2
+    NONE = 3
+    CLIENT = 4
+    """The client must read some of the unsent response bytes."""
+
+
 class ReadStage(IntEnum):
-    """How much of the next request has been read."""
+    """Part of the next request that has been read."""
 
     NOTHING = 0
     HEAD = 1
@@ -17,7 +40,7 @@ class ReadStage(IntEnum):
 
 
 class RequestReader:
-    """Holds what came and was not asked for yet, and the request that is half read."""
+    """Received bytes that were not parsed yet, and the state of an incomplete request."""
 
     __slots__ = ("_at", "_body", "_head", "_limits", "_unread", "stage", "wants_continue")
 
@@ -29,33 +52,33 @@ class RequestReader:
         self._body: SizedBody | ChunkedBody | None = None
         self.stage = ReadStage.NOTHING
         self.wants_continue = False
-        """The client waits for a word before it sends the body; who says it clears this."""
+        """The client waits for `100 Continue` before it sends the body; cleared when that is sent."""
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is more to read before more has to come."""
+        """Whether received bytes are left to parse."""
         return bool(self._unread)
 
     @property
     def held(self) -> int:
-        """The number of bytes that have come of the next request."""
+        """Number of received bytes of the next request."""
         head, body = self._head, self._body
         return len(self._unread) + (head.size if isinstance(head, HeadReader) else 0) + (body.held if body else 0)
 
     def add(self, data: bytes) -> None:
-        """Take what came."""
+        """Append received bytes."""
         self._unread = self._unread + data if self._unread else data
 
     def rest(self) -> bytes:
-        """Return what was not read, and forget it."""
+        """Return and remove the bytes that were not parsed."""
         rest = self._unread[self._at :]
         self._unread, self._at = b"", 0
         return rest
 
     def read(self, check: Callable[[Head], int]) -> tuple[Head, bytes] | None:
-        """Return the next request if all of it is there; BadRequest if it cannot be answered.
+        """Return the next request if it is complete; BadRequest if it is invalid or refused.
 
-        `check` returns how large the body of a request may be, or raises BadRequest.
+        `check` returns the body limit of a request, or raises BadRequest.
         """
         head = self._head if isinstance(self._head, Head) else self._read_head(check)
         body = b""
@@ -76,7 +99,7 @@ class RequestReader:
         return head, body
 
     def _skip_empty_lines(self) -> None:
-        """Skip those between two requests (RFC 9112, 2.2): some clients end a body with one."""
+        """Skip empty lines between requests (RFC 9112, 2.2): some clients send one after a body."""
         while self._unread.startswith((b"\r", b"\n"), self._at):
             self._at += 1
 
@@ -92,9 +115,9 @@ class RequestReader:
         if end is None:
             return None
         head, self._at = self._head.head(), end
-        most = check(head)
+        max_body = check(head)
         if head.length != 0:
-            self._body = ChunkedBody(most) if head.length is None else SizedBody(head.length, most)
+            self._body = ChunkedBody(max_body) if head.length is None else SizedBody(head.length, max_body)
             self._head = head
             self.stage = ReadStage.BODY
             self.wants_continue = head.wants_continue and end == len(data)

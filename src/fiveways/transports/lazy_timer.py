@@ -1,4 +1,4 @@
-"""A deadline that is moved much more often than it comes."""
+"""Timer for a deadline that moves often and is rarely reached."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,20 +8,20 @@ _NEVER: Final = float("inf")
 
 
 class LazyTimer:
-    """Rings when its time has come. To move it later costs nothing: the timer goes off early, and is set again."""
+    """Timer with cheap restarts: if the event loop's timer fires before the deadline, it is set again."""
 
     __slots__ = ("_callback", "_deadline", "_loop", "_timer", "_timer_at")
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._callback = ring
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
         self._loop = asyncio.get_running_loop()
         self._deadline = _NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
 
-    def restart(self, wait: float) -> None:
-        """Ring in so many seconds, and not before."""
-        self._deadline = self._loop.time() + wait
+    def restart(self, seconds: float) -> None:
+        """Call the callback after this many seconds, and not before."""
+        self._deadline = self._loop.time() + seconds
         if self._timer is not None:
             if self._timer_at <= self._deadline:
                 return
@@ -29,11 +29,11 @@ class LazyTimer:
         self._start()
 
     def disarm(self) -> None:
-        """Do not ring until it is set again."""
+        """Do not call the callback until the next `restart`."""
         self._deadline = _NEVER
 
     def cancel(self) -> None:
-        """Never ring again, and hold nothing."""
+        """Cancel the timer for good and drop the callback."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -41,9 +41,9 @@ class LazyTimer:
 
     def _start(self) -> None:
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._go_off)
+        self._timer = self._loop.call_at(self._deadline, self._on_timer)
 
-    def _go_off(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._loop.time() >= self._deadline:
             self._callback()

@@ -1,4 +1,4 @@
-"""Links within one process: what is written at one end is received at the other, in a later pass of the loop."""
+"""In-process links: the other end receives each frame in a later event loop iteration."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,16 +9,16 @@ from fiveways.transports.base import Receiver, Spool, SpoolFactory
 from fiveways.wire.packet import Packet
 
 HIGH_WATER: Final = 1 << 18
-"""Bytes that the other end has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
+"""Unread bytes at the other end above which the link is full; below a quarter of it the link is writable again."""
 MAX_WAITING: Final = 1 << 26
-"""A writer who goes on though the link is full is cut off here."""
+"""Unread bytes at which a link is closed if its writer ignores `is_full`."""
 MAX_MESSAGE: Final = 1 << 28
-"""A message in pieces may be so large where it is held in memory."""
+"""Maximum size of a fragmented message in memory."""
 _HEADER: Final = 5
 
 
 class _Kind(IntEnum):
-    """The first byte of a frame; four bytes of length follow."""
+    """First byte of a frame; four bytes of length follow."""
 
     BINARY = 0
     TEXT = 1
@@ -30,7 +30,7 @@ class _Kind(IntEnum):
 
 
 class _Pipe:
-    """One direction: frames that were written and not taken yet."""
+    """One direction: frames that were written and not read."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -42,12 +42,12 @@ class _Pipe:
         return len(self._data)
 
     def put(self, frames: bytes) -> None:
-        """Append, and tell the reader."""
+        """Append frames and notify the reader."""
         self._data += frames
         self.on_put()
 
     def take(self) -> tuple[_Kind, bytes]:
-        """Return the first frame, and tell the writer."""
+        """Remove and return the first frame, and notify the writer."""
         data = self._data
         end = _HEADER + int.from_bytes(data[1:_HEADER], "big")
         kind, payload = _Kind(data[0]), bytes(data[_HEADER:end])
@@ -56,13 +56,13 @@ class _Pipe:
         return kind, payload
 
     def cut(self, reason: str) -> None:
-        """Drop everything, and tell the reader why."""
+        """Drop all frames and give the reader the reason."""
         self._data.clear()
         self.on_cut(reason)
 
 
 class MemoryLink:
-    """One end of a pair. Fulfils `base.Link`. What comes before there is a receiver waits for it."""
+    """One end of a pair. Implements `base.Link`. Frames wait until a receiver is attached."""
 
     transport = "memory"
     is_loopback = True
@@ -73,7 +73,7 @@ class MemoryLink:
         incoming: _Pipe,
         outgoing: _Pipe,
         high_water: int,
-        most_waiting: int,
+        max_waiting: int,
         spools: SpoolFactory | None,
     ) -> None:
         self.remote = remote
@@ -82,7 +82,7 @@ class MemoryLink:
         self._incoming = incoming
         self._outgoing = outgoing
         self._high_water = high_water
-        self._max_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._large = _Large(spools)
         self._loop = asyncio.get_running_loop()
         self._receiver: Receiver | None = None
@@ -96,68 +96,68 @@ class MemoryLink:
         outgoing.on_taken = self._on_taken
 
     def attach(self, receiver: Receiver) -> None:
-        """Let `receiver` have what comes, and what has come."""
+        """Set the receiver and deliver waiting frames to it."""
         self._receiver = receiver
         self._schedule()
         if self._reason is not None:
             self._loop.call_soon(self._notify_lost)
 
-    # What the runtime asks for.
+    # Methods of base.Link.
 
     def frame(self, packet: Packet) -> bytes:
         """Return a message with its kind and length before it."""
         return _framed(_Kind.TEXT if packet.is_text else _Kind.BINARY, packet.payload)
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
-        """Return messages, one after the other."""
+        """Return several framed messages."""
         return b"".join(map(self.frame, packets))
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """Return a piece of a binary message."""
+        """Return a framed fragment of a binary message."""
         return _framed(_Kind.LAST_PIECE if last else _Kind.PIECE, piece)
 
     def write(self, data: bytes) -> None:
-        """Let the other end have these frames."""
+        """Append frames to the input of the other end."""
         if self._is_closing or self._is_gone:
             return
         self._outgoing.put(data)
         waiting = len(self._outgoing)
         self.is_full = self.is_full or waiting > self._high_water
         if waiting > self._max_waiting:
-            self._close_both("more was written than the other end takes", "the other end wrote too much")
+            self._close_both("the other end does not read what was written to it", "the other end wrote too much")
 
     def unsent_bytes(self) -> int:
-        """Return how much the other end has not taken yet."""
+        """Return the number of bytes that the other end has not read."""
         return len(self._outgoing)
 
     def pause_reading(self) -> None:
-        """Take nothing more from the other end."""
+        """Stop reading from the other end."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Continue to read."""
         self._is_paused = False
         self._schedule()
 
     def discard_incoming(self) -> None:
-        """Keep nothing of a message in pieces that has not come completely."""
+        """Discard an incomplete fragmented message."""
         if self._large.size:
             self._large.discard()
 
     def ping(self) -> None:
-        """Ask for a sign of life, which comes when all that was written before is read."""
+        """Send a ping; the pong follows when all earlier frames are read."""
         self.write(_framed(_Kind.PING))
 
     def close(self, code: int = 1000, text: str = "") -> None:
-        """Close when the other end has taken what was written."""
+        """Close after the other end has read all written frames."""
         self.write(_framed(_Kind.CLOSE, text.encode()))
         self._is_closing = True
 
     def abort(self) -> None:
-        """Close at once; what was not taken is lost."""
+        """Close at once; unread frames are lost."""
         self._close_both("", "the other end is gone")
 
-    # From end to end.
+    # Internals.
 
     def _schedule(self) -> None:
         may_read = not (self._is_scheduled or self._is_paused or self._is_gone)
@@ -166,13 +166,13 @@ class MemoryLink:
             self._loop.call_soon(self._deliver, self._receiver)
 
     def _deliver(self, receiver: Receiver) -> None:
-        """Hand over what has come until now; what is written meanwhile has its turn in the next pass."""
+        """Deliver the frames received until now; frames written meanwhile wait for the next event loop iteration."""
         self._is_scheduled = False
-        later = 0 if self._is_gone else len(self._incoming)
-        while later and not (self._is_paused or self._is_gone):
+        remaining = 0 if self._is_gone else len(self._incoming)
+        while remaining and not (self._is_paused or self._is_gone):
             before = len(self._incoming)
             kind, payload = self._incoming.take()
-            later -= before - len(self._incoming)
+            remaining -= before - len(self._incoming)
             self.is_alive = True
             self._handle_frame(kind, payload, receiver)
         self._schedule()
@@ -196,7 +196,7 @@ class MemoryLink:
             receiver.received(self._large.finish())
 
     def _on_taken(self) -> None:
-        """Know that the other end has taken something."""
+        """Handle that the other end has read a frame."""
         if self.is_full and len(self._outgoing) < self._high_water // 4:
             self.is_full = False
             if self._receiver is not None and not self._is_closing:
@@ -211,7 +211,7 @@ class MemoryLink:
         self._outgoing.cut(reason_there)
 
     def _on_lost(self, reason: str) -> None:
-        """End here. The receiver is told in a later pass, as with a socket."""
+        """End this link. The receiver is notified in a later event loop iteration, as with a socket."""
         if self._is_gone:
             return
         self._is_gone = True
@@ -228,7 +228,7 @@ class MemoryLink:
 
 
 class _Large:
-    """A message that comes in pieces."""
+    """Message that arrives in fragments."""
 
     def __init__(self, spools: SpoolFactory | None) -> None:
         self._spools = spools
@@ -238,7 +238,7 @@ class _Large:
         self._is_discarded = False
 
     def add(self, piece: bytes) -> bool:
-        """Append; say whether there was room."""
+        """Append a fragment; return whether there was space."""
         self.size += len(piece)
         if self._is_discarded:
             return True
@@ -251,7 +251,7 @@ class _Large:
         return True
 
     def finish(self) -> Packet:
-        """Return the whole message."""
+        """Return the complete message."""
         if self._spool is not None:
             packet = Packet(b"", is_text=False, blob=self._spool.finish())
         else:
@@ -260,30 +260,30 @@ class _Large:
         return packet
 
     def discard(self) -> None:
-        """Keep nothing of it, neither of what has come nor of the rest."""
+        """Discard the content received so far and all further fragments."""
         self._is_discarded = True
         self._spool = None
         self._pieces = bytearray()
 
     def drop(self) -> None:
-        """Forget it."""
+        """Reset for the next message."""
         self.discard()
         self.size, self._is_discarded = 0, False
 
 
 def link_pair(
-    *, high_water: int = HIGH_WATER, most_waiting: int = MAX_WAITING, spools: SpoolFactory | None = None
+    *, high_water: int = HIGH_WATER, max_waiting: int = MAX_WAITING, spools: SpoolFactory | None = None
 ) -> tuple[MemoryLink, MemoryLink]:
-    """Return the two ends of a link, each in need of a receiver: `attach` gives it one.
+    """Return the two ends of a link; `attach` gives each its receiver.
 
     Args:
-        high_water: Bytes on the way to one end above which the other's `is_full` is set.
-        most_waiting: Bytes on the way that cut the link: nobody writes on for ever to one who does not read.
-        spools: Where messages that come in pieces are put; without it they are held in memory.
+        high_water: Unread bytes at one end above which `is_full` is set at the other.
+        max_waiting: Unread bytes at which the link is closed because its writer ignores `is_full`.
+        spools: Storage for fragmented messages; without it they stay in memory.
     """
     there, back = _Pipe(), _Pipe()
-    left = MemoryLink("right", back, there, high_water, most_waiting, spools)
-    right = MemoryLink("left", there, back, high_water, most_waiting, spools)
+    left = MemoryLink("right", back, there, high_water, max_waiting, spools)
+    right = MemoryLink("left", there, back, high_water, max_waiting, spools)
     return left, right
 
 

@@ -1,4 +1,4 @@
-"""Where a broker is, and who we are there."""
+"""Address and credentials of an MQTT broker."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -10,7 +10,7 @@ _FORM: Final = "a broker's URL looks like mqtt://localhost:1883 or mqtts://user:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker is. Neither `repr` nor `str` shows the password, nor does `given`."""
+    """Address and credentials of a broker. `repr`, `str` and `original_url` omit the password."""
 
     host: str
     port: int
@@ -18,35 +18,35 @@ class Broker:
     user: str = ""
     password: str = field(default="", repr=False)
     original_url: str = ""
-    """As somebody wrote it, but for the password."""
+    """URL as configured, without the password."""
 
     @classmethod
     def parse(cls, url: str) -> "Broker":
-        """Read `mqtt://[user[:password]@]host[:1883]`, or `mqtts://` with 8883.
+        """Parse `mqtt://[user[:password]@]host[:1883]`, or `mqtts://` with default port 8883.
 
         Raises:
-            ValueError: it leads to no broker. The sentence says nothing of what is before the `@`, nor of what may be.
+            ValueError: The URL is invalid. The error text repeats nothing that may be a secret.
         """
-        # Only what surely is no secret is repeated: a forgotten `@` or a `/` in a password makes a "port" of it.
+        # Only the scheme is repeated: with a forgotten `@`, or a `/` in it, a password is parsed as the port.
         scheme, separator, _ = url.partition("://")
         if not separator or scheme.lower() not in _PORTS:
-            said = f"{scheme!r} is no scheme of a broker" if separator else "the URL has no scheme"
-            raise ValueError(f"{said}; {_FORM}")
+            error = f"{scheme!r} is not a URL scheme of MQTT" if separator else "the URL has no scheme"
+            raise ValueError(f"{error}; {_FORM}")
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ValueError(f"the URL has no port from 1 to 65535 where one should be; {_FORM}") from None
+            raise ValueError(f"the URL has no valid port (1 to 65535); {_FORM}") from None
         if not parts.hostname:
             raise ValueError(f"the URL names no host; {_FORM}")
         if parts.path not in {"", "/"} or parts.query or parts.fragment:
-            raise ValueError(f"the URL goes on behind the port, where MQTT has nothing; {_FORM}")
+            raise ValueError(f"the URL must end after the port; {_FORM}")
         if port == 0:
-            raise ValueError(f"no broker is at port 0; {_FORM}")
+            raise ValueError(f"port 0 is not valid; {_FORM}")
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        for text, what in ((user, "user name"), (password, "password")):
+        for text, label in ((user, "user name"), (password, "password")):
             if not text.isprintable() or len(text.encode()) > 0xFFFF:
-                raise ValueError(f"MQTT cannot carry such a {what}; {_FORM}")
+                raise ValueError(f"the {label} is too long or has unprintable characters; {_FORM}")
         broker = cls(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "mqtts", user, password)
         return replace(broker, original_url=str(broker))
 

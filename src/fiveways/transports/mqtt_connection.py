@@ -1,4 +1,4 @@
-"""One connection to an MQTT broker: packets in, packets out, written once a loop pass."""
+"""Client connection to an MQTT broker. Packets of one event loop iteration are written together."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from fiveways.transports.mqtt_frames import (
 from fiveways.transports.mqtt_keepalive import Keepalive
 
 HIGH_WATER: Final = 1 << 18
-"""Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
+"""Unsent bytes above which the link is full; below a quarter of it the link is writable again."""
 MAX_WAITING: Final = 1 << 26
-"""Bytes of these with which the link is given up: a broker that reads nothing, or a caller who never asks `is_full`."""
+"""Unsent bytes at which the link is closed: the broker does not read, or the publisher ignores `is_full`."""
 MAX_UNACKNOWLEDGED: Final = 1 << 14
-"""Messages of QoS 1 without their PUBACK: with so many the link is full; with half of them it takes more again."""
+"""Messages of QoS 1 without PUBACK at which the link is full; at half of it the link is writable again."""
 _PUBACK: Final = int.from_bytes(frames.acknowledge(frames.PUBACK, 0))
 _LINGER: Final = 2.0
-"""Seconds for the broker to read what was said before a close."""
+"""Seconds for the broker to read the last packets before a close."""
 _MAX_CACHED_TOPICS: Final = 1024
 _MAX_CACHED_LENGTH: Final = 256
 _CODES: Final = {
-    1: "it does not speak MQTT 3.1.1",
-    2: "it does not like the client id",
-    3: "it is not available",
+    1: "MQTT 3.1.1 is not supported",
+    2: "the client id is not accepted",
+    3: "the broker is not available",
     4: "wrong user name or password",
     5: "not authorised",
 }
@@ -40,28 +40,28 @@ _AUTHENTICATION_CODES: Final = {4, 5}
 
 
 class SubscriptionRefused(FivewaysError):
-    """The broker does not let us subscribe to a filter."""
+    """The broker refused a subscription."""
 
 
 class PacketIdsExhausted(FivewaysError):
-    """Every packet id is in use: whoever publishes has not asked `is_full` for tens of thousands of messages."""
+    """All packet ids are in use: the publisher ignored `is_full` for tens of thousands of messages."""
 
 
 class MqttReceiver(Protocol):
-    """Who gets what a link brings. None of these may raise."""
+    """Consumer of the messages and events of a link. Its methods must not raise."""
 
     def received(self, message: MqttMessage) -> None:
-        """Take a message. With QoS 1 it is acknowledged when this returns."""
+        """Handle a message. QoS 1 is acknowledged when this returns."""
 
     def writable(self) -> None:
-        """Know that the link takes more again."""
+        """Handle the end of backpressure."""
 
     def lost(self, reason: str) -> None:
-        """Know that the link is gone; called once, whoever closed it."""
+        """Handle the end of the link. It is called once, whichever end closed the link."""
 
 
 class _NullReceiver:
-    """Receives until the link has been handed over: what comes before was not asked for."""
+    """Receiver until `begin`: drops messages, since nothing is subscribed yet."""
 
     def received(self, message: MqttMessage) -> None: ...
 
@@ -71,21 +71,21 @@ class _NullReceiver:
 
 
 class MqttLink(asyncio.Protocol):
-    """One connection to a broker, made by `open_mqtt`. Of its methods only `subscribe` and `unsubscribe` wait."""
+    """Connection to a broker, opened by `open_mqtt`. Only `subscribe` and `unsubscribe` wait for the broker."""
 
     transport = "mqtt"
 
-    def __init__(self, broker: Broker, hello: bytes, max_packet: int, keepalive: float) -> None:
-        """Make it; `open_mqtt` does the rest."""
+    def __init__(self, broker: Broker, connect_packet: bytes, max_packet: int, keepalive: float) -> None:
+        """Initialize; `open_mqtt` connects."""
         self.remote = broker.address
         self.is_loopback = False
         self.is_full = False
-        """The broker reads or acknowledges more slowly than we publish."""
+        """Backpressure: the broker reads or acknowledges too slowly."""
         self.connack: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._receiver: MqttReceiver = _NullReceiver()
         self._socket: asyncio.Transport = asyncio.Transport()
-        self._connect_packet = hello
+        self._connect_packet = connect_packet
         self._reader = PacketReader(max_packet)
         self._is_accepted = False
         self._out: list[bytes] = []
@@ -97,26 +97,26 @@ class MqttLink(asyncio.Protocol):
         self._unacknowledged: set[int] = set()
         self._pending_answers: dict[int, asyncio.Future[bytes]] = {}
         self._unreleased: set[int] = set()
-        """Messages of QoS 2 that were received and not released yet."""
+        """Received messages of QoS 2 without PUBREL."""
         self._keepalive = Keepalive(keepalive, lambda: self._send(frames.PINGREQ), self._on_silence)
         self._linger: asyncio.TimerHandle | None = None
         self._closing = False
         self._gone = True
         self._reason = ""
 
-    # What the runtime asks for.
+    # Methods for the runtime.
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages of QoS 1 were published and not acknowledged yet."""
+        """Number of published messages of QoS 1 without PUBACK."""
         return len(self._unacknowledged)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> None:
-        """Publish at the end of this loop pass, together with all else; nothing happens on a link that is closed.
+        """Publish at the end of this event loop iteration. Does nothing on a closed link.
 
         Raises:
-            ValueError: nothing can be published to such a topic, or with such a QoS, or so much.
-            LinkFull: all packet ids are in use; a link is full long before.
+            ValueError: Topic or QoS is invalid, or the packet is too large.
+            PacketIdsExhausted: All packet ids are in use. `is_full` is set long before.
         """
         name = self._topics.get(topic) or self._encode_topic(topic)
         if self._closing:
@@ -137,83 +137,83 @@ class MqttLink(asyncio.Protocol):
         self._send(packet)
 
     def flush(self) -> None:
-        """Write what was said in this loop pass now."""
+        """Write all queued packets now."""
         if not self._out or self._closing:
             return
         out, self._out = self._out, []
         self._size = 0
         self._socket.write(out[0] if len(out) == 1 else b"".join(out))
         if self._is_blocked and self._socket.get_write_buffer_size() > MAX_WAITING:
-            self._fail("the broker does not read what it is sent")
+            self._fail("the broker does not read")
 
     async def subscribe(self, filters: Sequence[str], qos: int = 1) -> None:
-        """Subscribe, and wait until the broker has said yes to each filter.
+        """Subscribe to topic filters and wait until the broker has granted them.
 
         Raises:
-            ValueError: one of them is no topic filter.
-            BrokerRefused: the broker does not serve one of them; the others it does.
-            ConnectionLost: the link was lost before the broker answered, or is closed.
+            ValueError: A topic filter is invalid.
+            SubscriptionRefused: The broker refused a filter; it may have granted the others.
+            ConnectionLost: The link is closed, or was lost before the broker answered.
         """
         if not filters:
             return
         packet_id = self._free_id()
         codes = await self._request(packet_id, frames.subscribe(packet_id, filters, qos))
-        refused = [each for each, code in zip(filters, codes, strict=False) if code > 2]
+        refused = [topic_filter for topic_filter, code in zip(filters, codes, strict=False) if code > 2]
         if refused:
-            raise SubscriptionRefused(f"{self.remote} does not let us subscribe to {', '.join(refused)}")
+            raise SubscriptionRefused(f"{self.remote} refused the subscription to {', '.join(refused)}")
         if len(codes) != len(filters):
             raise SubscriptionRefused(f"{self.remote} answered for {len(codes)} of {len(filters)} topic filters")
 
     async def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Unsubscribe, and wait until the broker has done it; raises what `subscribe` does, but for BrokerRefused."""
+        """Unsubscribe and wait for the broker; raises ValueError or ConnectionLost like `subscribe`."""
         if filters:
             packet_id = self._free_id()
             await self._request(packet_id, frames.unsubscribe(packet_id, filters))
 
     def unsent_bytes(self) -> int:
-        """Return how many bytes were said and have not left this process."""
+        """Return the number of bytes that were written and are still in this process."""
         return 0 if self._gone else self._size + self._socket.get_write_buffer_size()
 
     def pause_reading(self) -> None:
-        """Take nothing more from the broker."""
+        """Stop reading from the broker."""
         if not self._closing:
             self._keepalive.is_paused = True
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading."""
+        """Continue to read."""
         if self._keepalive.is_paused and not self._closing:
             self._keepalive.is_paused = False
             self._keepalive.received_at = self._loop.time()
             self._socket.resume_reading()
 
     def close(self) -> None:
-        """Take leave of the broker, after all that was said."""
+        """Close after all written packets, with a DISCONNECT."""
         if self._closing:
             return
         self._send(frames.DISCONNECT)
         self.flush()
         if self._closing:
-            return  # there was too much to say
+            return  # the flush hit MAX_WAITING and aborted the link
         self._closing = True
         self._reason = "closed by this end"
         self._socket.close()
         self._linger = self._loop.call_later(_LINGER, self._socket.abort)
 
     def abort(self) -> None:
-        """Close at once. The broker publishes our will."""
+        """Close at once. The broker publishes the will."""
         if not self._gone:
             self._fail("closed by this end")
 
     def abandon(self) -> None:
-        """Drop what was opened of a link that nobody will have."""
+        """Abort a connection attempt."""
         self.connack.cancel()
         self.abort()
 
-    # What the loop tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce ourselves."""
+        """Send the CONNECT packet."""
         self._gone = False
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
@@ -222,31 +222,31 @@ class MqttLink(asyncio.Protocol):
         self._connect_packet = b""  # it may hold a password
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came. What is said meanwhile is written after whatever it wakes, all at once."""
+        """Handle received packets. Packets published meanwhile are written together after the woken tasks ran."""
         self._keepalive.received_at = self._loop.time()
         will_flush, self._is_flush_scheduled = self._is_flush_scheduled, True
         try:
             self._handle_packets(self._reader.feed(data))
             if self._reader.fault is not None:
-                self._fail(f"{self.remote} sent what is no MQTT: {self._reader.fault}")
+                self._fail(f"{self.remote} sent invalid MQTT: {self._reader.fault}")
         finally:
             self._is_flush_scheduled = will_flush
         if self._out and not will_flush:
             self._is_flush_scheduled = True
-            self._loop.call_soon(self._schedule_flush)  # a task that was woken speaks in the next pass
+            self._loop.call_soon(self._schedule_flush)  # woken tasks publish in the next event loop iteration
 
     def pause_writing(self) -> None:
-        """Know that the broker reads more slowly than we write."""
+        """Set `is_full`: the socket buffer is above its high-water mark."""
         self._is_blocked = True
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """Know that it has caught up."""
+        """Clear `is_full` if no other reason holds."""
         self._is_blocked = False
         self._check_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait for something, and the receiver last."""
+        """Fail all pending requests, then notify the receiver."""
         self._gone = self._closing = True
         self._keepalive.stop()
         if self._linger is not None:
@@ -262,19 +262,19 @@ class MqttLink(asyncio.Protocol):
         self._pending_answers.clear()
         self._receiver.lost(self._reason)
 
-    # Beginning.
+    # Handshake.
 
     def begin(self, receiver: MqttReceiver) -> None:
-        """Hand the link over to who will use it; ConnectionLost if it is gone already."""
+        """Set the receiver; raise ConnectionLost if the link is closed already."""
         if self._closing:
             raise ConnectionLost(self._reason)
         self._receiver = receiver
         self._keepalive.start()
 
     def _handle_connack(self, packet: MqttMessage | ControlPacket) -> None:
-        """Take the broker's first packet, which says whether we are let in."""
+        """Handle the first packet of the broker, which accepts or refuses the connection."""
         if isinstance(packet, MqttMessage) or packet.kind != frames.CONNACK:
-            self._fail(f"{self.remote} sent what is no MQTT: its first packet is no CONNACK")
+            self._fail(f"{self.remote} sent invalid MQTT: the first packet is not a CONNACK")
             return
         code = packet.codes[0]
         if code == frames.ACCEPTED:
@@ -283,12 +283,12 @@ class MqttLink(asyncio.Protocol):
                 self.connack.set_result(None)
             return
         error = Refused if code in _AUTHENTICATION_CODES else ConnectionLost
-        text = f"{self.remote} does not let us in: {_CODES.get(code, f'code {code}')}"
+        text = f"{self.remote} refused the connection: {_CODES.get(code, f'code {code}')}"
         if not self.connack.done():
             self.connack.set_exception(error(text))
         self._fail(text)
 
-    # In.
+    # Receiving.
 
     def _handle_packets(self, packets: list[MqttMessage | ControlPacket]) -> None:
         if not self._is_accepted and packets:
@@ -312,7 +312,7 @@ class MqttLink(asyncio.Protocol):
                 self._handle_answer(packet)
 
     def _handle_answer(self, answer: ControlPacket) -> None:
-        """Take note of an answer. One to what was never asked, or is over, means nothing."""
+        """Handle a control packet. An answer without a pending request is ignored."""
         kind, packet_id = answer.kind, answer.packet_id
         if kind in {frames.SUBACK, frames.UNSUBACK}:
             future = self._pending_answers.pop(packet_id, None)
@@ -322,19 +322,19 @@ class MqttLink(asyncio.Protocol):
             self._unreleased.discard(packet_id)
             self._send(frames.acknowledge(frames.PUBCOMP, packet_id))
         elif kind == frames.CONNACK:
-            self._fail(f"{self.remote} sent what is no MQTT: a second CONNACK")
+            self._fail(f"{self.remote} sent invalid MQTT: a second CONNACK")
 
     def _handle_qos2(self, message: MqttMessage) -> None:
-        """Take a message of QoS 2, which we never ask for: given once, however often it comes before its PUBREL."""
+        """Deliver a message of QoS 2 once until its PUBREL. The hub never requests QoS 2."""
         if message.packet_id not in self._unreleased:
             self._unreleased.add(message.packet_id)
             self._receiver.received(message)
         self._send(frames.acknowledge(frames.PUBREC, message.packet_id))
 
-    # Out.
+    # Sending.
 
     def _encode_topic(self, topic: str) -> bytes:
-        """Return a topic as bytes. Most are published to again and again, and are looked at once."""
+        """Return a topic as bytes, from a cache of recent topics."""
         name = frames.topic_field(topic)
         if len(name) <= _MAX_CACHED_LENGTH:
             if len(self._topics) >= _MAX_CACHED_TOPICS:
@@ -343,7 +343,7 @@ class MqttLink(asyncio.Protocol):
         return name
 
     def _free_id(self) -> int:
-        """Return a packet id that is not in use."""
+        """Return an unused packet id."""
         if len(self._unacknowledged) + len(self._pending_answers) >= frames.MAX_PACKET_ID:
             raise PacketIdsExhausted(f"{self.remote} has acknowledged none of {frames.MAX_PACKET_ID} messages")
         packet_id = self._last_id % frames.MAX_PACKET_ID + 1
@@ -364,7 +364,7 @@ class MqttLink(asyncio.Protocol):
         self._out.append(packet)
         self._size += len(packet)
         if self._size > HIGH_WATER:
-            # So much is written at once, for the socket to say when it has enough.
+            # Written at once, so that the socket reports backpressure.
             self.flush()
         elif not self._is_flush_scheduled:
             self._schedule_flush()
@@ -378,7 +378,7 @@ class MqttLink(asyncio.Protocol):
         self.flush()
 
     def _check_room(self) -> None:
-        """See whether there is room again."""
+        """Clear `is_full` and notify the receiver if there is room again."""
         if self.is_full and not self._is_blocked and len(self._unacknowledged) <= MAX_UNACKNOWLEDGED // 2:
             self.is_full = False
             if not self._closing:

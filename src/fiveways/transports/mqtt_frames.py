@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 as bytes: what a client says, and what a broker answers. No sockets, no clock."""
+"""Codec for MQTT 3.1.1: packets of a client as bytes, and packets of a broker from bytes. No I/O."""
 
 import struct
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ _UNSUBSCRIBE: Final = 0xA2
 PINGREQ: Final = b"\xc0\x00"
 DISCONNECT: Final = b"\xe0\x00"
 ACCEPTED: Final = 0
-"""The code of a CONNACK that lets us in."""
+"""Return code of a CONNACK that accepts the connection."""
 REFUSED_FILTER: Final = 0x80
-"""The code of a SUBACK for a filter that the broker does not serve; the others are QoS 0, 1 and 2."""
+"""Return code of a SUBACK for a refused topic filter; the others are the granted QoS 0, 1 or 2."""
 
 MAX_PACKET_ID: Final = 0xFFFF
-"""Packet ids are 1 to this."""
+"""Highest packet id; the lowest is 1."""
 MAX_FIELD: Final = 0xFFFF
-"""Bytes of a topic, a filter, a client id, a user name, a password."""
+"""Maximum bytes of a topic, topic filter, client id, user name or password."""
 MAX_PACKET: Final = (1 << 28) - 1
-"""Bytes behind the length of a packet: four digits of seven bits."""
+"""Maximum remaining length of a packet: four digits of seven bits."""
 
 _NAMES: Final = {
     CONNACK: "CONNACK",
@@ -51,12 +51,12 @@ _INVALID: Final = 1 << 30
 
 
 def _min_length(head: int) -> int:
-    """Return how many bytes a packet that begins so has at least; `_NEVER` if no broker's packet begins so."""
+    """Return the minimum remaining length of a packet with this first byte; `_INVALID` if no broker may send it."""
     if head & 0xF0 == _PUBLISH:
-        qos, is_repeated = head >> 1 & 3, head & 8
-        if qos == 3 or (is_repeated and not qos):
+        qos, is_duplicate = head >> 1 & 3, head & 8
+        if qos == 3 or (is_duplicate and not qos):
             return _INVALID
-        return 5 if qos else 3  # a topic of one byte, with its length, and the packet's id
+        return 5 if qos else 3  # length and one byte of the topic, packet id
     return 3 if head == SUBACK else _EXACT.get(head, _INVALID)
 
 
@@ -70,36 +70,36 @@ _MAX_CACHED_LENGTH: Final = 256
 
 
 class MqttMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message as the broker sent it."""
+    """Message from the broker."""
 
     topic: str
     payload: bytes
     retained: bool
-    """It was published before we subscribed, and kept by the broker."""
+    """The broker stored it before the client subscribed."""
     duplicate: bool
-    """It may have been sent before."""
+    """The broker may have sent it before."""
     qos: int
     packet_id: int = 0
-    """The broker's number for it; 0 for QoS 0."""
+    """Packet id of the broker; 0 for QoS 0."""
 
 
 class ControlPacket(msgspec.Struct, frozen=True, gc=False):
-    """Anything else that a broker says. `kind` is one of the constants above."""
+    """Any other packet from the broker. `kind` is one of the constants above."""
 
     kind: int
     packet_id: int = 0
     codes: bytes = b""
-    """One code for each filter of a SUBACK; the code of a CONNACK."""
+    """SUBACK: one return code for each topic filter. CONNACK: its return code."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name of the packet type."""
         return _NAMES[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What the broker publishes for us when our link is lost without a word."""
+    """Message that the broker publishes when it loses the client's connection."""
 
     topic: str
     payload: bytes
@@ -109,71 +109,70 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """What a CONNECT says. The session is always a clean one."""
+    """Fields of a CONNECT packet. The session is always clean."""
 
     client_id: str
     keepalive: int = 30
-    """Whole seconds; 0 is none."""
+    """Whole seconds; 0 disables the keepalive."""
     user: str = ""
     password: str = field(default="", repr=False)
     will: Will | None = None
 
 
 class PacketReader:
-    """Takes bytes in any pieces, and gives the packets of a broker.
+    """Incremental parser for packets of a broker.
 
-    Nothing is believed: what is too long is refused when its length is seen, and what cannot be a packet of a broker
-    when its first byte is.
+    It rejects an invalid packet as early as possible: by the first byte, or by the remaining length.
     """
 
     def __init__(self, max_packet: int = MAX_PACKET) -> None:
         self.fault: Malformed | None = None
-        """What came that is no MQTT; there is no way on from it."""
-        self._most = max_packet
+        """Error that ended the parsing."""
+        self._max_packet = max_packet
         self._pieces: list[bytes] = []
         self._held = 0
         self._needed = 0
         self._topics: dict[bytes, str] = {}
 
     def held(self) -> int:
-        """Return how many bytes of an unfinished packet wait for the rest."""
+        """Return the number of buffered bytes of an incomplete packet."""
         return self._held
 
     def feed(self, data: bytes) -> list[MqttMessage | ControlPacket]:
-        """Take what has come, and return the packets that it completes.
+        """Parse received bytes, and return the packets that they complete.
 
-        What is no MQTT becomes `fault`, behind what is returned; the reader takes nothing more then.
+        After invalid MQTT, `fault` is set and further input is ignored. Packets before it are returned.
         """
-        found: list[MqttMessage | ControlPacket] = []
+        packets: list[MqttMessage | ControlPacket] = []
         if self.fault is None:
             try:
-                self._read(self._joined(data) if self._pieces else data, found)
+                self._read(self._join(data) if self._pieces else data, packets)
             except Malformed as exc:
                 self.fault = exc
-        return found
+        return packets
 
-    def _read(self, data: bytes, found: list[MqttMessage | ControlPacket]) -> None:
+    def _read(self, data: bytes, packets: list[MqttMessage | ControlPacket]) -> None:
         at, end = 0, len(data)
-        topics, most = self._topics, self._most
+        topics, max_packet = self._topics, self._max_packet
         while end - at >= 4:
             head, length, number = _unpack_start(data, at)
             begin = at + 2
             if length > 127:
-                # Two digits are usual, and cheap to read; `number` begins with the second then.
+                # Two digits are usual and cheap to read: `number` begins with the second one.
                 if number < 0x8000:
                     begin, length = at + 3, length & 127 | number >> 8 << 7
                 else:
                     begin, length = _parse_length(data, at + 1)
                     if not begin:
                         break
-            if not _MIN_LENGTHS[head] <= length <= most:
-                raise _invalid_packet(head, length, most)
+            if not _MIN_LENGTHS[head] <= length <= max_packet:
+                raise _invalid_packet(head, length, max_packet)
             stop = begin + length
             if stop > end:
                 break
             if head & 0xF0 != _PUBLISH:
-                is_plain = head == PUBACK and length == 2
-                found.append(ControlPacket(PUBACK, number) if is_plain else _parse_control(head, data[begin:stop]))
+                is_usual = head == PUBACK and length == 2
+                packets.append(ControlPacket(PUBACK, number) if is_usual else _parse_control(head, data[begin:stop]))
                 at = stop
                 continue
             if begin != at + 2:
@@ -187,22 +186,22 @@ class PacketReader:
             name = data[begin + 2 : name_end]
             topic = topics.get(name) or self._decode_topic(name)
             if not qos:
-                found.append(MqttMessage(topic, data[body:stop], retained, duplicate, 0))
+                packets.append(MqttMessage(topic, data[body:stop], retained, duplicate, 0))
                 continue
             packet_id = data[name_end] << 8 | data[name_end + 1]
             if not packet_id:
                 raise Malformed("a message of QoS 1 or 2 has the id 0")
-            found.append(MqttMessage(topic, data[body:stop], retained, duplicate, qos, packet_id))
+            packets.append(MqttMessage(topic, data[body:stop], retained, duplicate, qos, packet_id))
         if at < end:
-            # Four bytes are the least of all packets but one.
+            # All packets except PINGRESP have at least four bytes.
             while data.startswith(_PONG, at):
                 at += 2
-                found.append(ControlPacket(PINGRESP))
+                packets.append(ControlPacket(PINGRESP))
             if at < end:
                 self._hold(data, at)
 
-    def _joined(self, data: bytes) -> bytes:
-        """Return all that is held and this. A large packet comes in many pieces: until it is whole there is nothing."""
+    def _join(self, data: bytes) -> bytes:
+        """Return the buffered bytes and `data`, or nothing while a large packet is incomplete."""
         self._pieces.append(data)
         self._held += len(data)
         if self._held < self._needed:
@@ -213,25 +212,25 @@ class PacketReader:
         return data
 
     def _hold(self, data: bytes, at: int) -> None:
-        """Keep the beginning of a packet, if it may be one."""
+        """Buffer the beginning of a packet."""
         head = data[at]
         begin, length = _parse_length(data, at + 1)
-        if _MIN_LENGTHS[head] == _INVALID or (begin and not _MIN_LENGTHS[head] <= length <= self._most):
-            raise _invalid_packet(head, length, self._most)
+        if _MIN_LENGTHS[head] == _INVALID or (begin and not _MIN_LENGTHS[head] <= length <= self._max_packet):
+            raise _invalid_packet(head, length, self._max_packet)
         rest = data[at:] if at else data
         self._pieces.append(rest)
         self._held = len(rest)
         self._needed = begin + length - at if begin else 0
 
     def _decode_topic(self, name: bytes) -> str:
-        """Return a topic as text. Most come again and again, and are looked at once."""
+        """Return a topic as text, from a cache of recent topics."""
         try:
             topic = name.decode()
         except UnicodeDecodeError as exc:
-            raise Malformed(f"a topic is no UTF-8: {exc.reason}") from None
-        wrong = _topic_error(topic)
-        if wrong:
-            raise Malformed(f"a message was published to a topic that {wrong}")
+            raise Malformed(f"a topic is not valid UTF-8: {exc.reason}") from None
+        error = _topic_error(topic)
+        if error:
+            raise Malformed(f"a message was published to a topic that {error}")
         if len(name) <= _MAX_CACHED_LENGTH:
             if len(self._topics) >= _MAX_CACHED_TOPICS:
                 self._topics.clear()
@@ -240,7 +239,7 @@ class PacketReader:
 
 
 def _parse_length(data: bytes, at: int) -> tuple[int, int]:
-    """Return where a packet's body begins, and how long it is; nowhere, if that is not all there yet."""
+    """Return offset and length of a packet's body; the offset is 0 if the length is incomplete."""
     length = 0
     for digit, byte in enumerate(data[at : at + 4]):
         length |= (byte & 127) << 7 * digit
@@ -251,12 +250,13 @@ def _parse_length(data: bytes, at: int) -> tuple[int, int]:
     return 0, 0
 
 
-def _invalid_packet(head: int, length: int, most: int) -> Malformed:
-    """Return why no packet begins so, or not one of this length."""
+def _invalid_packet(head: int, length: int, max_packet: int) -> Malformed:
+    """Return the error for a packet with this first byte and remaining length."""
     if _MIN_LENGTHS[head] == _INVALID:
         return Malformed(f"no packet of a broker begins with 0x{head:02x}")
     name = _NAMES.get(head, "PUBLISH")
-    return Malformed(f"a {name} of {length} bytes is {f'longer than {most}' if length > most else 'too short'}")
+    problem = f"longer than {max_packet}" if length > max_packet else "too short"
+    return Malformed(f"a {name} of {length} bytes is {problem}")
 
 
 def _parse_control(head: int, body: bytes) -> ControlPacket:
@@ -273,104 +273,106 @@ def _parse_control(head: int, body: bytes) -> ControlPacket:
     return ControlPacket(head, body[0] << 8 | body[1])
 
 
-# What a client says.
+# Packets of a client.
 
 
-def connect(hello: ConnectOptions) -> bytes:
-    """Return a CONNECT; ValueError for what cannot be said."""
-    flags, will = 2, hello.will
-    parts = [text_field(hello.client_id, "client id")]
+def connect(options: ConnectOptions) -> bytes:
+    """Return a CONNECT packet; ValueError if a field is not valid in MQTT."""
+    flags, will = 2, options.will
+    parts = [text_field(options.client_id, "client id")]
     if will is not None:
         if will.qos not in {0, 1, 2}:
             raise ValueError(f"there is no QoS {will.qos}")
         flags |= 4 | will.qos << 3 | (32 if will.retain else 0)
         parts += [topic_field(will.topic), _bytes_field(will.payload, "will")]
-    if hello.user or hello.password:
+    if options.user or options.password:
         flags |= 128
-        parts.append(text_field(hello.user, "user name"))
-    if hello.password:
+        parts.append(text_field(options.user, "user name"))
+    if options.password:
         flags |= 64
-        parts.append(_bytes_field(hello.password.encode(), "password"))
-    fixed = b"\x00\x04MQTT\x04" + bytes((flags,)) + hello.keepalive.to_bytes(2)
+        parts.append(_bytes_field(options.password.encode(), "password"))
+    fixed = b"\x00\x04MQTT\x04" + bytes((flags,)) + options.keepalive.to_bytes(2)
     return _packet(_CONNECT, b"".join((fixed, *parts)))
 
 
 def publish(topic: bytes, payload: bytes, retain: bool = False) -> bytes:
-    """Return a PUBLISH of QoS 0. `topic` comes from `topic_field`; ValueError for what is longer than MQTT allows."""
+    """Return a PUBLISH packet of QoS 0. `topic` comes from `topic_field`. ValueError if the packet is too large."""
     size = len(topic) + len(payload)
     head = b"\x31" if retain else b"\x30"
     return b"".join((head, _BYTES[size] if size < 128 else _size(size), topic, payload))
 
 
 def publish_acknowledged(topic: bytes, packet_id: int, payload: bytes, retain: bool = False, qos: int = 1) -> bytes:
-    """Return a PUBLISH of QoS 1, which is to be acknowledged, or 2; else as `publish`."""
+    """Return a PUBLISH packet of QoS 1 or 2, with a topic from `topic_field`. ValueError if the packet is too large."""
     size = len(topic) + len(payload) + 2
     head = _BYTES[_PUBLISH | qos << 1 | retain]
     return b"".join((head, _BYTES[size] if size < 128 else _size(size), topic, packet_id.to_bytes(2), payload))
 
 
 def subscribe(packet_id: int, filters: Sequence[str], qos: int) -> bytes:
-    """Return a SUBSCRIBE; ValueError for a filter that is none."""
+    """Return a SUBSCRIBE packet; ValueError if a topic filter is invalid."""
     if qos not in {0, 1, 2}:
         raise ValueError(f"there is no QoS {qos}")
     code = bytes((qos,))
-    return _packet(_SUBSCRIBE, packet_id.to_bytes(2) + b"".join([filter_field(each) + code for each in filters]))
+    return _packet(
+        _SUBSCRIBE, packet_id.to_bytes(2) + b"".join([filter_field(topic_filter) + code for topic_filter in filters])
+    )
 
 
 def unsubscribe(packet_id: int, filters: Sequence[str]) -> bytes:
-    """Return an UNSUBSCRIBE; ValueError for a filter that is none."""
+    """Return an UNSUBSCRIBE packet; ValueError if a topic filter is invalid."""
     return _packet(_UNSUBSCRIBE, packet_id.to_bytes(2) + b"".join(map(filter_field, filters)))
 
 
 def acknowledge(kind: int, packet_id: int) -> bytes:
-    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP."""
+    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP packet."""
     return (kind << 24 | 0x020000 | packet_id).to_bytes(4)
 
 
 def topic_field(topic: str) -> bytes:
-    """Return the topic of a message with its length; ValueError if nothing can be published there."""
-    wrong = _topic_error(topic)
-    if wrong:
-        raise ValueError(f"nothing can be published to a topic that {wrong}: {_excerpt(topic)}")
+    """Return a topic as a length-prefixed field; ValueError if it is not valid for publishing."""
+    error = _topic_error(topic)
+    if error:
+        raise ValueError(f"nothing can be published to a topic that {error}: {_excerpt(topic)}")
     return text_field(topic, "topic")
 
 
-def filter_field(written: str) -> bytes:
-    """Return a topic filter with its length; ValueError if it is none."""
-    if not written:
+def filter_field(topic_filter: str) -> bytes:
+    """Return a topic filter as a length-prefixed field; ValueError if it is invalid."""
+    if not topic_filter:
         raise ValueError("a topic filter is not empty")
-    *before, last = levels = written.split("/")
+    *before, last = levels = topic_filter.split("/")
     if any("#" in level for level in before) or ("#" in last and last != "#"):
-        raise ValueError(f"# is the last level of a topic filter, and all of it: {_excerpt(written)}")
+        raise ValueError(f"# is the last level of a topic filter, and all of it: {_excerpt(topic_filter)}")
     if any("+" in level and level != "+" for level in levels):
-        raise ValueError(f"+ is a whole level of a topic filter: {_excerpt(written)}")
-    return text_field(written, "topic filter")
+        raise ValueError(f"+ is a whole level of a topic filter: {_excerpt(topic_filter)}")
+    return text_field(topic_filter, "topic filter")
 
 
-def text_field(text: str, what: str) -> bytes:
-    """Return a text with its length; ValueError if MQTT cannot say it."""
+def text_field(text: str, label: str) -> bytes:
+    """Return a text as a length-prefixed field; ValueError if it is not valid in MQTT."""
     if "\0" in text:
-        raise ValueError(f"a {what} without the character NUL is needed")
+        raise ValueError(f"the {label} must not contain NUL")
     try:
         encoded = text.encode()
     except UnicodeEncodeError as exc:
-        raise ValueError(f"the {what} is no UTF-8: {exc.reason}") from None
-    return _bytes_field(encoded, what)
+        raise ValueError(f"the {label} is not valid UTF-8: {exc.reason}") from None
+    return _bytes_field(encoded, label)
 
 
-def _bytes_field(encoded: bytes, what: str) -> bytes:
+def _bytes_field(encoded: bytes, label: str) -> bytes:
     if len(encoded) > MAX_FIELD:
-        raise ValueError(f"a {what} of {len(encoded)} bytes is longer than {MAX_FIELD}")
+        raise ValueError(f"a {label} of {len(encoded)} bytes is longer than {MAX_FIELD}")
     return len(encoded).to_bytes(2) + encoded
 
 
 def _topic_error(topic: str) -> str:
-    """Return what is wrong with the topic of a message, if anything."""
+    """Return the reason why a topic is not valid for publishing, or an empty string."""
     if not topic:
         return "is empty"
     if "\0" in topic:
-        return "holds the character NUL"
-    return "holds a wildcard" if "#" in topic or "+" in topic else ""
+        return "contains NUL"
+    return "contains a wildcard" if "#" in topic or "+" in topic else ""
 
 
 def _excerpt(text: str) -> str:
@@ -382,7 +384,7 @@ def _packet(head: int, body: bytes) -> bytes:
 
 
 def _size(size: int) -> bytes:
-    """Return the length of a packet: seven bits a digit, the lowest first, the highest bit if more follow."""
+    """Return an encoded remaining length: seven bits per digit, lowest first; the high bit marks a following digit."""
     if size < 1 << 7:
         return _BYTES[size]
     if size < 1 << 14:

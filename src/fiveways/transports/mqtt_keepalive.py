@@ -1,39 +1,39 @@
-"""Whether the other end is still there."""
+"""Keepalive of an MQTT connection."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
 _SLACK: Final = 0.01
-"""Seconds that a timer may come too early."""
+"""Seconds by which a timer may fire too early."""
 
 
 class Keepalive:
-    """Asks for a sign of life twice a keepalive, and gives up when there was none for one and a half."""
+    """Sends a ping twice per keepalive interval, and reports a lost connection after 1.5 intervals of silence."""
 
     __slots__ = ("_check_at", "_half", "_loop", "_on_silence", "_send_ping", "_timer", "is_paused", "received_at")
 
-    def __init__(self, keepalive: float, ask: Callable[[], None], give_up: Callable[[float], None]) -> None:
-        """Make it; a keepalive of 0 never asks. `give_up` is told for how many seconds nothing came."""
+    def __init__(self, keepalive: float, send_ping: Callable[[], None], on_silence: Callable[[float], None]) -> None:
+        """Initialize; a keepalive of 0 disables the check. `on_silence` gets the seconds of silence."""
         self._loop = asyncio.get_running_loop()
         self._half = keepalive / 2
-        self._send_ping = ask
-        self._on_silence = give_up
+        self._send_ping = send_ping
+        self._on_silence = on_silence
         self._timer: asyncio.TimerHandle | None = None
         self._check_at = 0.0
         self.received_at = self._loop.time()
-        """When something came last, by the loop's clock; who reads sets it."""
+        """Time of the last received data, by the loop's clock; set by the connection."""
         self.is_paused = False
-        """Nobody listens now, so silence means nothing."""
+        """Reading is paused, so silence is no sign of a lost connection."""
 
     def start(self) -> None:
-        """Begin to listen, and to ask in a while."""
+        """Start the check."""
         self.received_at = self._loop.time()
         if self._half:
             self._wait(self._half)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop the check."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -43,14 +43,14 @@ class Keepalive:
         if self.is_paused:
             self.received_at = now
         elif now - self._check_at > half:
-            # This process slept: what the other end said may be waiting to be read.
+            # This process was suspended: data of the broker may wait in the socket.
             self.received_at = max(self.received_at, now - 2 * half)
-        silent = now - self.received_at
-        if silent > 3 * half - _SLACK:
+        silence = now - self.received_at
+        if silence > 3 * half - _SLACK:
             self._timer = None
-            self._on_silence(silent)
+            self._on_silence(silence)
             return
-        self._wait(min(half, 3 * half - silent))
+        self._wait(min(half, 3 * half - silence))
         self._send_ping()
 
     def _wait(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A link to an MQTT broker: a client's end of MQTT 3.1.1, always with a clean session."""
+"""Opening an MQTT 3.1.1 connection to a broker, always with a clean session."""
 
 import asyncio
 import math
@@ -37,30 +37,30 @@ async def open_mqtt(
     will: Will | None = None,
     max_packet: int = MAX_PACKET,
     ssl_context: ssl.SSLContext | None = None,
-    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+    timeout: float = 10.0,  # noqa: ASYNC109  the error text contains it
 ) -> MqttLink:
-    """Connect to a broker with a clean session. The receiver hears nothing before the link is returned.
+    """Connect to a broker with a clean session. The receiver gets nothing before this function returns.
 
     Args:
-        broker: Where it is. With `tls` its certificate must be good for its host's name.
-        receiver: Who gets what comes.
-        client_id: A broker ends another connection with the same one; left out, it is random.
-        keepalive: Seconds; a broker that is silent for one and a half of these is lost. 0 is for ever.
-        will: What the broker publishes if we go without a word.
-        max_packet: Bytes of the longest packet that the broker may send.
-        ssl_context: How to check and be checked; left out, as the system does.
-        timeout: Seconds until the broker must have let us in.
+        broker: Address and credentials. With `tls`, the broker's certificate must be valid for its host name.
+        receiver: Consumer of messages and events.
+        client_id: The broker closes another connection with the same client id. Default: a random id.
+        keepalive: Seconds. A broker that is silent for 1.5 times as long is lost. 0 disables the check.
+        will: Message that the broker publishes when the connection is lost.
+        max_packet: Maximum bytes of a packet from the broker.
+        ssl_context: Context for TLS. Default: the system's.
+        timeout: Seconds until the CONNACK must have arrived.
 
     Raises:
-        Refused: the broker does not want us: the user, the password, or what they may do.
-        ConnectionLost: the broker cannot be reached, is none, or does not answer in time.
-        ValueError: MQTT cannot say this client id or will.
+        Refused: The broker refused the credentials.
+        ConnectionLost: The broker is unreachable, speaks no MQTT, or did not answer in time.
+        ValueError: The client id or the will is not valid in MQTT.
     """
     seconds = min(math.ceil(keepalive), _MAX_KEEPALIVE)
-    client_id = client_id or f"fw{secrets.token_hex(10)}"  # 23 characters are what every broker takes
-    hello = frames.connect(ConnectOptions(client_id, seconds, broker.user, broker.password, will))
+    client_id = client_id or f"fw{secrets.token_hex(10)}"  # every broker accepts 23 characters (MQTT 3.1.1, 3.1.3.1)
+    connect_packet = frames.connect(ConnectOptions(client_id, seconds, broker.user, broker.password, will))
     context = (ssl_context or ssl.create_default_context()) if broker.tls else None
-    link = MqttLink(broker, hello, max_packet, keepalive)
+    link = MqttLink(broker, connect_packet, max_packet, keepalive)
     try:
         async with asyncio.timeout(timeout):
             await asyncio.get_running_loop().create_connection(

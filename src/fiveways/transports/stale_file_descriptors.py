@@ -1,9 +1,10 @@
-"""A way around readers of closed connections, which block a file descriptor.
+"""Workaround for stale readers of closed connections, which block a file descriptor.
 
-aiofastnet adds the reader of a new connection in a later callback, also if the connection was closed before that, as
-when its opening is cancelled. The loop then keeps a reader for a closed socket. The next one with this number replaces
-its callback, but is never woken, since the loop does not ask the system again: so a ZeroMQ socket removes the reader
-first. On uvloop the reader may become a closed handle, and each attempt to use the number is a RuntimeError.
+aiofastnet adds the reader of a new connection in a later callback, even if the connection was closed before, for
+example when its opening is cancelled. The event loop then keeps a reader for a closed socket. On asyncio, the next
+socket with this number replaces the callback but is never woken, because the loop does not register it again with the
+system. A ZeroMQ socket therefore removes the reader first. On uvloop, the reader may become a closed handle, and each
+attempt to use the number raises RuntimeError.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ _STALE: Final = "the handler is closed"
 
 
 def forget_stale_handle(error: RuntimeError) -> bool:
-    """Return whether a socket met a stale handle just now and was closed; the next one can then use the number."""
+    """Return whether `error` is due to a stale handle, after removing it; the next socket can use the number."""
     if _STALE not in str(error):
         return False
     with socket.socket() as same_number:

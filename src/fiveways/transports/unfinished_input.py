@@ -1,4 +1,4 @@
-"""Input that has not come completely: half of a request, of a frame or of a message in fragments."""
+"""Limits for unfinished input: incomplete requests, frames and fragmented messages."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,31 +8,31 @@ from fiveways.transports.address import network_address
 
 UNFINISHED: Final = "max_unfinished"
 UNAUTHENTICATED: Final = "max_unauthenticated"
-"""Names of limits, as the settings have them."""
+"""Names of limits, as in the settings."""
 
 
 class ReadBuffer(Protocol):
-    """A read buffer that keeps its size when its content is gone."""
+    """Read buffer that keeps its size when it is empty."""
 
     def shrink(self) -> None:
-        """Return memory if nothing is in the buffer."""
+        """Release memory if the buffer is empty."""
 
 
 class UnfinishedInput:
-    """The bytes of all connections together and by address, and their limits."""
+    """Byte counts of unfinished input, in total and by address, with their limits."""
 
-    def __init__(self, most: int, most_per_address: int, refused: Callable[[str, str], None]) -> None:
-        self._most = most
-        self._most_per_address = most_per_address
+    def __init__(self, max_bytes: int, max_per_address: int, refused: Callable[[str, str], None]) -> None:
+        self._max_bytes = max_bytes
+        self._max_per_address = max_per_address
         self.on_refused = refused
-        """Called for each connection that one of the limits ends, with the limit's name and where the client is."""
+        """Called with limit name and peer address for each connection that a limit closes."""
         self.held = 0
         self._by_address = Counter[str]()
         self.grown_buffers: set[ReadBuffer] = set()
-        """Those that have grown."""
+        """Read buffers above their initial size."""
 
     def count(self, more: int, remote: str) -> bool:
-        """Count so many bytes more, or fewer; return False, and count nothing, if there is no room for them."""
+        """Add `more` bytes, which may be negative. Return False, and count nothing, if a limit is reached."""
         address = network_address(remote)
         if more > 0 and not self._has_room(more, address):
             for buffer in list(self.grown_buffers):
@@ -46,4 +46,4 @@ class UnfinishedInput:
         return True
 
     def _has_room(self, more: int, address: str) -> bool:
-        return self.held + more <= self._most and self._by_address[address] + more <= self._most_per_address
+        return self.held + more <= self._max_bytes and self._by_address[address] + more <= self._max_per_address

@@ -1,4 +1,4 @@
-"""WebSocket links, at either end. picows shakes hands and reads frames; we write, many frames at once."""
+"""WebSocket links for server and client. picows does the handshake and parses frames; links write frames in batches."""
 
 import asyncio
 import logging
@@ -23,27 +23,27 @@ from fiveways.wire.packet import Packet
 
 _TEXT, _BINARY, _CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 HIGH_WATER: Final = 1 << 18
-"""Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
+"""Unsent bytes above which the link is full; below a quarter of it the link is writable again."""
 _LINGER: Final = 2.0
-"""Seconds for the peer to answer a close, and to read what was said before it."""
+"""Seconds for the peer to answer a close frame and to read the data before it."""
 _MAX_REASON: Final = 120
 _PROTOCOL_ERROR: Final = 1002
 _NOT_UTF8: Final = 1007
 _TOO_LARGE: Final = 1009
 _OVERLOADED: Final = 1013
 READ_BUFFER_SIZE: Final = 1 << 14
-"""What is read at once. A quarter of it would do for an idle peer, but costs a busy one four passes for one."""
+"""Bytes of a read buffer. A quarter would do for an idle peer, but costs a busy one four event loop iterations."""
 
-# picows tells of every connection and of every frame that it does not like; we tell what matters ourselves.
+# picows logs every connection and every invalid frame; relevant events are logged by Fiveways.
 _log = logging.getLogger("fiveways.websocket")
 PICOWS_LOG: Final = logging.getLogger("fiveways.picows")
 PICOWS_LOG.setLevel(logging.CRITICAL)
 
 
 class WebSocketLink(WSListener):
-    """One WebSocket connection, at either end. Fulfils `base.Link`."""
+    """WebSocket connection of a server or a client. Implements `base.Link`."""
 
-    # Instances of a Cython class have no inline values, so that CPython specializes access to slots alone.
+    # Instances of a Cython class have no inline values, so CPython specializes attribute access only for slots.
     __slots__ = (
         "_closing",
         "_create_receiver",
@@ -80,9 +80,14 @@ class WebSocketLink(WSListener):
         is_client: bool = False,
         unfinished: UnfinishedInput | None = None,
     ) -> None:
-        """Make it; `spools` is where large binary messages go, None where no message may be larger than a text.
+        """Initialize.
 
-        `unfinished` counts what has not come completely; without it the other end is trusted.
+        Args:
+            receive: Returns the receiver of the opened link.
+            limits: Limits for frames and messages.
+            spools: Storage for large binary messages. None: no message may exceed the limit for text.
+            is_client: Whether to mask frames.
+            unfinished: Counter for incomplete input. None: the peer is trusted.
         """
         self.remote = ""
         self.is_loopback = False
@@ -97,22 +102,22 @@ class WebSocketLink(WSListener):
         self._fragments: FragmentedMessage | None = None
         self._unfinished = unfinished
         self._held = 0
-        """What is counted of a message in fragments."""
+        """Bytes of a fragmented message counted as unfinished input."""
         self._reported_bytes = 0
-        """Bytes of an incomplete frame of which the receiver was told."""
+        """Bytes of an incomplete frame that were reported to the receiver."""
         self.has_opened = False
         self._closing = False
         self._gone = False
         self._reason = ""
         self._linger: asyncio.TimerHandle | None = None
 
-    # What picows tells.
+    # Callbacks of picows.
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Begin: the handshake is over."""
+        """Create the receiver after the handshake."""
         self._ws = transport
         if self.has_opened:
-            return  # the same connection goes on with another protocol of picows
+            return  # `ReadGuard.shrink` replaced the protocol of this connection
         self.has_opened = True
         self._socket = transport.underlying_transport
         self._socket.set_write_buffer_limits(HIGH_WATER, HIGH_WATER // 4)
@@ -121,10 +126,10 @@ class WebSocketLink(WSListener):
         self._on_message = self._receiver.received if self._unfinished is None else self._on_unauthenticated
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        """Pass a message on; most are one text frame. What goes wrong in here ends this link, and leaves a trace."""
+        """Deliver a message; most are one text frame. Exceptions are logged and close this link."""
         self.is_alive = True
         try:
-            # picows leaves the reserved bits to extensions, of which there are none here.
+            # picows ignores the reserved bits; without a negotiated extension they must be 0 (RFC 6455, 5.2).
             is_usual = frame.fin and self._fragments is None and not self._closing
             if is_usual and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
                 kind, received = frame.msg_type, self._on_message
@@ -138,11 +143,11 @@ class WebSocketLink(WSListener):
                     return
             self._on_control_or_fragment(frame)
         except Exception:
-            _log.exception("a message of %s could not be dealt with", self.remote)
+            _log.exception("cannot handle a message remote=%s", self.remote)
             raise
 
     def _on_unauthenticated(self, packet: Packet) -> None:
-        """Pass a message on that comes before authentication."""
+        """Deliver a message that arrived before authentication, within the limit for such messages."""
         if len(packet.payload) > self._limits.max_unauthenticated and not self.is_admitted:
             self._refuse_large()
             return
@@ -153,13 +158,13 @@ class WebSocketLink(WSListener):
     def _on_control_or_fragment(self, frame: WSFrame) -> None:
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            self.close(_PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
+            self.close(_PROTOCOL_ERROR, "a reserved bit is set without a negotiated extension")
         elif kind is WSMsgType.CLOSE:
             self._on_close(frame)
         elif self._closing:
             return
         elif kind is WSMsgType.PING:
-            if not self.is_full:  # who reads nothing need not hear that we are here
+            if not self.is_full:  # a slow consumer gets no pong
                 self._ws.send_pong(frame.get_payload_as_bytes())
         elif kind in (_TEXT, _BINARY, _CONTINUATION):
             self._on_fragment(kind, frame)
@@ -174,11 +179,11 @@ class WebSocketLink(WSListener):
 
     def _on_fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
         if (self._fragments is None) is (kind is _CONTINUATION):
-            self.close(_PROTOCOL_ERROR, "fragments of two messages are mixed up")
+            self.close(_PROTOCOL_ERROR, "fragments of two messages are interleaved")
             return
         if self._fragments is None:
             is_text = kind is _TEXT
-            # Who has not said a word yet is not trusted with the disk.
+            # Before its first message, a peer may not use the disk.
             spools = None if is_text or not getattr(self._receiver, "has_begun", True) else self._spools
             self._fragments = FragmentedMessage(is_text, self._limits.max_text, spools)
         incoming = self._fragments
@@ -192,24 +197,24 @@ class WebSocketLink(WSListener):
             self._fragments = None
             self._count_unfinished(0)
             packet = incoming.finish()
-            # A text that is too long was cut off, perhaps within a character: the receiver refuses it as too long.
+            # A too long text was truncated, perhaps within a character; the receiver refuses it for its size.
             if packet.is_text and len(packet.payload) <= self._limits.max_text and not _is_utf8(packet.payload):
-                self.close(_NOT_UTF8, "a text is not UTF-8")
+                self.close(_NOT_UTF8, "a text is not valid UTF-8")
             else:
                 self._on_message(packet)
 
     def _has_room(self, incoming: FragmentedMessage) -> bool:
-        """Return whether a message in fragments may go on; close the connection if it may not."""
+        """Return whether a fragmented message is within its limits; close the connection if not."""
         if incoming.size > self._limits.max_unauthenticated and not self.is_admitted:
             self._refuse_large()
             return False
         if not self._count_unfinished(incoming.held):
-            self.close_by_limit(_OVERLOADED, "too much input has not come completely; try again later", UNFINISHED)
+            self.close_by_limit(_OVERLOADED, "too much unfinished input; try again later", UNFINISHED)
             return False
         return True
 
     def _count_unfinished(self, size: int) -> bool:
-        """Count what is held of a message in fragments; return False, and count nothing, if there is no room for it."""
+        """Count the held bytes of a fragmented message; return False, and count nothing, if a limit is reached."""
         if self._unfinished is None or size == self._held or self._unfinished.count(size - self._held, self.remote):
             self._held = size
             return True
@@ -219,28 +224,28 @@ class WebSocketLink(WSListener):
         self.close_by_limit(_TOO_LARGE, "a message is too large before authentication", UNAUTHENTICATED)
 
     def close_by_limit(self, code: int, text: str, limit: str) -> None:
-        """Close it because of a limit, which counts that."""
+        """Close the connection because of a limit, and report the refusal."""
         if self._unfinished is not None and not self._closing:
             self._unfinished.on_refused(limit, self.remote)
         self.close(code, text)
 
     def on_ws_disconnected(self, _transport: WSTransport | None) -> None:
-        """End, whoever ended it."""
+        """Release all resources and notify the receiver."""
         self._gone = True
         self._fragments = None
         self._count_unfinished(0)
         if self._linger is not None:
             self._linger.cancel()
         self._receiver.lost(self._reason)
-        # Each of these refers to this link: without them it is freed at once, and not by the garbage collector.
+        # Each of these attributes refers to this link: deleting them avoids a reference cycle.
         del self._receiver, self._on_message, self._ws, self._socket
 
     def pause_writing(self) -> None:
-        """The socket has more than it can write."""
+        """Set `is_full`: the socket buffer is above its high-water mark."""
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """The socket has written most of it."""
+        """Clear `is_full` and notify the receiver."""
         self.is_full = False
         self._receiver.writable()
 
@@ -266,7 +271,7 @@ class WebSocketLink(WSListener):
         """The socket of the connection."""
         return self._socket
 
-    # What the runtime asks for.
+    # Methods of base.Link.
 
     def frame(self, packet: Packet) -> bytes:
         """Return a message as one frame."""
@@ -275,15 +280,15 @@ class WebSocketLink(WSListener):
         return self._frame(packet.payload, websocket_frames.TEXT if packet.is_text else websocket_frames.BINARY)
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
-        """Return messages, each as one frame."""
+        """Return each message as one frame."""
         if not self._is_client:
             return websocket_frames.server_frames(packets)
-        if all([packet.is_text for packet in packets]):  # noqa: C419  quicker than a generator
+        if all([packet.is_text for packet in packets]):  # noqa: C419  faster than a generator
             return websocket_frames.client_texts([packet.payload for packet in packets])
         return b"".join([self.frame(packet) for packet in packets])
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """Return a fragment of a binary message."""
+        """Return a fragment of a binary message as a frame."""
         return self._frame(piece, websocket_frames.BINARY, first=first, last=last)
 
     def write(self, data: bytes) -> None:
@@ -292,27 +297,27 @@ class WebSocketLink(WSListener):
             self._socket.write(data)
 
     def unsent_bytes(self) -> int:
-        """Return how much the socket has not taken yet."""
+        """Return the number of bytes in the socket buffer."""
         return 0 if self._gone else int(self._socket.get_write_buffer_size())
 
     def pause_reading(self) -> None:
-        """Take nothing more from the peer, whose writes will wait."""
+        """Stop reading from the peer; TCP flow control then slows it down."""
         if not self._gone:
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Continue to read."""
         if not self._gone:
             self._socket.resume_reading()
 
     def discard_incoming(self) -> None:
-        """Keep nothing of a binary message in fragments that has not come completely."""
+        """Discard an incomplete fragmented binary message."""
         if self._fragments is not None:
             self._fragments.discard()
             self._count_unfinished(self._fragments.held)
 
     def note_partial_frame(self, size: int) -> None:
-        """Note that so many bytes of an incomplete frame are in the read buffer."""
+        """Report progress of an incomplete frame with `size` bytes in the read buffer."""
         if size < self._reported_bytes:
             self._reported_bytes = 0
         if size >= self._reported_bytes + PROGRESS_STEP:
@@ -320,12 +325,12 @@ class WebSocketLink(WSListener):
             self._receiver.progressed(size if self._fragments is None else size + self._fragments.size)
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a ping."""
         if not (self._gone or self._closing):
             self._ws.send_ping()
 
     def close(self, code: int = 1000, text: str = "") -> None:
-        """Say so, and let the peer read on a little: a socket closed with bytes unread loses what it wrote last."""
+        """Send a close frame, and drain the input: closing a socket with unread data would discard the last frames."""
         if self._gone or self._closing:
             return
         self._closing = True
@@ -335,7 +340,7 @@ class WebSocketLink(WSListener):
         self._linger = asyncio.get_running_loop().call_later(_LINGER, self.abort)
 
     def abort(self) -> None:
-        """Close without a word."""
+        """Close without a close frame."""
         if not self._gone:
             self._ws.disconnect(graceful=False)
 

@@ -1,4 +1,4 @@
-"""Opens WebSocket links to a hub."""
+"""Opening WebSocket connections to a hub."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ async def open_websocket(
     spools: SpoolFactory | None = None,
     subprotocol: str = "",
     headers: Mapping[str, str] | None = None,
-    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+    timeout: float = 10.0,  # noqa: ASYNC109  the error text contains it
 ) -> WebSocketLink:
-    """Connect to `url`; ConnectionError or OSError, with a sentence, if that fails."""
+    """Connect to `url`; raise ConnectionError or OSError with an error text."""
     extra = {**(headers or {}), **({"Sec-WebSocket-Protocol": subprotocol} if subprotocol else {})}
     link = WebSocketLink(receive, limits, spools, is_client=True)
     try:
@@ -47,16 +47,16 @@ async def open_websocket(
     except RuntimeError as exc:
         if not forget_stale_handle(exc):
             raise
-        raise ConnectionAbortedError(f"{url} was not reached: {exc}") from exc
+        raise ConnectionAbortedError(f"cannot connect to {url}: {exc}") from exc
     if not link.has_opened:
-        # picows takes an end in the middle of the handshake for a handshake.
+        # picows does not report a connection that ends during the handshake.
         raise ConnectionResetError(f"{url} closed the connection before it was open")
     return link
 
 
 def _refusal(url: str, error: WSHandshakeError) -> str:
-    """Return why the other end did not open a WebSocket."""
+    """Return the reason why the server refused the WebSocket."""
     parts = urlsplit(url)
-    # picows reads no status from an answer in HTTP/1.0, which no hub speaks.
+    # picows parses no status from an HTTP/1.0 response, which no hub sends.
     status = None if error.response is None else error.response.status.value
     return http_error(parts.netloc, parts.path, status, error.raw_body or b"")

@@ -1,4 +1,4 @@
-"""A WebSocket message that comes in fragments: in memory, or in a spool if it is a large binary one."""
+"""Reassembly of fragmented WebSocket messages, in memory or in a spool for large binary ones."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from fiveways.wire.packet import Packet
 
 SPOOL_ABOVE: Final = 1 << 20
 PROGRESS_STEP: Final = 1 << 14
-"""So many bytes of a large message count as progress; less could be said one by one, for ever."""
+"""Bytes that count as progress of a large message; smaller steps could keep a slow transfer alive for ever."""
 
 
 class FragmentedMessage:
-    """A message that comes in fragments."""
+    """Message that arrives in fragments."""
 
     def __init__(self, is_text: bool, max_size: int, spools: SpoolFactory | None) -> None:
         self._is_text = is_text
@@ -20,20 +20,20 @@ class FragmentedMessage:
         self._pieces: list[bytes] = []
         self.size = 0
         self.held = 0
-        """Bytes of it in memory."""
+        """Bytes in memory."""
         self._spool: Spool | None = None
-        self._told = 0
+        self._reported = 0
         self._is_discarded = False
 
     def add(self, piece: bytes) -> bool:
-        """Take a fragment; say whether it counts as progress."""
+        """Append a fragment; return whether the size grew by `PROGRESS_STEP` since the last report."""
         if not piece:
             return False
         self.size += len(piece)
         if self._is_discarded:
             pass
         elif self._spools is None:
-            # One byte more than is allowed is enough for the conversation to refuse it.
+            # One byte over the limit is enough for the conversation to refuse the message.
             if self.size - len(piece) <= self._max_size:
                 self._pieces.append(piece[: self._max_size + 1])
                 self.held += len(self._pieces[-1])
@@ -47,19 +47,19 @@ class FragmentedMessage:
                 self.held = 0
         else:
             self._spool.write(piece)
-        if self.size - self._told < PROGRESS_STEP:
+        if self.size - self._reported < PROGRESS_STEP:
             return False
-        self._told = self.size
+        self._reported = self.size
         return True
 
     def discard(self) -> None:
-        """Keep nothing of a binary message, neither of what has come nor of the rest."""
+        """Discard the content of a binary message, received or still to come."""
         if not self._is_text:
             self._is_discarded, self.held = True, 0
             self._pieces, self._spool = [], None
 
     def finish(self) -> Packet:
-        """Return the whole message."""
+        """Return the complete message."""
         if self._spool is not None:
             return Packet(b"", is_text=False, blob=self._spool.finish())
         return Packet(b"".join(self._pieces), self._is_text)

@@ -1,6 +1,6 @@
-"""WebSocket frames as bytes, so that many of them can be written at once.
+"""Serializer for WebSocket frames.
 
-picows writes each frame by itself; one write for all that a loop pass has to say costs a fraction of that.
+picows writes each frame separately; one write for all frames of an event loop iteration is several times cheaper.
 """
 
 import os
@@ -26,36 +26,36 @@ def _header(first: int, size: int, masked: int) -> bytes:
 
 
 _CACHED_SIZES: Final = 1024
-"""Headers of text frames below this size, as most are, are made once."""
+"""Headers of text frames below this size are precomputed."""
 _SERVER_TEXT: Final = [_header(_FINAL | TEXT, size, 0) for size in range(_CACHED_SIZES)]
 _CLIENT_TEXT: Final = [_header(_FINAL | TEXT, size, _MASKED) for size in range(_CACHED_SIZES)]
 
 
 def server_text(payload: bytes) -> bytes:
-    """Return a whole text message as a server sends it."""
+    """Return a text message as an unmasked frame."""
     size = len(payload)
     return (_SERVER_TEXT[size] if size < _CACHED_SIZES else _header(_FINAL | TEXT, size, 0)) + payload
 
 
 def server_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
-    """Return a frame as a server sends it."""
+    """Return an unmasked frame, for a server."""
     return _header(_first_byte(opcode, first=first, last=last), len(payload), 0) + payload
 
 
 def server_frames(packets: Sequence[Packet]) -> bytes:
-    """Return whole messages as a server sends them."""
+    """Return several messages as unmasked frames."""
     parts: list[bytes] = []
     for packet in packets:
         payload, is_text = packet.payload, packet.is_text
         size = len(payload)
-        is_known = is_text and size < _CACHED_SIZES
-        parts.append(_SERVER_TEXT[size] if is_known else _header(_FINAL | (TEXT if is_text else BINARY), size, 0))
+        is_cached = is_text and size < _CACHED_SIZES
+        parts.append(_SERVER_TEXT[size] if is_cached else _header(_FINAL | (TEXT if is_text else BINARY), size, 0))
         parts.append(payload)
     return b"".join(parts)
 
 
 def client_texts(payloads: Sequence[bytes]) -> bytes:
-    """Return whole text messages as a client sends them."""
+    """Return several text messages as masked frames."""
     keys, at = os.urandom(4 * len(payloads)), 0
     frames: list[bytes] = []
     for payload in payloads:
@@ -67,7 +67,7 @@ def client_texts(payloads: Sequence[bytes]) -> bytes:
 
 
 def client_frame(payload: bytes, opcode: int, *, first: bool = True, last: bool = True) -> bytes:
-    """Return a frame as a client sends it: masked with a fresh key."""
+    """Return a frame for a client, masked with a fresh key."""
     key = os.urandom(4)
     return _header(_first_byte(opcode, first=first, last=last), len(payload), _MASKED) + key + _masked(payload, key)
 

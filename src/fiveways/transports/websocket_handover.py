@@ -1,4 +1,4 @@
-"""Giving a socket to another protocol, after a look at the first request."""
+"""Handover of an HTTP connection's socket to a WebSocket protocol."""
 
 import asyncio
 import binascii
@@ -13,9 +13,9 @@ _COPIED_HEADERS: Final = ("host", "sec-websocket-key", "sec-websocket-protocol")
 
 
 def handshake_refusal(request: Request) -> Response | None:
-    """Return what to answer to a request for a WebSocket that RFC 6455 does not allow, None if it does."""
+    """Return the response to an invalid WebSocket request (RFC 6455, 4.2), or None."""
     if request.headers.get("sec-websocket-version") != _VERSION:
-        text = f"only version {_VERSION} of WebSocket is spoken here\n"
+        text = f"only version {_VERSION} of WebSocket is supported\n"
         headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": _VERSION}
         return Response(426, text.encode(), headers=headers)
     try:
@@ -28,28 +28,28 @@ def handshake_refusal(request: Request) -> Response | None:
 
 
 def minimal_handshake(request: Request) -> bytes:
-    """Return a request for a WebSocket as its plainest client would write it.
+    """Return an equivalent WebSocket request with the headers that picows needs.
 
-    picows takes no `Connection: keep-alive, Upgrade`, which browsers send, and holds every header for as long as the
-    connection lives. So it gets the few that a handshake needs; `request` has them all.
+    picows rejects `Connection: keep-alive, Upgrade`, which browsers send. It also keeps all headers in memory for the
+    lifetime of the connection.
     """
     target = f"{request.path}?{request.query}" if request.query else request.path
-    kept = [f"{name}: {request.headers[name]}\r\n" for name in _COPIED_HEADERS if name in request.headers]
+    copied = [f"{name}: {request.headers[name]}\r\n" for name in _COPIED_HEADERS if name in request.headers]
     lines = [
         f"GET {target} HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
         f"Sec-WebSocket-Version: {_VERSION}\r\n",
-        *kept,
+        *copied,
         "\r\n",
     ]
     return "".join(lines).encode("latin-1")
 
 
 def hand_over_socket(socket: asyncio.Transport, protocol: asyncio.BaseProtocol, data: bytes) -> None:
-    """Let `protocol` have the socket, as if `data` were the first bytes that came."""
-    # uvloop chooses between its two ways of reading when it begins to read.
+    """Make `protocol` the protocol of the socket, and pass `data` to it as the first received bytes."""
+    # uvloop chooses between its two ways of reading when it starts to read.
     if socket.is_reading():
         socket.pause_reading()
-    # It also holds the last protocol without buffers for as long as the socket lives: better this one than ours.
+    # uvloop keeps the last unbuffered protocol alive as long as the socket: a placeholder is smaller than ours.
     socket.set_protocol(_PLACEHOLDER)
     socket.set_protocol(protocol)
     socket.resume_reading()
@@ -59,17 +59,17 @@ def hand_over_socket(socket: asyncio.Transport, protocol: asyncio.BaseProtocol, 
     elif isinstance(protocol, asyncio.Protocol):
         protocol.data_received(data)
     else:
-        raise TypeError(f"{type(protocol).__name__} does not read from a socket")
+        raise TypeError(f"{type(protocol).__name__} is not a protocol for sockets")
 
 
 def feed_bytes(socket: asyncio.Transport, protocol: asyncio.BufferedProtocol, data: memoryview) -> None:
-    """Let a protocol read these bytes."""
+    """Pass received bytes to a buffered protocol."""
     while data and not socket.is_closing():
         buffer = memoryview(protocol.get_buffer(len(data)))
         size = min(len(buffer), len(data))
         if not size:
-            raise BufferError("the new protocol has no room for what was read before")
+            raise BufferError("the protocol has no buffer for data that was already read")
         buffer[:size] = data[:size]
         data = data[size:]
-        del buffer  # it must not be held while the protocol makes it larger
+        del buffer  # an exported buffer cannot be resized
         protocol.buffer_updated(size)

@@ -1,8 +1,8 @@
-"""WebSocket links as server: a socket whose upgrade request was read elsewhere is handed over to picows.
+"""Server side of WebSocket connections. The HTTP protocol hands their sockets over to picows after the request.
 
-picows keeps an unfinished frame in its read buffer, doubles the buffer when more than 90% of it are in use, and never
-makes it smaller. It takes the limit of a frame only when it is made. So the size of the buffer is checked before each
-read: after each growth, the free part of it is larger than the whole buffer was.
+picows keeps an incomplete frame in its read buffer, doubles the buffer when more than 90 % are in use, and never
+shrinks it. Its frame limit is fixed at construction. The guard therefore checks the size of the buffer before each
+read: after each growth, the free part is larger than the whole buffer was.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from fiveways.transports.websocket_handover import feed_bytes
 from fiveways.wire.limits import Limits
 
 _INITIAL_BUFFER: Final = READ_BUFFER_SIZE - 256
-"""What picows uses of a new read buffer."""
+"""Usable bytes of a new read buffer."""
 _COUNTED_ABOVE: Final = 4 * _INITIAL_BUFFER
-"""A buffer of this size is not counted: up to here, reads that filled it exactly may have hidden a growth."""
+"""Buffers up to this size are not counted: reads that filled them exactly may have hidden a growth."""
 _GROWTH_THRESHOLD: Final = 0.9
-"""The part of a buffer that may be in use before it grows."""
+"""Used part of a buffer above which picows doubles it."""
 _MAX_HEADER: Final = 14
 _HANDSHAKE: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -34,22 +34,22 @@ _HANDSHAKE: Final = (
 
 
 class UnsupportedPicows(FivewaysError):
-    """The installed picows has another interface than the one that the hub uses."""
+    """The installed version of picows has an unsupported interface."""
 
 
 class HasReadGuard(Protocol):
-    """A protocol of picows with a guard."""
+    """Protocol of picows with a guard."""
 
     guard: "ReadGuard"
     listener: WebSocketLink | None
-    """None until the handshake is over."""
+    """None until the end of the handshake."""
 
     def shrink(self) -> None:
-        """Return memory if nothing is in the buffer."""
+        """Release memory if the buffer is empty."""
 
 
 class ReadGuard:
-    """Watches the read buffer of one connection."""
+    """Limit check for the read buffer of one connection."""
 
     __slots__ = ("_buffer_size", "_held", "_is_ending", "_limits", "_unfinished", "unchecked_up_to")
 
@@ -57,14 +57,14 @@ class ReadGuard:
         self._limits = limits
         self._unfinished = unfinished
         self.unchecked_up_to = 0
-        """No check is needed as long as the free part of the buffer is not larger."""
+        """No check is needed while the free part of the buffer is at most this large."""
         self._buffer_size = _INITIAL_BUFFER
-        """Of the buffer; exact from twice `_UNCOUNTED` on."""
+        """Size of the buffer; exact from twice `_COUNTED_ABOVE` on."""
         self._held = 0
         self._is_ending = False
 
     def check(self, view: memoryview, protocol: "HasReadGuard") -> memoryview:
-        """Return which part of the free buffer the next read may fill; close the connection at a limit."""
+        """Return the part of the free buffer for the next read; close the connection at a limit."""
         link = protocol.listener
         if link is None:
             return view
@@ -75,18 +75,16 @@ class ReadGuard:
             if not link.is_admitted and self._buffer_size > _buffer_size_for(self._limits.max_unauthenticated):
                 self._schedule_close(1009, "a frame is too large before authentication", UNAUTHENTICATED, protocol)
             elif self._buffer_size > max(_COUNTED_ABOVE, self._held):
-                self._unfinished.grown_buffers.discard(protocol)  # it is being read to, even if it is empty
+                self._unfinished.grown_buffers.discard(protocol)  # the next read fills it, even if it is empty now
                 if self._unfinished.count(self._buffer_size - self._held, link.remote):
                     self._held = self._buffer_size
                     self._unfinished.grown_buffers.add(protocol)
                 else:
-                    self._schedule_close(
-                        1013, "too much input has not come completely; try again later", UNFINISHED, protocol
-                    )
+                    self._schedule_close(1013, "too much unfinished input; try again later", UNFINISHED, protocol)
             if self._buffer_size > _COUNTED_ABOVE:
                 link.note_partial_frame(self._buffer_size - len(view))
-        # One byte less than there is room for, so that the free part tells of each growth. To stop reading here is not
-        # allowed in libuv, so the last bytes of a connection that is to be closed come one by one.
+        # One byte less than the free part, so that its size reveals each growth. libuv does not allow pausing here:
+        # the last bytes of a connection that is being closed are read one by one.
         return view[:1] if self._is_ending else view[:-1]
 
     def _schedule_close(self, code: int, text: str, limit: str, protocol: "HasReadGuard") -> None:
@@ -94,16 +92,16 @@ class ReadGuard:
         asyncio.get_running_loop().call_soon(_close_by_limit, protocol, code, text, limit)
 
     def release(self, protocol: "HasReadGuard") -> None:
-        """Count nothing more of this buffer."""
+        """Stop counting this buffer."""
         self._unfinished.grown_buffers.discard(protocol)
         if self._held and protocol.listener is not None:
             self._unfinished.count(-self._held, protocol.listener.remote)
             self._held = 0
 
     def shrink(self, protocol: "HasReadGuard", free: int) -> None:
-        """Replace the protocol by one with a small buffer, if all of its own is free."""
+        """Replace a protocol with an empty, grown buffer by one with a small buffer."""
         link = protocol.listener
-        # More is free than `_size` when the buffer has grown by the read whose frames are being passed on right now.
+        # `free` exceeds `_buffer_size` while frames of the read that has just grown the buffer are delivered.
         if link is None or free != self._buffer_size or self._is_ending or link.is_closing:
             return
         successor = server_protocol(lambda: link, self._limits, self._unfinished)
@@ -116,16 +114,16 @@ class ReadGuard:
 
 
 @cache
-def _buffer_size_for(frame: int) -> int:
-    """Return the size of the read buffer in which such a frame fits."""
+def _buffer_size_for(frame_size: int) -> int:
+    """Return the size of the read buffer that such a frame needs."""
     size = _INITIAL_BUFFER
-    while size * _GROWTH_THRESHOLD < frame + _MAX_HEADER:
+    while size * _GROWTH_THRESHOLD < frame_size + _MAX_HEADER:
         size *= 2
     return size
 
 
 def _close_by_limit(protocol: "HasReadGuard", code: int, text: str, limit: str) -> None:
-    """Close a connection; what still comes is not kept."""
+    """Close a connection at a limit; discard its further input."""
     link = protocol.listener
     if link is not None and not link.is_gone:
         link.close_by_limit(code, text, limit)
@@ -134,7 +132,7 @@ def _close_by_limit(protocol: "HasReadGuard", code: int, text: str, limit: str) 
 
 
 class _Discarding(asyncio.BufferedProtocol):
-    """Reads the rest of a connection that is closed, and drops it."""
+    """Protocol that discards the input of a connection that is being closed."""
 
     _DROPPED: Final = bytearray(1 << 16)
 
@@ -159,14 +157,14 @@ class _Discarding(asyncio.BufferedProtocol):
 
 
 class _SilentTransport:
-    """A socket on which nothing is written at first: the handshake was answered by an earlier protocol."""
+    """Transport wrapper that drops writes while `is_silent`: the handshake response was sent by an earlier protocol."""
 
     def __init__(self, socket: asyncio.Transport) -> None:
         self._socket = socket
         self.is_silent = True
 
     def write(self, data: bytes) -> None:
-        """Write, or drop what is part of the handshake."""
+        """Write, or drop the handshake response."""
         if not self.is_silent:
             self._socket.write(data)
 
@@ -176,7 +174,7 @@ class _SilentTransport:
 
 @cache
 def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "HasReadGuard"]:
-    """Return a class of picows' protocols with a guard."""
+    """Return a subclass of a picows protocol with a guard."""
     free_part, lost = base.get_buffer, base.connection_lost
 
     class GuardedProtocol(base):  # type: ignore[misc, valid-type]
@@ -197,40 +195,41 @@ def _guarded(base: type[asyncio.BufferedProtocol]) -> Callable[..., "HasReadGuar
 
 
 def server_protocol(
-    make: Callable[[], WebSocketLink], limits: Limits, unfinished: UnfinishedInput, subprotocol: str = ""
+    create_link: Callable[[], WebSocketLink], limits: Limits, unfinished: UnfinishedInput, subprotocol: str = ""
 ) -> asyncio.BufferedProtocol:
-    """Return what takes over a socket whose upgrade request is about to be replayed."""
+    """Return a protocol for a socket on which the upgrade request will be replayed."""
     headers = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol else None
 
     def listener(_request: object) -> WSUpgradeResponseWithListener:
-        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(headers), make())
+        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(headers), create_link())
 
-    # The order of picows' own ws_create_server; a test opens a connection through it.
-    made = _guarded(picows.picows.WSProtocol)(  # type: ignore[attr-defined]  # it is not in picows' stubs
-        None,
-        None,
-        False,
+    # The order of arguments in ws_create_server of picows; a test opens a connection through it.
+    protocol = _guarded(picows.picows.WSProtocol)(  # type: ignore[attr-defined]  # it is not in picows' stubs
+        None,  # host and port
+        None,  # ws_path
+        False,  # is_client_side
         listener,
         PICOWS_LOG,
-        True,
-        10.0,
-        False,
-        0.0,
-        0.0,
+        True,  # disconnect_on_exception
+        10.0,  # websocket_handshake_timeout
+        False,  # enable_auto_ping
+        0.0,  # auto_ping_idle_timeout
+        0.0,  # auto_ping_reply_timeout
         WSAutoPingStrategy.PING_WHEN_IDLE,
-        False,
+        False,  # enable_auto_pong
         limits.max_frame,
-        None,
+        None,  # extra_headers
         READ_BUFFER_SIZE,
     )
-    made.guard = ReadGuard(limits, unfinished)
-    return cast("asyncio.BufferedProtocol", made)
+    protocol.guard = ReadGuard(limits, unfinished)
+    return cast("asyncio.BufferedProtocol", protocol)
 
 
 def check_picows() -> None:
-    """Raise `UnsupportedPicows` if `server_protocol` cannot work: picows does not promise to keep its WSProtocol.
+    """Raise `UnsupportedPicows` if the installed picows lacks the WSProtocol that `server_protocol` uses.
 
-    Without this the hub would start, and every WebSocket would fail. It needs a running event loop.
+    WSProtocol is not a public interface. Without this check the hub would start, and every WebSocket would fail. The
+    check needs a running event loop.
     """
     try:
         _check_buffer(server_protocol(_no_link, Limits(), UnfinishedInput(0, 0, lambda _limit, _remote: None)))

@@ -1,4 +1,4 @@
-"""The other end of a ZeroMQ port: one DEALER, connected to one place."""
+"""ZeroMQ links of a client: one DEALER socket, connected to one endpoint."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from fiveways.wire.limits import Limits
 
 _NOBLOCK: Final = zmq.NOBLOCK
 _END_REASONS: Final[dict[int, str]] = {
-    zmq.EVENT_CLOSED: "nobody listens there",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "no ZeroMQ is spoken there",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no ZeroMQ is spoken there",
-    zmq.EVENT_DISCONNECTED: "the connection is gone",
+    zmq.EVENT_CLOSED: "no server is listening",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the server does not speak ZeroMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the server does not speak ZeroMQ",
+    zmq.EVENT_DISCONNECTED: "the connection is lost",
 }
 _EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_END_REASONS)
 _NEVER: Final = -1
@@ -27,7 +27,7 @@ _PEER_HEADER: Final = "NQ-Peer"
 
 
 class _Dealer:
-    """Owns the socket of one link, and a second one by which ZeroMQ tells of its connections."""
+    """Owner of a link's socket and of the monitor socket for connection events."""
 
     def __init__(
         self, socket: Socket, endpoint: str, limits: ZmqLimits, routing_id: bytes, *, reconnects: bool
@@ -46,7 +46,7 @@ class _Dealer:
         self._watch = SocketWatcher(socket, self._read, self.link.flush)
 
     def _on_monitor_event(self) -> None:
-        """Know of a connection, or of its end."""
+        """Handle a connection event of ZeroMQ."""
         event = parse_monitor_message(self._monitor.recv_multipart(_NOBLOCK))["event"]
         self._is_connected = self.link.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         if self._is_connected:
@@ -54,46 +54,46 @@ class _Dealer:
                 self.connected.set_result(None)
         elif not self._reconnects:
             self._give_up(_END_REASONS[event])
-            self.link.lose("the connection is gone")
+            self.link.lose("the connection is lost")
 
-    def _give_up(self, why: str) -> None:
-        """Let whoever waits for the connection know that there will be none."""
+    def _give_up(self, reason: str) -> None:
+        """Fail the wait for the connection."""
         if not self.connected.done():
-            self.connected.set_exception(ConnectionError(why))
-            self.connected.exception()  # there may be nobody
+            self.connected.set_exception(ConnectionError(reason))
+            self.connected.exception()  # prevents the warning of asyncio if the future is not awaited
 
     def _read(self) -> None:
         frame = self._socket.recv(_NOBLOCK, copy=False)
-        while frame.more:  # an empty one, before the payload; of anything else only the end is taken
+        while frame.more:  # an empty delimiter precedes the payload; of other messages only the last part is used
             frame = self._socket.recv(_NOBLOCK, copy=False)
-        enough = self._limits.max_text + 1
-        self.link.receive(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
+        limit = self._limits.max_text + 1
+        self.link.receive(frame.bytes if len(frame) <= limit else bytes(frame.buffer[:limit]))
 
     def send(self, _link: ZmqLink, payload: bytes | bytearray) -> None:
-        """Send one message, or raise zmq.Again."""
+        """Send one message; zmq.Again if the socket is full."""
         self._socket.send(payload, _NOBLOCK)
 
     def after_send(self) -> None:
-        """Look for what came meanwhile."""
+        """Check for received messages: sending may have consumed the notification."""
         self._watch.schedule()
 
     def wait_to_send(self, _link: ZmqLink) -> None:
-        """Try again later."""
+        """Retry when the socket may accept more."""
         self._watch.wait_to_write()
 
     def pause(self, _link: ZmqLink) -> None:
-        """Let the other end wait."""
+        """Stop reading from the socket."""
         self._watch.pause()
 
     def resume(self, _link: ZmqLink) -> None:
-        """Go on."""
+        """Continue to read."""
         self._watch.resume()
 
     def leave(self, link: ZmqLink) -> None:
-        """Close the sockets. After a close ZeroMQ still sends what it has taken, for a moment.
+        """Close the sockets. After `ZmqLink.close`, ZeroMQ sends its queued messages for up to `linger` seconds.
 
-        After any other end nothing may be left: a socket that still tries to say something has our routing id, and
-        takes the place of the next one at the port.
+        After any other end the queue is discarded: a socket that still tries to send has the same routing id and would
+        replace the next connection at the port.
         """
         if self._is_open:
             self._is_open = False
@@ -114,21 +114,21 @@ async def open_zmq(
     limits: ZmqLimits = ZmqLimits(),  # noqa: B008
     context: Context | None = None,
     reconnects: bool = True,
-    timeout: float = 10.0,  # noqa: ASYNC109  it is part of the sentence when it is over
+    timeout: float = 10.0,  # noqa: ASYNC109  the error text contains it
 ) -> ZmqLink:
-    """Connect to `url`, tcp://host:port or zmq://host:port; ConnectionError, with a sentence, if that fails.
+    """Connect to `url`, tcp://host:port or zmq://host:port; ConnectionError with an error text if that fails.
 
     Args:
-        url: Where the port is.
-        receive: Gets the link, and returns who receives what comes.
-        routing_id: Who we are, also after a connection was lost; without it each connection is a stranger.
-        limits: The bounds.
-        context: Where the socket belongs; without one it is the process's own.
-        reconnects: Whether a lost connection is made again and what was written waits for it; if not, the link is lost.
+        url: Endpoint of the port.
+        receive: Gets the link and returns its receiver.
+        routing_id: Identifies this peer across connections. Default: ZeroMQ generates one for each connection.
+        limits: Limits of the link.
+        context: ZeroMQ context of the socket. Default: the context of the process.
+        reconnects: Whether ZeroMQ reconnects and keeps written messages meanwhile. If not, the link is lost.
         timeout: Seconds for the first connection.
     """
     if len(routing_id) > _MAX_ROUTING_ID or routing_id[:1] == b"\0":
-        raise ConnectionError("a routing id has at most 255 bytes, and does not begin with a zero")
+        raise ConnectionError("a routing id must have at most 255 bytes and must not begin with NUL")
     endpoint = f"tcp://{url.rpartition('://')[2]}"
     socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
     apply_limits(socket, limits)
@@ -146,8 +146,8 @@ async def open_zmq(
     except TimeoutError:
         raise _lose(link, f"{url} did not answer within {timeout:g} seconds") from None
     except (ConnectionError, zmq.ZMQError) as exc:
-        why = exc.strerror if isinstance(exc, zmq.ZMQError) else str(exc)
-        raise _lose(link, f"{url} cannot be connected to: {why}") from None
+        reason = exc.strerror if isinstance(exc, zmq.ZMQError) else str(exc)
+        raise _lose(link, f"cannot connect to {url}: {reason}") from None
     except asyncio.CancelledError:
         link.abort()
         raise
@@ -164,12 +164,12 @@ async def open_nq_zmq(
     receive: Callable[[ZmqLink], Receiver],
     *,
     limits: Limits,
-    spools: SpoolFactory | None = None,  # noqa: ARG001  there are no messages besides those in JSON
-    subprotocol: str = "",  # noqa: ARG001  nor another protocol
+    spools: SpoolFactory | None = None,  # noqa: ARG001  NQ has no binary messages
+    subprotocol: str = "",  # noqa: ARG001  NQ is the only protocol over ZeroMQ
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,  # noqa: ASYNC109  it is passed on
 ) -> ZmqLink:
-    """Connect to a hub as a client does; the id by which we come back is our routing id. The link ends if it breaks."""
-    bounds = ZmqLimits(limits.max_text, max_waiting=limits.max_unread)
+    """Connect to a hub as an NQ peer. The peer id is the routing id. The link does not reconnect."""
+    zmq_limits = ZmqLimits(limits.max_text, max_waiting=limits.max_unread)
     routing_id = (headers or {}).get(_PEER_HEADER, "").encode()
-    return await open_zmq(url, receive, routing_id=routing_id, limits=bounds, reconnects=False, timeout=timeout)
+    return await open_zmq(url, receive, routing_id=routing_id, limits=zmq_limits, reconnects=False, timeout=timeout)

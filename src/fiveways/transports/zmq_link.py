@@ -1,4 +1,4 @@
-"""ZeroMQ links: one peer of a port, or the one other end of a client. Each packet is one message."""
+"""ZeroMQ links: a peer of a port, or the server of a client. Each packet is one ZeroMQ message."""
 
 import asyncio
 import struct
@@ -17,61 +17,61 @@ from fiveways.wire.packet import Packet
 _LENGTH: Final = struct.Struct(">I")
 _HEADER: Final = _LENGTH.size
 _CLOSE_WAIT: Final = 2.0
-"""Seconds for the socket to take what was written before a close."""
+"""Seconds for the socket to accept all written messages before a close."""
 _MESSAGES_PER_FLUSH: Final = 1024
-"""Messages that are written in one go, when some had to wait."""
+"""Messages of the backlog that are sent in one batch."""
 _HELD_OVERHEAD: Final = 64
-"""Bytes that a held message costs beside its own."""
+"""Estimated memory overhead of a held message, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZmqLimits:
-    """Sizes in bytes, times in seconds."""
+    """Limits of ZeroMQ links. Sizes are in bytes, times in seconds."""
 
     max_text: int = 1 << 20
-    """A message; of a longer one a byte more is passed on, which is enough for the conversation to refuse it."""
+    """Maximum size of a message. A longer one is truncated to one byte more, so that the conversation refuses it."""
     max_frame: int = 1 << 22
-    """A message that ZeroMQ does not even take: it drops the connection instead."""
+    """Message size above which ZeroMQ closes the connection."""
     max_links: int = 10_000
     """Peers of one port."""
     high_water: int = 1 << 18
-    """Bytes that the socket has not taken yet: above, the link is full; below a quarter of it, it takes more again."""
+    """Unsent bytes above which the link is full; below a quarter of it the link is writable again."""
     max_waiting: int = 1 << 24
-    """A writer who goes on though the link is full is cut off here."""
+    """Unsent bytes at which the link is closed if its writer ignores `is_full`."""
     max_held: int = 1 << 20
-    """Bytes from a peer that is not read just now. More is dropped: the others' messages come by the same socket."""
+    """Received bytes held while reading is paused. Further messages are dropped: all peers share one socket."""
     queue: int = 256
-    """Messages for, and from, each peer that ZeroMQ holds besides."""
+    """Messages that ZeroMQ queues in addition for each peer and direction."""
     idle: float = 300.0
-    """A peer that has said nothing for so long is gone."""
+    """Silence after which a peer is considered gone."""
     linger: float = 0.5
-    """For ZeroMQ to send what it holds, after a close."""
+    """Time for ZeroMQ to send queued messages after a close."""
 
 
 class SocketOwner(Protocol):
-    """Who has the socket that a link goes by."""
+    """Owner of the socket that a link uses."""
 
     def send(self, link: "ZmqLink", payload: bytes | bytearray) -> None:
-        """Send one message, or raise zmq.Again if that has to wait, and another ZMQError if the peer is gone."""
+        """Send one message. Raises zmq.Again if the socket is full, another ZMQError if the peer is gone."""
 
     def after_send(self) -> None:
-        """Know that something was sent, or tried."""
+        """Handle that a message was sent or an attempt failed."""
 
     def wait_to_send(self, link: "ZmqLink") -> None:
-        """Call `flush` when the socket may take more."""
+        """Call `ZmqLink.flush` when the socket may accept more."""
 
     def pause(self, link: "ZmqLink") -> None:
-        """Read nothing more, where the socket has this one link."""
+        """Stop reading if the link is the only one of the socket."""
 
     def resume(self, link: "ZmqLink") -> None:
-        """Go on."""
+        """Continue to read."""
 
     def leave(self, link: "ZmqLink") -> None:
-        """Forget the link; it is over."""
+        """Remove a closed link."""
 
 
 class ZmqLink:
-    """One peer. Fulfils `base.Link`. Only texts go this way, as NQ has nothing else."""
+    """Link to one peer. Implements `base.Link`. It carries text only, since NQ has no binary messages."""
 
     transport = "zmq"
 
@@ -79,21 +79,21 @@ class ZmqLink:
         self, owner: SocketOwner, routing_id: bytes, remote: str, limits: ZmqLimits, *, is_loopback: bool
     ) -> None:
         self.routing_id = routing_id
-        """Who the peer says it is, or what ZeroMQ calls it: see `is_generated`. A client's own, at its end."""
+        """Routing id of the peer, chosen by it or generated (`is_generated`). At a client: its own routing id."""
         self.remote = remote
         self.is_loopback = is_loopback
         self.is_full = False
         self.is_alive = True
         self.is_connected = True
-        """Whether there is a connection just now; a port cannot know, and says so until the link is lost."""
+        """Whether there is a connection. A port cannot know this and reports True until the link is lost."""
         self.is_idle_checked = False
-        """The owner knows the silent, so that nobody else has to ask for signs of life."""
+        """The owner drops idle peers, so no other keepalive is needed."""
         self.is_lockstep = False
-        """The peer is a REQ socket: it takes one message for each that it sent, and throws others away."""
+        """The peer is a REQ socket: it accepts one message per request and discards others."""
         self.received_at = 0.0
-        """When the peer last said something, by the loop's clock."""
+        """Time of the last received message, by the loop's clock."""
         self.dropped = 0
-        """Messages that came while nobody read, and found no room."""
+        """Messages dropped because reading was paused and `max_held` reached."""
         self._owner = owner
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -107,24 +107,24 @@ class ZmqLink:
         self._reason: str | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the runtime asks for.
+    # Methods of base.Link.
 
     def frame(self, packet: Packet) -> bytes:
-        """Return a message with its length before it, which `write` takes off again."""
+        """Return a message with a length prefix, which `write` removes."""
         if packet.blob is not None:
-            raise Unrepresentable("a large attachment cannot go to a ZeroMQ peer")
+            raise Unrepresentable("a ZeroMQ peer cannot receive a large attachment")
         return _LENGTH.pack(len(packet.payload)) + packet.payload
 
     def frames(self, packets: Sequence[Packet]) -> bytes:
-        """Return messages, one after the other."""
+        """Return several length-prefixed messages."""
         return b"".join(map(self.frame, packets))
 
     def frame_piece(self, piece: bytes, *, first: bool, last: bool) -> bytes:
-        """Refuse: a message goes whole, or not at all."""
-        raise Unrepresentable("a message to a ZeroMQ peer cannot go in pieces")
+        """Raise Unrepresentable: ZeroMQ messages are not fragmented."""
+        raise Unrepresentable("a message to a ZeroMQ peer cannot be fragmented")
 
     def write(self, data: bytes) -> None:
-        """Send messages; what the socket does not take waits here."""
+        """Send messages; keep those that the socket does not accept."""
         if self._is_closing or self._is_gone:
             return
         at = 0 if self._backlog else self._send_messages(data)
@@ -136,20 +136,20 @@ class ZmqLink:
         waiting = len(self._backlog)
         self.is_full = self.is_full or waiting > self._limits.high_water
         if waiting > self._limits.max_waiting:
-            self.lose("more was written than the peer takes")
+            self.lose("the peer does not read what was written to it")
 
     def unsent_bytes(self) -> int:
-        """Return how much the socket has not taken yet; what ZeroMQ holds cannot be seen."""
+        """Return the number of bytes that the socket has not accepted; the queue of ZeroMQ is not visible."""
         return len(self._backlog)
 
     def pause_reading(self) -> None:
-        """Hand over nothing more."""
+        """Stop delivering messages."""
         if not (self._is_paused or self._is_gone):
             self._is_paused = True
             self._owner.pause(self)
 
     def resume_reading(self) -> None:
-        """Go on, with what came meanwhile."""
+        """Continue to deliver, beginning with held messages."""
         if self._is_paused and not self._is_gone:
             self._is_paused = False
             self._owner.resume(self)
@@ -157,14 +157,14 @@ class ZmqLink:
                 self._loop.call_soon(self._deliver_held)
 
     def discard_incoming(self) -> None:
-        """Keep it: no attachment comes by itself."""
+        """Do nothing: NQ attachments arrive within the message."""
 
     def ping(self) -> None:
-        """Say that the peer is alive where the owner knows better; else it must be asked in its protocol's words."""
+        """Mark the peer as alive if the owner checks for idle peers; else NQ must ping it."""
         self.is_alive = self.is_alive or (self.is_idle_checked and not self._is_gone)
 
     def close(self, code: int = 1000, text: str = "") -> None:
-        """Forget the peer when the socket has taken what was written. If it speaks again, it is a new link."""
+        """Close after the socket has accepted all written messages. A later message of the peer opens a new link."""
         if self._is_closing or self._is_gone:
             return
         self._is_closing = True
@@ -175,27 +175,27 @@ class ZmqLink:
             self.lose(text)
 
     def abort(self) -> None:
-        """Forget the peer at once."""
+        """Close at once."""
         self.lose("")
 
-    # What the owner of the socket tells.
+    # Methods for the owner of the socket.
 
     def attach(self, receiver: Receiver) -> None:
-        """Let `receiver` have what comes."""
+        """Set the receiver."""
         self._receiver = receiver
 
     @property
     def is_gone(self) -> bool:
-        """Whether the link is over."""
+        """Whether the link is closed or lost."""
         return self._is_gone
 
     @property
     def is_closing(self) -> bool:
-        """Whether it ends in good order, or has: what was written is still to go out."""
+        """Whether `close` was called: the socket may still send written messages."""
         return self._is_closing
 
     def receive(self, payload: bytes) -> None:
-        """Know that a message has come."""
+        """Deliver or hold a received message."""
         self.is_alive = True
         if self._is_closing or self._is_gone or self._receiver is None:
             return
@@ -210,7 +210,7 @@ class ZmqLink:
         self._held_bytes += size
 
     def flush(self) -> bool:
-        """Send what waits; say whether some still does."""
+        """Send pending messages; return whether some are left."""
         backlog = self._backlog
         if self._is_gone or not backlog:
             return False
@@ -228,7 +228,7 @@ class ZmqLink:
         return bool(backlog)
 
     def lose(self, reason: str) -> None:
-        """End. The receiver is told in a later pass, as with a socket."""
+        """Close the link. The receiver is notified in a later event loop iteration, as with a socket."""
         if self._is_gone:
             return
         self._is_gone = True
@@ -241,28 +241,28 @@ class ZmqLink:
         self._owner.leave(self)
         self._loop.call_soon(self._notify_lost)
 
-    # Inside.
+    # Internals.
 
-    def _send_messages(self, data: bytes | bytearray, most: int | None = None) -> int:
-        """Send the messages in `data`; return where those begin that the socket did not take."""
+    def _send_messages(self, data: bytes | bytearray, max_messages: int | None = None) -> int:
+        """Send the messages in `data`; return the offset of the first one that the socket did not accept."""
         at, end, count = 0, len(data), 0
-        post = self._owner.send
+        send = self._owner.send
         try:
-            while at < end and count != most:
+            while at < end and count != max_messages:
                 start = at + _HEADER
                 stop = start + _LENGTH.unpack_from(data, at)[0]
-                post(self, data[start:stop])
+                send(self, data[start:stop])
                 at = stop
                 count += 1
         except zmq.Again:
             pass
         except zmq.ZMQError as exc:
-            self.lose("the peer is gone" if exc.errno == zmq.EHOSTUNREACH else str(exc))
+            self.lose("the peer is not connected" if exc.errno == zmq.EHOSTUNREACH else str(exc))
         self._owner.after_send()
         return at
 
     def _deliver_held(self) -> None:
-        """Hand over what was held, until reading is paused again."""
+        """Deliver held messages until reading is paused."""
         while self._held and not (self._is_paused or self._is_closing or self._is_gone):
             payload = self._held.popleft()
             self._held_bytes -= len(payload) + _HELD_OVERHEAD
@@ -279,16 +279,16 @@ class ZmqLink:
 
 
 def is_generated(routing_id: bytes) -> bool:
-    """Return whether ZeroMQ made up a routing id, as it does for peers that chose none."""
+    """Return whether ZeroMQ generated the routing id because the peer set none."""
     return routing_id[:1] == b"\0"
 
 
 def apply_limits(socket: Socket, limits: ZmqLimits) -> None:
-    """Set the bounds that the sockets of both ends have in common.
+    """Set the limits that the sockets of both ends have in common.
 
-    ZeroMQ's heartbeats are not among them: if one is due where a connection has ended before all that came by it could
-    be handed over, libzmq aborts the process (its issue 4364). At a port that is the case, for one, when a peer goes
-    whose routing id somebody else has taken. Both ends are on one machine, where the system tells of every end.
+    ZeroMQ's heartbeats are not enabled: libzmq aborts the process if one is due on a connection that ended before all
+    its messages were read (libzmq issue 4364). At a port this happens, for example, when a peer leaves whose routing
+    id another peer has taken over. Both ends are on one machine, where the system reports the end of each connection.
     """
     socket.setsockopt(zmq.MAXMSGSIZE, limits.max_frame)
     socket.setsockopt(zmq.SNDHWM, limits.queue)

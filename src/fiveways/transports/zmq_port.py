@@ -1,4 +1,4 @@
-"""One ZeroMQ ROUTER for many peers, each of which is a link."""
+"""Listening ZeroMQ port: one ROUTER socket, and a link for each peer."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,18 +16,18 @@ DEFAULT_PORT: Final = 7555
 _NOBLOCK: Final = zmq.NOBLOCK
 _MORE: Final = zmq.SNDMORE | zmq.NOBLOCK
 _IDLE_CHECKS: Final = 4
-"""How often silent peers are looked for, while one may be silent."""
+"""Checks for idle peers within the idle time."""
 _MAX_TRIES: Final = 64
-"""Peers that are tried in one go, of those for whom something waits …"""
+"""Links with pending messages that are tried in one batch …"""
 _MAX_FAILURES: Final = 16
-"""… and of them, those that still take nothing."""
+"""… and failed attempts after which the batch ends."""
 
 
 class ZmqPort:
-    """Takes [payload] from DEALER peers, and [empty, payload] from REQ peers, and answers in the same shape.
+    """Port for DEALER peers, which send [payload], and REQ peers, which send [empty, payload].
 
-    A routing id is what a peer says of itself and proves nothing: whoever says the same takes its place, also that of a
-    peer whose id was generated, since ZeroMQ does not look at what others call themselves.
+    Responses have the shape of the peer's messages. A routing id is chosen by the peer and proves nothing: a peer with
+    the same id replaces the earlier one, even one with a generated id, because ZeroMQ does not reserve those.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class ZmqPort:
         refusal: bytes = b"",
         context: Context | None = None,
     ) -> None:
-        """Make it.
+        """Initialize.
 
         Args:
-            accept: Gets a new link and its peer's routing id, and returns who receives what comes.
-            limits: The bounds.
-            refusal: What a peer hears that finds no room.
-            context: Where the socket belongs; without one it is the process's own.
+            accept: Gets a new link and the routing id of its peer, and returns the receiver.
+            limits: Limits of the port and its links.
+            refusal: Message for peers beyond `max_links`.
+            context: ZeroMQ context of the socket. Default: the context of the process.
         """
         self.refused = 0
-        """Messages of peers for which there was no room."""
+        """Messages of peers beyond `max_links`."""
         self.malformed = 0
-        """Messages of more parts than there should be."""
+        """Messages with too many parts."""
         self._accept = accept
         self._limits = limits
         self._refusal = refusal
@@ -64,9 +64,9 @@ class ZmqPort:
         self._timer: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int = DEFAULT_PORT) -> tuple[str, int]:
-        """Bind, and return to what; OSError as the system gives it. An empty host is all, port 0 any that is free."""
+        """Bind and return the address; OSError if that fails. An empty host is all interfaces, port 0 any free port."""
         if self._socket is not None:
-            raise OSError("this port is open already")
+            raise OSError("this ZeroMQ port is already open")
         socket = self._context.socket(zmq.ROUTER)
         apply_limits(socket, self._limits)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -88,7 +88,7 @@ class ZmqPort:
         return address, int(number)
 
     async def close(self) -> None:
-        """Stop listening. All links are lost; what the socket has taken still goes out, for a moment."""
+        """Stop listening. All links are lost; ZeroMQ sends queued messages for up to `linger` seconds."""
         socket, self._socket = self._socket, None
         if socket is None:
             return
@@ -102,13 +102,13 @@ class ZmqPort:
         await asyncio.sleep(0)
 
     def connections(self) -> int:
-        """Return how many peers there are."""
+        """Return the number of peers."""
         return len(self._links)
 
-    # What comes.
+    # Receiving.
 
     def _read(self) -> None:
-        """Take one message. The payload comes as a frame, which knows whether there is more, and from where it is."""
+        """Read one message. Its payload is read as a frame, which knows about more parts and the peer address."""
         if self._skips_parts:
             self._skips_parts = self._socket_recv(_NOBLOCK, copy=False).more
             return
@@ -126,8 +126,8 @@ class ZmqPort:
             return
         link.is_lockstep = is_lockstep
         link.received_at = self._loop.time()
-        enough = self._limits.max_text + 1
-        link.receive(frame.bytes if len(frame) <= enough else bytes(frame.buffer[:enough]))
+        limit = self._limits.max_text + 1
+        link.receive(frame.bytes if len(frame) <= limit else bytes(frame.buffer[:limit]))
 
     def _admit(self, routing_id: bytes, frame: zmq.Frame, is_lockstep: bool) -> ZmqLink | None:
         link = ZmqLink(self, routing_id, _remote(routing_id, frame), self._limits, is_loopback=self._is_loopback)
@@ -149,50 +149,50 @@ class ZmqPort:
         try:
             self.send(link, self._refusal)
         except zmq.ZMQError:
-            return  # it does not listen, either
+            return  # the peer does not read
 
     def _drop_idle(self) -> None:
         idle = self._limits.idle
         since = self._loop.time() - idle
-        for link in [each for each in self._links.values() if each.received_at <= since]:
-            link.lose("silent")
+        for link in [peer for peer in self._links.values() if peer.received_at <= since]:
+            link.lose("idle")
         self._timer = self._loop.call_later(idle / _IDLE_CHECKS, self._drop_idle)
 
-    # What goes: the links ask for it.
+    # Methods of SocketOwner.
 
     def send(self, link: ZmqLink, payload: bytes | bytearray) -> None:
-        """Send one message; zmq.Again where it has to wait, EHOSTUNREACH where the peer is gone."""
+        """Send one message. Raises zmq.Again if the socket is full, EHOSTUNREACH if the peer is gone."""
         send = self._socket_send
         send(link.routing_id, _MORE)
-        # The first part decides: those behind it are never refused.
+        # Only the first part can be refused.
         if link.is_lockstep:
             send(b"", _MORE)
         send(payload, _NOBLOCK)
 
     def after_send(self) -> None:
-        """Look for what came meanwhile."""
+        """Check for received messages: sending may have consumed the notification."""
         if self._socket is not None:
             self._watch.schedule()
 
     def wait_to_send(self, link: ZmqLink) -> None:
-        """Try again later."""
+        """Retry when the socket may accept more."""
         self._waiting_to_send[link] = None
         self._watch.wait_to_write()
 
     def pause(self, link: ZmqLink) -> None:
-        """Do nothing: the socket is everybody's."""
+        """Do nothing: all peers share the socket."""
 
     def resume(self, link: ZmqLink) -> None:
-        """Do nothing, as before."""
+        """Do nothing: all peers share the socket."""
 
     def leave(self, link: ZmqLink) -> None:
-        """Forget a link."""
+        """Remove a closed link."""
         self._waiting_to_send.pop(link, None)
         if self._links.get(link.routing_id) is link:
             del self._links[link.routing_id]
 
     def _flush_waiting(self) -> bool:
-        """Try those who wait, in turn; say whether some still do."""
+        """Send pending messages of some links in turn; return whether some are left."""
         failures = 0
         for link in list(islice(self._waiting_to_send, _MAX_TRIES)):
             before = link.unsent_bytes()
@@ -206,13 +206,17 @@ class ZmqPort:
 
 
 def _remote(routing_id: bytes, frame: zmq.Frame) -> str:
-    """Return where a message is from, for people."""
-    chosen = "" if is_generated(routing_id) else routing_id.decode("ascii", "replace")
-    name = chosen if chosen.isprintable() and chosen.isascii() and chosen else f"0x{routing_id.hex()}"
+    """Return the peer address of a message, for display."""
+    printable_id = "" if is_generated(routing_id) else routing_id.decode("ascii", "replace")
+    name = (
+        printable_id
+        if printable_id.isprintable() and printable_id.isascii() and printable_id
+        else f"0x{routing_id.hex()}"
+    )
     try:
         return f"{frame.get('Peer-Address')} as {name}"
     except zmq.ZMQError:
-        return f"somebody as {name}"
+        return f"unknown as {name}"
 
 
 def _text(option: str | bytes | int) -> str:

@@ -1,4 +1,4 @@
-"""ZeroMQ programs that work for the hub and know nothing of its protocols: REP servers, or pools of workers."""
+"""Pools of ZeroMQ programs that process requests for the hub without knowledge of its protocols."""
 
 import asyncio
 import itertools
@@ -13,24 +13,24 @@ from fiveways.errors import FivewaysError
 from fiveways.transports.zmq_socket_watcher import Context, SocketWatcher, milliseconds
 
 DoneCallback = Callable[[bytes | None, str], None]
-"""Gets an answer; or None, and why there will be none."""
+"""Callback with the response, or with None and a reason."""
 
 _NOBLOCK: Final = zmq.NOBLOCK
 _MORE: Final = zmq.SNDMORE | zmq.NOBLOCK
 _QUEUE: Final = 64
-"""Messages that ZeroMQ holds for one processor: few, since those for one that died have to be sent again."""
+"""Messages that ZeroMQ queues for one processor: few, since those for a dead one must be sent again."""
 _RECONNECT: Final = 0.1
-_LONGEST_RECONNECT: Final = 2.0
+_MAX_RECONNECT: Final = 2.0
 _NUMBER: Final = 8
 _PREFIX: Final = 8
 
 
 class ProcessorsBusy(FivewaysError):
-    """More waits for the processors than may."""
+    """The limit of pending requests is reached, or the pool is closed."""
 
 
 class _Submission:
-    """Something that has no answer yet."""
+    """Request without a response so far."""
 
     __slots__ = ("done", "payload", "timer", "wait")
 
@@ -42,42 +42,42 @@ class _Submission:
 
 
 class ProcessorPool:
-    """All processors of one target, which share its work: one DEALER, and [id, empty, payload] both ways.
+    """Processors of one target: one DEALER socket, and messages [id, empty, payload] in both directions.
 
-    So a REP sees the payload alone; ROUTER and DEALER workers send back what stands before it. To whom we connect, and
-    who connects to us, is all the same. What a processor does not answer in time is sent again, to whoever is next;
-    it may then run twice, and the first answer counts.
+    REP servers see the payload alone; ROUTER and DEALER workers must send back the parts before it. Processors may
+    connect to the hub, or the hub to them. A request without a response in time is sent again to the next processor. It
+    may then run twice (at-least-once); the first response counts.
     """
 
     def __init__(
         self,
         *,
         retry_after: float = 30.0,
-        longest_wait: float = 0.0,
+        max_retry_after: float = 0.0,
         max_pending: int = 4096,
         max_pending_bytes: int = 1 << 26,
         max_answer: int = 1 << 20,
         idle: int = 10,
         context: Context | None = None,
     ) -> None:
-        """Make it, without any processor yet.
+        """Initialize a pool without processors.
 
         Args:
-            retry_after: Seconds without an answer after which something is sent again; each further time twice as many.
-            longest_wait: But no more than these; 0 is four times the first wait.
-            max_pending: How much may wait for an answer; `Busy` above.
-            max_pending_bytes: The same, in bytes.
-            max_answer: Bytes of an answer; a longer one is none.
-            idle: Seconds of silence after which the system asks whether a connection is dead. ZeroMQ's own heartbeats
-                may abort the process (see `zmq_link.bound`).
-            context: Where the socket belongs; without one it is the process's own.
+            retry_after: Seconds without a response until a request is sent again; doubled for each further attempt.
+            max_retry_after: Maximum of these waits in seconds; 0 is four times `retry_after`.
+            max_pending: Maximum number of pending requests; ProcessorsBusy above.
+            max_pending_bytes: Maximum size of pending requests; ProcessorsBusy above.
+            max_answer: Maximum bytes of a response; a longer one fails the request.
+            idle: Seconds of silence until TCP keepalive starts. ZeroMQ's own heartbeats may abort the process (see
+                `zmq_link.apply_limits`).
+            context: ZeroMQ context of the socket. Default: the context of the process.
         """
         self.retried = 0
-        """How often something was sent again."""
+        """Requests that were sent again."""
         self.stray_answers = 0
-        """Answers to nothing that waits: second ones, and those to what was cancelled."""
+        """Responses without a pending request: duplicates, and those to cancelled requests."""
         self._retry_after = retry_after
-        self._longest_wait = max(longest_wait or 4 * retry_after, retry_after)
+        self._max_retry_after = max(max_retry_after or 4 * retry_after, retry_after)
         self._max_pending = max_pending
         self._max_bytes = max_pending_bytes
         self._max_answer = max_answer
@@ -91,13 +91,13 @@ class ProcessorPool:
         owner: Context = context or zmq.Context.instance()
         self._socket = socket = owner.socket(zmq.DEALER)
         for option, value in (
-            (zmq.IMMEDIATE, 1),  # nothing is for one that is not there
+            (zmq.IMMEDIATE, 1),  # queues no messages for a processor without a connection
             (zmq.LINGER, 0),
             (zmq.SNDHWM, _QUEUE),
             (zmq.RCVHWM, _QUEUE),
             (zmq.MAXMSGSIZE, 4 * max_answer + 1024),
             (zmq.RECONNECT_IVL, milliseconds(_RECONNECT)),
-            (zmq.RECONNECT_IVL_MAX, milliseconds(_LONGEST_RECONNECT)),
+            (zmq.RECONNECT_IVL_MAX, milliseconds(_MAX_RECONNECT)),
             (zmq.TCP_KEEPALIVE, 1),
             (zmq.TCP_KEEPALIVE_IDLE, idle),
             (zmq.TCP_KEEPALIVE_INTVL, idle),
@@ -107,40 +107,40 @@ class ProcessorPool:
         self._watch = SocketWatcher(socket, self._read, self._write)
 
     def add(self, endpoint: str) -> None:
-        """Connect to one more processor, there or not yet; ValueError if that is no endpoint."""
+        """Connect to a processor, which may start later; ValueError if the endpoint is invalid."""
         try:
             self._socket.connect(endpoint)
         except zmq.ZMQError as exc:
-            raise ValueError(f"{endpoint} cannot be connected to: {exc.strerror}") from None
+            raise ValueError(f"cannot connect to {endpoint}: {exc.strerror}") from None
         self._watch.schedule()
 
     def remove(self, endpoint: str) -> None:
-        """Use a processor no longer; what it has not answered goes to others, in time."""
+        """Disconnect a processor; its pending requests are retried at others."""
         try:
             self._socket.disconnect(endpoint)
         except zmq.ZMQError as exc:
             raise ValueError(f"{endpoint} is not connected: {exc.strerror}") from None
 
     def listen(self, endpoint: str) -> str:
-        """Let workers connect to us, as many as like, and return where; OSError if that cannot be."""
+        """Accept connections of workers; return the endpoint. OSError if that fails."""
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as exc:
             raise OSError(exc.errno, f"cannot listen on {endpoint}: {exc.strerror}") from None
         self._watch.schedule()
-        place = self._socket.getsockopt(zmq.LAST_ENDPOINT)
-        return place.decode() if isinstance(place, bytes) else str(place)
+        bound_endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT)
+        return bound_endpoint.decode() if isinstance(bound_endpoint, bytes) else str(bound_endpoint)
 
     def pending(self) -> int:
-        """Return how much has no answer yet."""
+        """Return the number of pending requests."""
         return len(self._pending)
 
     def submit(self, payload: bytes, done: DoneCallback) -> int:
-        """Let a processor work on this; `done` is called once, in a later pass. Return what `cancel` takes."""
+        """Send a request to a processor; return a handle for `cancel`. `done` is called once, after this returns."""
         if self._is_closed:
             raise ProcessorsBusy("the processors are closed")
         if len(self._pending) >= self._max_pending or self._bytes + len(payload) > self._max_bytes:
-            raise ProcessorsBusy(f"{len(self._pending)} requests wait for the processors")
+            raise ProcessorsBusy(f"too many pending requests: {len(self._pending)}")
         number = next(self._numbers)
         self._pending[number] = _Submission(payload, done, self._retry_after)
         self._bytes += len(payload)
@@ -151,11 +151,11 @@ class ProcessorPool:
         return number
 
     def cancel(self, handle: int) -> bool:
-        """Want no answer any more, and say whether there was none yet; `done` is not called. It may still run."""
+        """Forget a request without calling `done`; return whether it was pending. It may still run."""
         return self._remove(handle) is not None
 
     def close(self) -> None:
-        """End everything: what has no answer gets None."""
+        """Close the sockets; pending requests get None."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -176,7 +176,7 @@ class ProcessorPool:
         return submission
 
     def _write(self) -> bool:
-        """Send what waits; say whether some still does."""
+        """Send queued requests; return whether some are left."""
         unsent, send = self._unsent, self._socket.send
         before = len(unsent)
         try:
@@ -196,9 +196,9 @@ class ProcessorPool:
         return False
 
     def _retry(self, number: int) -> None:
-        """Send something again: whoever had it is dead, or slow."""
+        """Send a request again: its processor is dead or slow."""
         submission = self._pending[number]
-        submission.wait = min(2 * submission.wait, self._longest_wait)
+        submission.wait = min(2 * submission.wait, self._max_retry_after)
         submission.timer = None
         self.retried += 1
         self._unsent.append(number)
@@ -208,16 +208,16 @@ class ProcessorPool:
 
     def _read(self) -> None:
         parts = self._socket.recv_multipart(_NOBLOCK)
-        mark = parts[0]
-        known = mark.startswith(self._prefix) and len(mark) == _PREFIX + _NUMBER
-        submission = self._remove(int.from_bytes(mark[_PREFIX:], "big")) if known else None
+        request_id = parts[0]
+        is_own = request_id.startswith(self._prefix) and len(request_id) == _PREFIX + _NUMBER
+        submission = self._remove(int.from_bytes(request_id[_PREFIX:], "big")) if is_own else None
         if submission is None:
             self.stray_answers += 1
             return
-        answer = parts[2:] if len(parts) > 1 and not parts[1] else parts[1:]
-        if len(answer) != 1:
-            submission.done(None, f"the answer has {len(answer)} parts")
-        elif len(answer[0]) > self._max_answer:
-            submission.done(None, f"the answer has {len(answer[0])} bytes")
+        response = parts[2:] if len(parts) > 1 and not parts[1] else parts[1:]
+        if len(response) != 1:
+            submission.done(None, f"the response has {len(response)} parts")
+        elif len(response[0]) > self._max_answer:
+            submission.done(None, f"the response has {len(response[0])} bytes")
         else:
-            submission.done(answer[0], "")
+            submission.done(response[0], "")

@@ -1,4 +1,4 @@
-"""A ZeroMQ socket in the event loop: no thread, and no futures, which cost more than the messages."""
+"""Integration of ZeroMQ sockets into the event loop, without threads or futures, which cost more than the messages."""
 
 import asyncio
 import errno
@@ -12,11 +12,13 @@ Socket = zmq.Socket[bytes]
 Context = zmq.Context[Socket]
 
 _READS_PER_ITERATION: Final = 128
-"""Messages that are read in one pass of the loop; then it is the turn of others."""
-_SHORTEST_WAIT: Final = 0.001
-_LONGEST_WAIT: Final = 0.128
-"""Seconds between two tries to write what the socket did not take: no less, or those who do not read would cost the
-others their time; and no more, since the sign that there is room may have been taken away.
+"""Messages read from one socket per event loop iteration; other sockets then get their turn."""
+_MIN_WAIT: Final = 0.001
+_MAX_WAIT: Final = 0.128
+"""Minimum and maximum seconds between two attempts to write.
+
+Shorter waits would let slow consumers take CPU time from others. Longer waits are not safe, because another call may
+have consumed the notification that the socket is writable.
 """
 _CLOSED_ERRORS: Final = (errno.ENOTSOCK, zmq.ETERM)
 
@@ -24,19 +26,19 @@ _log = logging.getLogger("fiveways.zmq")
 
 
 class SocketWatcher:
-    """Knows when a socket can be read, or takes more.
+    """Calls back when a socket is readable or may be writable.
 
-    ZeroMQ shows this by a file descriptor, but only once: it stays silent until everything is read. Any call on the
-    socket may take the sign away, also a send. So who has sent something calls `look`.
+    ZeroMQ signals this on a file descriptor, but edge-triggered: it stays silent until all messages are read. Any call
+    on the socket, also a send, may consume the signal. After a send, `schedule` must therefore be called.
     """
 
     def __init__(self, socket: Socket, read: Callable[[], None], write: Callable[[], bool] | None = None) -> None:
-        """Begin.
+        """Start watching.
 
         Args:
-            socket: What is watched; it is closed by its owner, after `close`.
-            read: Takes one message from the socket without waiting, or lets zmq.Again through.
-            write: Tries to write what waits, and says whether some still does; called after `wait_to_write`.
+            socket: Socket to watch. Its owner closes it after `close`.
+            read: Reads one message without blocking; zmq.Again if there is none.
+            write: Tries to write pending messages and returns whether some are left; called after `wait_to_write`.
         """
         self._loop = asyncio.get_running_loop()
         self._read = read
@@ -48,40 +50,40 @@ class SocketWatcher:
         self._is_paused = False
         self._is_closed = False
         self._wants_to_write = False
-        self._wait = _SHORTEST_WAIT
+        self._wait = _MIN_WAIT
         self._may_write_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._loop.remove_reader(self._fd)  # one of a closed connection may be left, see stale_file_descriptors.py
+        self._loop.remove_reader(self._fd)  # removes a stale reader, see stale_file_descriptors.py
         self._loop.add_reader(self._fd, self._on_readable)
         self.schedule()
 
     def schedule(self) -> None:
-        """Look in the next pass whether there is something to read."""
+        """Check for messages in the next event loop iteration."""
         if not (self._is_scheduled or self._is_running or self._is_closed):
             self._is_scheduled = True
             self._loop.call_soon(self._run_scheduled)
 
     def wait_to_write(self) -> None:
-        """Call `write` soon, and again until it says that nothing waits. It says so itself when some has gone."""
+        """Call `write` soon, and again until it returns False. After partial progress, `write` must call this."""
         self._wants_to_write = True
-        if self._timer is None or self._wait > _SHORTEST_WAIT:
-            self._start(_SHORTEST_WAIT)
+        if self._timer is None or self._wait > _MIN_WAIT:
+            self._start(_MIN_WAIT)
 
     def pause(self) -> None:
-        """Read nothing more; the other end will have to wait."""
+        """Stop reading; ZeroMQ then applies backpressure to the other end."""
         if not (self._is_paused or self._is_closed):
             self._is_paused = True
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Go on reading."""
+        """Continue to read."""
         if self._is_paused and not self._is_closed:
             self._is_paused = False
             self._loop.add_reader(self._fd, self._on_readable)
             self.schedule()
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -93,34 +95,34 @@ class SocketWatcher:
 
     def _on_readable(self) -> None:
         if not self._is_scheduled:
-            self._run(is_sure=True)
+            self._run(is_signalled=True)
 
     def _run_scheduled(self) -> None:
         self._is_scheduled = False
         if not self._is_closed:
-            self._run(is_sure=False)
+            self._run(is_signalled=False)
 
-    def _run(self, *, is_sure: bool) -> None:
-        """Read, then write. `is_sure` is whether the socket gave a sign; without, it costs less to ask than to try."""
+    def _run(self, *, is_signalled: bool) -> None:
+        """Read, then write. Without a signal, asking for events is cheaper than an attempt to read."""
         self._is_running = True
-        is_left = False
+        has_more = False
         try:
-            if is_sure or self._is_readable():
-                is_left = self._read_some()
+            if is_signalled or self._is_readable():
+                has_more = self._read_some()
             if self._wants_to_write and not self._is_closed:
-                self._write_if_due(is_sign=is_sure)
-                is_left = is_left or self._is_readable()
+                self._write_if_due(is_signalled=is_signalled)
+                has_more = has_more or self._is_readable()
         except zmq.ZMQError as exc:
             if exc.errno not in _CLOSED_ERRORS:
                 raise
             self.close()
         finally:
             self._is_running = False
-        if is_left:
+        if has_more:
             self.schedule()
 
     def _read_some(self) -> bool:
-        """Read some messages; say whether there may be more. One alone, the usual case, needs no exception."""
+        """Read a batch; return whether more messages may be left. One message, the usual case, needs no exception."""
         try:
             self._read_one()
             if not self._is_readable():
@@ -138,22 +140,22 @@ class SocketWatcher:
             self._read()
         except zmq.ZMQError:
             raise
-        except Exception:  # noqa: BLE001  whatever it is, the others' messages come by this socket, too
-            _log.exception("a message could not be dealt with")
+        except Exception:  # noqa: BLE001  the messages of other peers arrive on this socket, too
+            _log.exception("cannot handle a ZeroMQ message")
 
     def _is_readable(self) -> bool:
         return not (self._is_paused or self._is_closed) and bool(int(self._get(zmq.EVENTS)) & zmq.POLLIN)
 
-    def _write_if_due(self, *, is_sign: bool) -> None:
-        """Write now or, where the sign may have meant that there is room, as soon as it may be tried again."""
+    def _write_if_due(self, *, is_signalled: bool) -> None:
+        """Write if the minimum wait is over, else as soon as it is: the signal may have meant writable."""
         if self._loop.time() >= self._may_write_at:
             self._try_to_write()
-        if self._wants_to_write and is_sign and self._wait > _SHORTEST_WAIT:
-            self._start(_SHORTEST_WAIT)
+        if self._wants_to_write and is_signalled and self._wait > _MIN_WAIT:
+            self._start(_MIN_WAIT)
 
     def _try_to_write(self) -> None:
         self._wants_to_write = self._write is not None and self._write()
-        self._may_write_at = self._loop.time() + _SHORTEST_WAIT
+        self._may_write_at = self._loop.time() + _MIN_WAIT
 
     def _start(self, wait: float) -> None:
         if self._timer is not None:
@@ -164,15 +166,15 @@ class SocketWatcher:
             self._timer = self._loop.call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Try again, sign or no sign."""
+        """Retry without a signal."""
         self._timer = None
         if self._wants_to_write:
             self._try_to_write()
             self.schedule()
         if self._wants_to_write and self._timer is None:
-            self._start(min(2 * self._wait, _LONGEST_WAIT))
+            self._start(min(2 * self._wait, _MAX_WAIT))
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time as ZeroMQ's options want it."""
+    """Convert seconds for options of ZeroMQ."""
     return round(1000 * seconds)

@@ -1,7 +1,7 @@
-"""Binary frames that belong to messages sent before them: one first-in-first-out queue per direction.
+"""Attachments in separate binary frames after their message: one first-in-first-out queue per direction.
 
-The frames carry no identifier, so their order is all there is. A slot, once announced, is never taken out of the queue
-except by its own frame: whatever else happens, the queue must not shift.
+The frames carry no identifier: only their order assigns them. An announced slot therefore leaves the queue only with
+its own frame, even if the attachment failed or is not wanted: the queue must not shift.
 """
 
 from collections import deque
@@ -14,10 +14,10 @@ Frame = TypeVar("Frame")
 
 
 class IncomingAttachments:
-    """Attachments that the peer announced and has not sent yet. Each has bounds, after which it fails by itself.
+    """Attachments that the peer announced and has not sent completely. Each fails when one of its limits is exceeded.
 
-    These are a time without progress, a minimum rate and a total time. One that delays those of other senders has a
-    shorter time without progress.
+    The limits are a time without progress, a minimum rate and a total time. An attachment that delays those of other
+    senders has a shorter time without progress.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -28,42 +28,42 @@ class IncomingAttachments:
             too_slow,
             f"timed out: not complete after {limits.max_attachment_time:g} seconds",
         )
-        delayed = "timed out: it delayed attachments of others"
+        delayed = "timed out: it delayed attachments of other senders"
         self._delay_timeout_texts = delayed, too_slow, f"{delayed} for {limits.max_attachment_delay:g} seconds"
         self.awaited: deque[tuple[str, float]] = deque()
-        """Those that are not overdue: the name and when it was announced."""
+        """Attachments before their deadline: name, and time of the announcement."""
         self._overdue = 0
         self._unwanted: set[str] = set()
         self._failed: set[str] = set()
-        """Those in `open` that have failed because they delayed others."""
+        """Announced attachments that failed because they delayed others."""
         self._delaying: dict[str, float] = {}
-        """Those that delay others, and since when, in this order."""
+        """Attachments that delay others, in this order, and since when."""
         self._delay_started_at = 0.0
-        """Since when there have been any,"""
+        """Start of the current delay."""
         self._received_at_delay_start = 0
-        """and how many bytes had come by then."""
+        """Bytes received until then."""
         self._last_number = 0
         self._last_completed_at = 0.0
-        """When the latest one came completely; from then on the next one is timed."""
+        """Time of the last completed attachment; the limits of the next one count from then."""
         self._last_progress_at = 0.0
         self._partial_bytes = 0
-        """Bytes of the next one,"""
+        """Received bytes of the next attachment."""
         self._completed_bytes = 0
-        """and of all complete ones."""
+        """Received bytes of all complete attachments."""
 
     def __len__(self) -> int:
         return self._overdue + len(self.awaited)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody wants the next one."""
+        """Whether a receiver needs the next attachment."""
         if self._overdue or not self.awaited:
             return False
         name = self.awaited[0][0]
         return name not in self._unwanted and name not in self._failed
 
     def announce(self, count: int, now: float) -> tuple[str, ...]:
-        """Make room for `count` more; the names under which they will be known."""
+        """Announce `count` attachments, and return the names that they get."""
         first = self._last_number + 1
         self._last_number += count
         names = tuple(map(str, range(first, first + count)))
@@ -71,11 +71,11 @@ class IncomingAttachments:
         return names
 
     def ignore(self, names: tuple[str, ...]) -> None:
-        """Nobody wants these: their frames are still expected, and dropped when they come."""
+        """Mark attachments as unwanted: their frames are still expected, and dropped."""
         self._unwanted.update(names)
 
     def take(self, now: float, size: int = 0) -> str | None:
-        """The name of the attachment that has just come, None if it is to be dropped; LookupError if none was due."""
+        """Return the name of the attachment that has arrived, or None to drop it; LookupError if none was announced."""
         self._last_progress_at = self._last_completed_at = now
         self._partial_bytes = 0
         if self._overdue:
@@ -88,7 +88,7 @@ class IncomingAttachments:
         return None if self._forget(name) else name
 
     def _forget(self, name: str) -> bool:
-        """Forget what is known of one that leaves `open`; return whether nobody waits for it."""
+        """Forget an attachment that leaves `awaited`; return whether no receiver needs it."""
         if not (self._delaying or self._unwanted or self._failed):
             return False
         self._delaying.pop(name, None)
@@ -98,77 +98,77 @@ class IncomingAttachments:
         return is_unwanted
 
     def progress(self, now: float, size: int) -> bool:
-        """So many bytes of the next one have come; return whether anybody wants it."""
-        if not self._overdue:  # otherwise it is one that has failed
+        """Handle progress of the next attachment to `size` bytes; return whether a receiver needs it."""
+        if not self._overdue:  # else these bytes belong to a failed attachment
             self._last_progress_at, self._partial_bytes = now, size
         return self.is_wanted
 
     def restart_timers(self, now: float) -> None:
-        """None could come until now: all times begin anew."""
+        """Restart all timers, because nothing could arrive until now."""
         self._last_progress_at = self._last_completed_at = self._delay_started_at = now
         self.awaited = deque((name, now) for name, _ in self.awaited)
         self._delaying = dict.fromkeys(self._delaying, now)
 
     def mark_delaying(self, name: str, now: float) -> None:
-        """Attachments of other senders wait for this one."""
+        """Mark an attachment that delays those of other senders."""
         if self.awaited and int(name) >= int(self.awaited[0][0]):
             if not self._delaying:
                 self._delay_started_at, self._received_at_delay_start = now, self._completed_bytes + self._partial_bytes
             self._delaying.setdefault(name, now)
 
     def deadline(self) -> float | None:
-        """When the next one fails if nothing more comes until then."""
+        """Return when the next attachment fails without further progress, or None."""
         if not self.awaited:
             return None
-        due = min(self._next_deadlines())
-        return min(due, *self._delaying_deadlines()) if self._delaying else due
+        deadline = min(self._next_deadlines())
+        return min(deadline, *self._delaying_deadlines()) if self._delaying else deadline
 
     def _next_deadlines(self) -> tuple[float, float, float]:
-        """When the next one fails, by each of its bounds: progress, rate and time."""
+        """Return the deadlines of the next attachment: progress, rate and total time."""
         announced_at, limits, rate = self.awaited[0][1], self._limits, self._limits.min_attachment_rate
-        timeout, begun_at = limits.attachment_timeout, max(announced_at, self._last_completed_at)
+        timeout, started_at = limits.attachment_timeout, max(announced_at, self._last_completed_at)
         return (
-            max(begun_at, self._last_progress_at) + timeout,
-            begun_at + timeout + self._partial_bytes / rate if rate else inf,
+            max(started_at, self._last_progress_at) + timeout,
+            started_at + timeout + self._partial_bytes / rate if rate else inf,
             announced_at + limits.max_attachment_time,
         )
 
     def _delaying_deadlines(self) -> tuple[float, float, float]:
-        """The same for those that delay others."""
+        """Return the deadlines of attachments that delay others: progress, rate and total time."""
         limits, rate = self._limits, self._limits.min_attachment_rate
-        # One whose bytes come behind those of a failed one has no time: that one must come first.
+        # If the bytes of a failed attachment come first, this one has no time left.
         hold = 0.0 if self._overdue or self._failed else limits.max_attachment_hold
-        came = self._completed_bytes + self._partial_bytes - self._received_at_delay_start
+        received = self._completed_bytes + self._partial_bytes - self._received_at_delay_start
         return (
             max(self._delay_started_at, self._last_progress_at) + hold,
-            self._delay_started_at + hold + came / rate if rate else inf,
+            self._delay_started_at + hold + received / rate if rate else inf,
             next(iter(self._delaying.values())) + limits.max_attachment_delay,
         )
 
     def expire(self, now: float) -> list[tuple[str, str]]:
-        """The names of those that fail by now, and why. Their slots stay in the queue."""
-        late: list[tuple[str, str]] = []
+        """Fail overdue attachments; return names and reasons. Their slots stay in the queue."""
+        failed: list[tuple[str, str]] = []
         if self._delaying:
-            dues = self._delaying_deadlines()
-            if (due := min(dues)) <= now:
-                why = self._delay_timeout_texts[dues.index(due)]
-                late += [(name, why) for name in self._delaying]
+            deadlines = self._delaying_deadlines()
+            if (deadline := min(deadlines)) <= now:
+                reason = self._delay_timeout_texts[deadlines.index(deadline)]
+                failed += [(name, reason) for name in self._delaying]
                 self._failed |= self._delaying.keys()
                 self._delaying.clear()
         while self.awaited:
-            dues = self._next_deadlines()
-            if (due := min(dues)) > now:
+            deadlines = self._next_deadlines()
+            if (deadline := min(deadlines)) > now:
                 break
             name, _ = self.awaited.popleft()
             self._overdue += 1
             self._partial_bytes = 0
             if not self._forget(name):
-                late.append((name, self._timeout_texts[dues.index(due)]))
-        return late
+                failed.append((name, self._timeout_texts[deadlines.index(deadline)]))
+        return failed
 
 
 class OutgoingAttachments(Generic[Frame]):
-    """Attachments that we announced; each goes out when it is there and all before it have gone."""
+    """Announced outgoing attachments. Each is sent when it and all before it are complete."""
 
     def __init__(self) -> None:
         self._announced: deque[str] = deque()
@@ -180,21 +180,21 @@ class OutgoingAttachments(Generic[Frame]):
 
     @property
     def blocking_name(self) -> str | None:
-        """The one that all others wait for."""
+        """Name of the attachment that all others wait for, or None."""
         return self._announced[0] if self._announced else None
 
     def announce(self, names: tuple[str, ...]) -> None:
-        """These will come, in this order; `can_announce` must hold."""
+        """Announce attachments in this order; `can_announce` must be true."""
         self._announced.extend(names)
         self._awaited.update(names)
 
     def can_announce(self, names: tuple[str, ...]) -> bool:
-        """Whether each of these can be told from all that are owed already, and from each other."""
-        owed = self._awaited | self._ready.keys()
-        return len(set(names)) == len(names) and owed.isdisjoint(names)
+        """Return whether these names are unique among each other and among all announced attachments."""
+        announced = self._awaited | self._ready.keys()
+        return len(set(names)) == len(names) and announced.isdisjoint(names)
 
     def complete(self, name: str, frame: Frame) -> list[Frame]:
-        """It is there (or has failed): what can go out now, in order. LookupError if it was never announced."""
+        """Add a complete or failed attachment; return the frames to send, in order. LookupError if not announced."""
         if name not in self._awaited:
             raise LookupError(name)
         self._awaited.remove(name)

@@ -1,4 +1,4 @@
-"""Numbers spelled with the digits `0-9A-Z`, as UMQ writes its identifiers."""
+"""Base 36 numbers with the digits `0-9A-Z`, as in the identifiers of UMQ."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MAX_U64 = 2**64 - 1
 
 _CACHED_LENGTH = 4
-"""Enough for 1.6 million identifiers. Callback tokens are longer and are read once: caching them only costs memory."""
+"""Enough for 1.6 million identifiers. Longer callback tokens are parsed once; caching them would only cost memory."""
 _MAX_CACHED_LENGTH = 13
 """Enough for 64 bits."""
 _PAIRS = [high + low for high in DIGITS for low in DIGITS]
@@ -19,7 +19,7 @@ _PAIR_BASE = len(_PAIRS)
 
 
 def parse(text: str, maximum: int = MAX_U64) -> int:
-    """Return the number, 0 for the empty text; Malformed for any other spelling or a number beyond `maximum`."""
+    """Return the number, 0 for an empty text; Malformed for other characters or a number above `maximum`."""
     size = len(text)
     if size <= _CACHED_LENGTH:
         number = _parse_cached(text)
@@ -31,18 +31,18 @@ def parse(text: str, maximum: int = MAX_U64) -> int:
 
 
 def write(number: int) -> str:
-    """Return the shortest spelling; Unrepresentable for a number below 0."""
+    """Return the shortest form; Unrepresentable for a negative number."""
     if 0 <= number < _PAIR_BASE:
         return _UNPADDED[number]
     if number < 0:
-        raise Unrepresentable("base 36 has no numbers below 0")
+        raise Unrepresentable("base 36 has no negative numbers")
     return _write_prefix(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
 
 
-# Each session counts up, so that 1,296 numbers in a row have the same leading digits.
+# Each session counts up: 1,296 consecutive numbers have the same prefix.
 @lru_cache(64)
 def _write_prefix(number: int) -> str:
-    """Return the digits before the last two."""
+    """Return all digits except the last two."""
     pairs = []
     while number >= _PAIR_BASE:
         number, pair = divmod(number, _PAIR_BASE)
@@ -55,7 +55,7 @@ def _write_prefix(number: int) -> str:
 def _parse_short(text: str) -> int:
     if not text:
         return 0
-    # int() alone would take lower case, signs, blanks, underscores and the digits of all scripts.
+    # int() alone would accept lower case, signs, whitespace, underscores and digits of all scripts.
     if text.isascii() and text.isalnum() and (text.isupper() or text.isdigit()):
         return int(text, 36)
     raise Malformed("not a base 36 number")
@@ -65,7 +65,7 @@ _parse_cached = lru_cache(1024)(_parse_short)
 
 
 def _parse_long(text: str, maximum: int) -> int:
-    """Take leading zeros, and refuse by length alone what is far beyond `maximum`: int() needs quadratic time."""
+    """Parse a number with many digits. Those far above `maximum` are rejected by length: int() needs quadratic time."""
     if not _DIGITS_PATTERN.fullmatch(text):
         raise Malformed("not a base 36 number")
     digits = text.lstrip("0")

@@ -1,4 +1,4 @@
-"""Bytes as text that JSON carries without escapes: 13 or 14 bits in two characters, low bits first (RULES NQ-a12)."""
+"""Base91: bytes as text without JSON escapes, 13 or 14 bits in two characters, low bits first (RULES NQ-a12)."""
 
 import sys
 from struct import iter_unpack
@@ -10,7 +10,7 @@ ALPHABET = "".join(map(chr, range(ord("!"), ord("~")))).replace('"', "").replace
 _BASE = len(ALPHABET)
 _BITS_13 = (1 << 13) - 1
 _BITS_14 = (1 << 14) - 1
-# Two characters hold 8281 values, 89 more than 13 bits have: so many groups carry a 14th bit.
+# Two characters have 8281 values, 89 more than 13 bits: groups up to this value carry a 14th bit.
 _LAST_14_BIT_GROUP = _BASE**2 - (1 << 13) - 1
 
 _PAIRS = [ALPHABET[group % _BASE] + ALPHABET[group // _BASE] for group in range(_BASE**2)]
@@ -18,18 +18,18 @@ _ALPHABET_BYTES = ALPHABET.encode()
 
 
 def encode(data: bytes) -> str:
-    """Return the text of these bytes."""
+    """Return the base91 text of `data`."""
     pairs: list[str] = []
     append, pair_of, last_wide = (
         pairs.append,
         _PAIRS,
         _LAST_14_BIT_GROUP,
-    )  # local names: this loop is all the time there is
+    )  # local names: the loop dominates the run time
     odd = len(data) % 2
     bits = count = 0
-    # Two bytes and what is left of the last group fit the 30 bits that Python's small integers calculate with.
-    for (word,) in iter_unpack("<H", memoryview(data)[: len(data) - odd]):
-        bits |= word << count
+    # Two bytes and the rest of the last group fit into 30 bits, one digit of Python's integers.
+    for (pair_of_bytes,) in iter_unpack("<H", memoryview(data)[: len(data) - odd]):
+        bits |= pair_of_bytes << count
         count += 16
         while count > 13:
             group = bits & 0x1FFF
@@ -49,7 +49,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of this text; Malformed for any text that `encode` would not write."""
+    """Return the bytes of a base91 text; Malformed for any text that `encode` would not return."""
     try:
         raw = text.encode("ascii")
     except UnicodeEncodeError as exc:
@@ -79,7 +79,7 @@ def _encode_tail(bits: int, count: int) -> str:
 
 
 def _decode_tail(text: str, count: int) -> str:
-    """Return the bits, high first, that the last one or two characters add to the `count` bits before them."""
+    """Return the bits, high first, of the last one or two characters; `count` bits precede them."""
     bits = sum(ALPHABET.index(char) * _BASE**place for place, char in enumerate(text))
     to_whole_byte = -count % 8
     for width in (to_whole_byte, to_whole_byte + 8):
@@ -89,7 +89,7 @@ def _decode_tail(text: str, count: int) -> str:
 
 
 def _build_bit_table() -> list[str]:
-    """For each pair of characters, read as one number of 16 bits, the bits that it stands for, high first."""
+    """Return the bits, high first, for each pair of characters, indexed by the pair as a 16-bit number."""
     table = [""] * (1 << 16)
     for group, pair in enumerate(_PAIRS):
         width = 13 if _LAST_14_BIT_GROUP < group <= _BITS_13 else 14

@@ -1,7 +1,7 @@
-"""CBOR (RFC 8949) to and from the hub's values: None, bool, int, float, str, bytes, list, dict with text keys.
+"""CBOR (RFC 8949) to and from the values of the hub: None, bool, int, float, str, bytes, list, dict with text keys.
 
-What CBOR has beyond these is brought down to them: undefined is None, a date is its RFC 3339 text, any other tag is
-dropped, a key that is no text becomes its compact JSON text. Shared values and string references are such tags:
+Other CBOR items are reduced to these: undefined becomes None, a date becomes its RFC 3339 text, other tags are dropped,
+and a key that is not a text becomes its compact JSON text. Shared values and string references are such dropped tags:
 nothing is expanded, so a short item stays a small value.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["parse", "read_head", "skip", "text_item", "uint_item", "write"]
 
 MAX_DEPTH = 128
 MAX_KEY_LENGTH = 1024
-"""Characters of a key that was no text. A map in a key of a map in a key doubles its quotes at every level."""
+"""Maximum length of a converted key. Nested maps in keys double their quotes at every level."""
 
 ONE_BYTE_VALUES: dict[int, object] = {
     **dict(enumerate(range(24))),
@@ -45,13 +45,13 @@ FLOAT_UNPACKERS = {code: struct.Struct(form).unpack for code, form in ((0xF9, ">
 
 
 def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
-    """Read `raw`, which is one item to its exact end.
+    """Parse `raw`, which must be exactly one item.
 
     Raises:
-        Malformed: what `skip` refuses; bytes behind the item; two equal keys in a map; a simple value without meaning;
-            a date or big integer whose content is none; a key of more than MAX_KEY characters that was no text.
+        Malformed: `skip` would reject the item; bytes follow it; a map has two equal keys; a simple value is undefined;
+            the content of a date or big integer is invalid; a converted key exceeds MAX_KEY_LENGTH characters.
     """
-    outer: list[tuple[int, list[object], int]] = []  # the containers around: kind, items so far, items to come
+    outer: list[tuple[int, list[object], int]] = []  # open containers: kind, items so far, items to come
     items: list[object] = []
     kind, todo, at = ARRAY, 1, 0
     try:
@@ -78,7 +78,7 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
                 elif 0xA0 <= code < 0xB8:
                     kind, todo, at = MAP, 2 * (code - 0xA0) + 1, at + 1
                 else:
-                    # A tag is known by a number below zero.
+                    # A tag is represented by a negative number.
                     kind = code >> 5 if code < 0xC0 else ~read_head(raw, at)[1]
                     at, todo = enter(raw, at)
             elif code == 0xFF:
@@ -103,14 +103,14 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
 
 
 def _single_item(items: list[object], raw: bytes, at: int) -> object:
-    """Return the one item, which ends where the bytes end."""
+    """Return the only item; Malformed if it does not end at the last byte."""
     if at != len(raw):
-        raise Malformed(TRUNCATED if at > len(raw) else "bytes behind a CBOR item")
+        raise Malformed(TRUNCATED if at > len(raw) else "bytes after a CBOR item")
     return items[0]
 
 
 def _parse_scalar(raw: bytes, at: int, code: int) -> tuple[object, int]:
-    """Read an integer, string or float that begins with `code`, and the offset behind it."""
+    """Parse an integer, string or float with the initial byte `code`; return it and its end."""
     if code in FLOAT_UNPACKERS:
         end = at + ITEM_WIDTH[code]
         return FLOAT_UNPACKERS[code](raw[at + 1 : end])[0], end
@@ -123,26 +123,26 @@ def _parse_scalar(raw: bytes, at: int, code: int) -> tuple[object, int]:
 
 
 def _build_map(items: list[object]) -> dict[str, object]:
-    """Pair keys with values. Two equal keys are refused: readers that differ in which one wins can be played off."""
+    """Build a map. Equal keys are rejected: parsers that keep different ones could be exploited."""
     mapping: dict[str, object] = {}
-    each = iter(items)
-    for key in each:
-        mapping[key if type(key) is str else _key_to_text(key)] = next(each)
+    iterator = iter(items)
+    for key in iterator:
+        mapping[key if type(key) is str else _key_to_text(key)] = next(iterator)
     if 2 * len(mapping) != len(items):
         raise Malformed("two equal keys in a map")
     return mapping
 
 
 def _key_to_text(key: object) -> str:
-    """Give the compact JSON text of a key that is no text."""
+    """Return the compact JSON text of a key that is not a text."""
     text = strict_json.write(_to_json_value(key)).decode()
     if len(text) > MAX_KEY_LENGTH:
-        raise Malformed("a map key too long")
+        raise Malformed("a map key is too long")
     return text
 
 
 def _to_json_value(value: object) -> object:
-    """Bring what JSON lacks to the form it has there; wire/payload does the same for bodies."""
+    """Convert values that JSON lacks to markers, as wire/payload does for bodies."""
     if isinstance(value, bytes):
         return {"$base64": b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -156,36 +156,36 @@ def _to_json_value(value: object) -> object:
 
 
 def _apply_tag(tag: int, value: object) -> object:
-    """Give the meaning of a tag that the hub knows; the content alone of any other."""
-    meaning = TAGS.get(tag)
-    return value if meaning is None else meaning(value)
+    """Return the value of a known tag; the bare content of any other."""
+    convert = TAGS.get(tag)
+    return value if convert is None else convert(value)
 
 
 def _parse_date_text(value: object) -> str:
-    """Tag 0: the text itself, which nobody here reads as a date."""
+    """Return the content of tag 0, without parsing the date."""
     if not isinstance(value, str):
-        raise Malformed("a date that is no text")
+        raise Malformed("a date that is not a text")
     return value
 
 
 def _epoch_to_text(value: object) -> str:
-    """Tag 1: seconds since 1970, to the microsecond."""
+    """Return the RFC 3339 text of tag 1, Unix time with microseconds."""
     if type(value) is not int and type(value) is not float:
-        raise Malformed("a time that is no number")
+        raise Malformed("a time that is not a number")
     try:
-        moment = EPOCH + timedelta(seconds=value)
+        timestamp = EPOCH + timedelta(seconds=value)
     except (OverflowError, ValueError):
         raise Malformed("a time out of range") from None
-    return moment.isoformat().replace("+00:00", "Z")
+    return timestamp.isoformat().replace("+00:00", "Z")
 
 
 BIGNUM_LIMIT = 10**strict_json.MAX_DIGITS
 
 
 def _parse_bignum(value: object, bound: int = BIGNUM_LIMIT) -> int:
-    """Tags 2 and 3: an integer of as many digits as JSON may have; Python itself does not print more."""
+    """Return the integer of tag 2 or 3, with at most as many digits as JSON allows; Python does not print more."""
     if not isinstance(value, bytes):
-        raise Malformed("a big integer that is no byte string")
+        raise Malformed("a big integer that is not a byte string")
     if (number := int.from_bytes(value, "big")) >= bound:
         raise Malformed(f"an integer of more than {strict_json.MAX_DIGITS} digits")
     return number
@@ -201,10 +201,10 @@ TAGS: dict[int, Callable[[object], object]] = {
 
 
 def write(value: object) -> bytes:
-    """Write a value: integers and lengths in their shortest form, floats as doubles, which every reader takes.
+    """Encode a value: integers and lengths in the shortest form, floats as doubles, which every decoder supports.
 
     Raises:
-        Unrepresentable: a type the hub does not know, a key that is no text, a lone surrogate, too deep a nesting.
+        Unrepresentable: unknown type, a key that is not a text, a lone surrogate, or too deep nesting.
     """
     out: list[bytes] = []
     _append_value(value, out, MAX_DEPTH)
@@ -212,7 +212,7 @@ def write(value: object) -> bytes:
 
 
 def _append_value(value: object, out: list[bytes], depth: int) -> None:
-    """Append the parts of `value`, which may have `depth` more levels."""
+    """Append the encoding of `value`, which may have `depth` more levels."""
     if type(value) is str:
         out.append(text_item(value))
     elif type(value) is int:
@@ -239,14 +239,14 @@ def _append_value(value: object, out: list[bytes], depth: int) -> None:
 
 
 def _append_container_head(out: list[bytes], major: int, size: int, depth: int) -> None:
-    """Append the head of an array or map, if one more level is allowed."""
+    """Append the head of an array or map; Unrepresentable if it is too deep."""
     if depth <= 0:
         raise Unrepresentable(f"nested deeper than {MAX_DEPTH}")
     out.append(_head(major, size))
 
 
 def _integer_item(number: int, depth: int) -> bytes:
-    """Give the item of any integer; beyond 64 bits it is a tagged byte string, and the tag a level of nesting."""
+    """Return the item of an integer. Beyond 64 bits it is a tagged byte string, and the tag counts as a level."""
     major, size = (0, number) if number >= 0 else (1, ~number)
     if size < 1 << 64:
         return _head(major, size)
@@ -259,7 +259,7 @@ def _integer_item(number: int, depth: int) -> bytes:
 
 
 def _builtin_value(value: object) -> object:
-    """Give the plain value of a subclass, such as an enumeration or a counter; a tuple is a list."""
+    """Return the builtin value of a subclass, such as an enumeration; a list for a tuple."""
     match value:
         case str():
             return str.__str__(value)
@@ -277,7 +277,7 @@ def _builtin_value(value: object) -> object:
 
 
 def _head(major: int, argument: int) -> bytes:
-    """Give the shortest head."""
+    """Return the shortest head."""
     code = major << 5
     if argument < 24:
         return ONE_BYTES[code | argument]
@@ -298,19 +298,19 @@ CONSTANT_ITEMS = {False: b"\xf4", True: b"\xf5", None: b"\xf6"}
 
 
 def uint_item(number: int) -> bytes:
-    """Give the item of an unsigned integer of at most 64 bits."""
+    """Return the item of an unsigned integer of at most 64 bits."""
     if not 0 <= number < 1 << 64:
         raise Unrepresentable("not an unsigned integer of 64 bits")
     return SMALL_UINT_ITEMS[number] if number < 256 else _head(0, number)
 
 
 def text_item(text: str) -> bytes:
-    """Return the item of a text. Short texts are cached: keys and names are repeated in nearly all messages."""
+    """Return the item of a text. Short texts are cached: keys and names recur in nearly all messages."""
     return _cached_text(text) if len(text) <= 32 else _encode_text(text)
 
 
 def _encode_text(text: str) -> bytes:
-    """Write a text afresh."""
+    """Return the item of a text without the cache."""
     try:
         raw = text.encode()
     except UnicodeEncodeError:

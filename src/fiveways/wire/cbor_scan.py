@@ -1,27 +1,27 @@
-"""CBOR (RFC 8949) stepped over, not built: a relay needs to know where an item ends, and that it is well-formed."""
+"""Scanner for CBOR (RFC 8949): finds the end of an item and checks that it is well-formed, without building values."""
 
 import re
 
 from fiveways.errors import Malformed
 
-# What is still to come in an indefinite array or map: more items than any buffer holds, so that the two kinds
-# and the definite containers stay apart, and a map that stands before a whole pair is an even number.
+# Remaining items of an indefinite array or map: more than any buffer holds, to distinguish both kinds from each
+# other and from definite containers. A map at the start of a pair has an even number of remaining items.
 INDEFINITE = 1 << 57
 INDEFINITE_MAP = 1 << 58
 INDEFINITE_ARRAY = 1 << 59
 
 ARGUMENT_BYTES = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Additional information -> bytes of the argument that follow the initial byte."""
+"""Additional information -> bytes of the argument after the initial byte."""
 
 MAX_CONTAINERS = 1 << 17
-"""Arrays, maps and tags of one item: an empty map is one byte, and a hundred times the work of other bytes."""
+"""Maximum arrays, maps and tags of one item: an empty map is one byte, but costs a hundred times as much as others."""
 TRUNCATED = "CBOR ends inside an item"
 
 BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(2, 8)
 
 
 def _item_width(code: int) -> int:
-    """Bytes of a whole item with this initial byte; negative for short text, 0 where more must be looked at."""
+    """Return the size of an item with this initial byte; negative for a short text, 0 if more bytes decide."""
     major, low = code >> 5, code & 31
     if major < BYTES or (major == SIMPLE and low != 24):
         return 1 if low < 24 else 1 + ARGUMENT_BYTES[low] if low in ARGUMENT_BYTES else 0
@@ -32,7 +32,7 @@ def _item_width(code: int) -> int:
 
 ITEM_WIDTH = tuple(map(_item_width, range(256)))
 
-# 32 plain items in one call of the regex engine. The alternatives differ in their first byte, so nothing backtracks.
+# 32 scalar items in one call of the regex engine. The alternatives differ in their first byte: no backtracking.
 BLOCK_ITEMS = 32
 _SCALAR_ITEM = (
     rb"[\x00-\x17\x20-\x37\xe0-\xf7]|[\x18\x38].|[\x19\x39\xf9]..|[\x1a\x3a\xfa].{4}|[\x1b\x3b\xfb].{8}|\x60|"
@@ -42,13 +42,13 @@ _match_block = re.compile(rb"(?:%s){%d}" % (_SCALAR_ITEM, BLOCK_ITEMS), re.DOTAL
 
 
 def read_head(raw: bytes, at: int) -> tuple[int, int, int]:
-    """Read the head of the item at `at`: its major type, its argument, and the offset behind the head.
+    """Parse the head of the item at `at`; return major type, argument and end of the head.
 
-    The argument is -1 for an indefinite length and for the break (major type 7), the bits of a float as an
-    unsigned integer, and the number of a simple value.
+    The argument is -1 for an indefinite length and for the break (major type 7). For a float it is its bits as an
+    unsigned integer, for a simple value its number.
 
     Raises:
-        Malformed: the head is cut off or not well-formed.
+        Malformed: The head is truncated or not well-formed.
     """
     try:
         code = raw[at]
@@ -64,7 +64,7 @@ def read_head(raw: bytes, at: int) -> tuple[int, int, int]:
     if low == 31 and code >= 0x5F and code != 0xDF:
         return code >> 5, -1, at + 1
     if low not in ARGUMENT_BYTES:
-        raise Malformed(f"initial byte 0x{code:02x}")
+        raise Malformed(f"invalid initial byte 0x{code:02x}")
     end = at + 1 + ARGUMENT_BYTES[low]
     if end > len(raw):
         raise Malformed(TRUNCATED)
@@ -72,23 +72,23 @@ def read_head(raw: bytes, at: int) -> tuple[int, int, int]:
 
 
 def skip(raw: bytes, at: int, max_depth: int = 128, max_containers: int = MAX_CONTAINERS) -> int:
-    """Return the offset behind the item at `at`, found well-formed to its end.
+    """Return the end of the item at `at`.
 
     Raises:
-        Malformed: it is cut off, not well-formed, not UTF-8 in a text, or arrays, maps and tags are nested too deep
-            or too many.
+        Malformed: The item is truncated or not well-formed, a text is not UTF-8, or there are too many or too deep
+            arrays, maps and tags.
     """
     room = max_containers
-    outer: list[int] = []  # for each container around: the items to come in it, the one just entered among them
+    outer: list[int] = []  # open containers: remaining items including the current one
     todo = 1
     try:
         while True:
-            # What runs past the end is found by the next item's initial byte, or at the last.
+            # An item that ends after the data is detected at the next initial byte, or in `_check_end`.
             code = raw[at]
             if (width := ITEM_WIDTH[code]) > 0:
                 at += width
             elif width:
-                # The initial byte of a short text is ASCII too.
+                # The initial byte of a short text is ASCII, too.
                 if not raw[at : (end := at - width)].isascii():
                     str(raw[at + 1 : end], "utf-8")
                 at = end
@@ -128,14 +128,14 @@ def skip(raw: bytes, at: int, max_depth: int = 128, max_containers: int = MAX_CO
 
 
 def _check_end(raw: bytes, at: int) -> int:
-    """Return the end of an item that does not run past the bytes."""
+    """Return the end of an item; Malformed if it is after the end of the data."""
     if at > len(raw):
         raise Malformed(TRUNCATED)
     return at
 
 
 def enter(raw: bytes, at: int) -> tuple[int, int]:
-    """Step into the array, map or tag at `at`: the offset of its first item, and one more than the items it has."""
+    """Enter the array, map or tag at `at`; return the offset of its first item, and its number of items plus one."""
     major, argument, at = read_head(raw, at)
     if major == TAG:
         return at, 2
@@ -148,7 +148,7 @@ def enter(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _enter_by_blocks(raw: bytes, at: int) -> tuple[int, int]:
-    """Step into a container as `enter` does, and over the plain items at its beginning by the block."""
+    """Enter a container, and skip the scalar items at its beginning in blocks."""
     at, todo = enter(raw, at)
     while todo > BLOCK_ITEMS and (block := _match_block(raw, at)):
         at = block.end()
@@ -157,13 +157,13 @@ def _enter_by_blocks(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def check_break(todo: int) -> None:
-    """Refuse a break that does not end an indefinite array, or an indefinite map behind a whole pair."""
+    """Raise Malformed for a break that does not end an indefinite array, or an indefinite map after a whole pair."""
     if todo < INDEFINITE or (todo <= INDEFINITE_MAP and todo & 1):
-        raise Malformed("a break that ends nothing")
+        raise Malformed("a break outside an indefinite item")
 
 
 def read_string(raw: bytes, at: int, major: int, size: int) -> tuple[str | bytes, int]:
-    """Read a text or byte string whose head ends at `at`, and the offset behind it. May raise UnicodeDecodeError."""
+    """Return the text or byte string whose head ends at `at`, and its end. May raise UnicodeDecodeError."""
     if size < 0:
         return _read_chunks(raw, at, major)
     end = at + size
@@ -173,7 +173,7 @@ def read_string(raw: bytes, at: int, major: int, size: int) -> tuple[str | bytes
 
 
 def _read_chunks(raw: bytes, at: int, major: int) -> tuple[str | bytes, int]:
-    """Join the chunks of an indefinite string: each of a definite length, of the same kind, and UTF-8 by itself."""
+    """Join the chunks of an indefinite string: definite strings of the same kind, each valid UTF-8 if it is text."""
     chunks: list[bytes] = []
     while True:
         kind, size, at = read_head(raw, at)
@@ -181,7 +181,7 @@ def _read_chunks(raw: bytes, at: int, major: int) -> tuple[str | bytes, int]:
             whole = b"".join(chunks)
             return (str(whole, "utf-8") if major == TEXT else whole), at
         if kind != major or size < 0:
-            raise Malformed("a chunk of another kind in a string")
+            raise Malformed("a string has a chunk of another type")
         end = at + size
         if end > len(raw):
             raise Malformed(TRUNCATED)
@@ -193,6 +193,6 @@ def _read_chunks(raw: bytes, at: int, major: int) -> tuple[str | bytes, int]:
 
 
 def _skip_long_item(raw: bytes, at: int) -> int:
-    """Return the offset behind a string or simple value that is too long for the table of widths."""
+    """Return the end of a string or simple value that the table of widths does not cover."""
     major, argument, at = read_head(raw, at)
     return at if major == SIMPLE else read_string(raw, at, major, argument)[1]

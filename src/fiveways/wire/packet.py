@@ -1,4 +1,4 @@
-"""What a link delivers whole, and takes whole."""
+"""Packets, the unit of data of a link."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,34 +8,34 @@ import msgspec
 from fiveways.wire.blob import Blob
 
 NO_OPERATION: Final = "-"
-"""Stands, in a packet of several messages, for one that belongs to no operation."""
+"""Placeholder for a message without an operation, in a packet of several messages."""
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
-    """One frame of a transport: a WebSocket message, an HTTP body, a ZeroMQ part, an MQTT message."""
+    """One transport frame: a WebSocket message, an HTTP body, a ZeroMQ part or an MQTT message."""
 
     payload: bytes
     is_text: bool = True
     channel: str = ""
-    """The MQTT topic it came or goes by; empty where the link itself is the channel."""
+    """MQTT topic; empty for other transports."""
     retained: bool = False
-    """An MQTT broker's stored copy of an earlier message, not a fresh one."""
+    """Whether it is a retained message of an MQTT broker."""
     blob: Blob | None = None
-    """The content itself where it is too large for memory; `payload` is empty then."""
+    """Content that is too large for memory; `payload` is then empty."""
     op: str = ""
-    """The hub's operations that its messages belong to, as `join_ops` writes them, where that is known here."""
+    """Operation ids of its messages in the form of `join_operations`, if known."""
 
 
 def packet_size(packet: Packet) -> int:
-    """Return how many bytes a packet brings, wherever they are."""
+    """Return the size of a packet's content in bytes."""
     return len(packet.payload) if packet.blob is None else len(packet.blob)
 
 
 def with_operation(packet: Packet, op: str) -> Packet:
-    """Return a packet that belongs to an operation."""
+    """Return a copy of a packet with an operation id."""
     return Packet(packet.payload, packet.is_text, packet.channel, packet.retained, packet.blob, op)
 
 
 def join_operations(ops: Sequence[str]) -> str:
-    """Return the operations of a packet's messages as one text: in their order, with a blank between them."""
+    """Return the operation ids of a packet's messages in order, separated by spaces."""
     return " ".join([op or NO_OPERATION for op in ops]) if any(ops) else ""

@@ -1,8 +1,8 @@
-"""Bodies that keep the bytes they came in as long as they can.
+"""Message bodies that keep their original encoding as long as possible.
 
-A value is None, bool, int, float, str, bytes, list or a dict with str keys. JSON lacks some of these: there bytes are
-the marker `{"$base64": "..."}` (in NQ `{"$base91": "..."}`), NaN and the infinities are `{"$number": "NaN"}` and so on,
-and a real map that looks like a marker has one `$` more.
+A value is None, bool, int, float, str, bytes, list or a dict with str keys. In JSON, bytes are the marker
+`{"$base64": "..."}` (in NQ `{"$base91": "..."}`), and NaN and infinities are `{"$number": "NaN"}` and so on. A real map
+that looks like a marker gets one more `$`.
 """
 
 import math
@@ -21,19 +21,19 @@ _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
-    """One body; each subclass is an encoding that it came in, each method but `value` one that it may go out in.
+    """Body of a message. Each subclass is a received encoding; each method except `value` returns an encoding to send.
 
     Raises:
-        Unrepresentable: the encoding asked for cannot hold the value, or the body is well-formed but has no value: a
-            marker with a content that it cannot have, a CBOR map with two equal keys.
+        Unrepresentable: The requested encoding cannot hold the value, or the body is well-formed but has no value:
+            a marker with invalid content, or a CBOR map with two equal keys.
     """
 
     def value(self) -> object:
-        """Return the value itself."""
-        raise AssertionError("every encoding has its own")
+        """Return the decoded value."""
+        raise AssertionError("each subclass overrides it")
 
     def text(self) -> str:
-        """Return UMQ text: JSON, but a string that is not JSON itself goes without quotes."""
+        """Return UMQ text: JSON, except that a string that is not valid JSON itself has no quotes."""
         value = self.value()
         return _write_string(value) if isinstance(value, str) else self.json().decode()
 
@@ -50,46 +50,46 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         return cbor.write(self.value())
 
     def binary(self) -> bytes:
-        """Return what goes to MQTT where there is no schema: bytes as they are, nothing for null."""
+        """Return the MQTT payload without a schema: bytes unchanged, nothing for null."""
         value = self.value()
         if value is None:
             return b""
         if isinstance(value, bytes):
             return value
-        raise Unrepresentable(f"{type(value).__name__} without a schema to write it in")
+        raise Unrepresentable(f"a value of type {type(value).__name__} needs a schema")
 
 
 class Text(Payload, frozen=True, gc=False):
-    """UMQ text: the value that it spells where it is JSON, else a string."""
+    """UMQ text: the JSON value that it spells, or a string if it is not JSON."""
 
     raw: str
 
     def value(self) -> object:
-        """Return what the JSON says, or the string."""
+        """Return the JSON value, or the text as a string."""
         raw = strict_json.encode_if_json(self.raw)
         return self.raw if raw is None else Json(raw).value()
 
     def text(self) -> str:
-        """Return the text untouched."""
+        """Return the text unchanged."""
         return self.raw
 
     def json(self) -> bytes:
-        """Return the JSON untouched, or the string quoted."""
+        """Return the JSON unchanged, or the text as a JSON string."""
         raw = strict_json.encode_if_json(self.raw)
         return strict_json.write(self.raw) if raw is None else raw
 
     def nq(self) -> bytes:
-        """Return the JSON untouched, or the string quoted: NQ reads base64 too."""
+        """Return the JSON unchanged, or the text as a JSON string: NQ peers accept base64, too."""
         return self.json()
 
 
 class Json(Payload, frozen=True, gc=False):
-    """JSON that its maker has found well-formed."""
+    """Well-formed JSON."""
 
     raw: bytes
 
     def value(self) -> object:
-        """Return what the JSON says."""
+        """Return the JSON value with decoded markers."""
         raw = self.raw
         try:
             value = strict_json.parse(raw)
@@ -98,7 +98,7 @@ class Json(Payload, frozen=True, gc=False):
             raise _no_value_error(exc) from exc
 
     def text(self) -> str:
-        """Return the JSON without blanks, a string without quotes where that can be told from JSON."""
+        """Return compact JSON, or a string without quotes if it is not valid JSON itself."""
         raw = self.raw
         if not raw.startswith(b'"'):
             return strict_json.compact(raw).decode()
@@ -106,33 +106,33 @@ class Json(Payload, frozen=True, gc=False):
         return str(content) if strict_json.encode_if_json(str(content)) is None else raw.decode()
 
     def json(self) -> bytes:
-        """Return the JSON untouched."""
+        """Return the JSON unchanged."""
         return self.raw
 
     def nq(self) -> bytes:
-        """Return the JSON untouched: NQ reads base64 too."""
+        """Return the JSON unchanged: NQ peers accept base64, too."""
         return self.raw
 
 
 class Cbor(Payload, frozen=True, gc=False):
-    """CBOR that its maker has found well-formed."""
+    """Well-formed CBOR."""
 
     raw: bytes
 
     def value(self) -> object:
-        """Return what the CBOR says, brought down to the values of this module."""
+        """Return the CBOR value, reduced to the types of this module."""
         try:
             return cbor.parse(self.raw)
         except Malformed as exc:
             raise _no_value_error(exc) from exc
 
     def cbor(self) -> bytes:
-        """Return the CBOR untouched."""
+        """Return the CBOR unchanged."""
         return self.raw
 
 
 class Binary(Payload, frozen=True, gc=False):
-    """Bytes of which nothing is known, from MQTT without a schema."""
+    """Opaque bytes from MQTT without a schema."""
 
     data: bytes
 
@@ -142,12 +142,12 @@ class Binary(Payload, frozen=True, gc=False):
 
 
 class Value(Payload, frozen=True, gc=False):
-    """A value made in this process."""
+    """Value created in this process."""
 
     native: object
 
     def value(self) -> object:
-        """Return the value as it was given."""
+        """Return the value unchanged."""
         return self.native
 
     def json(self) -> bytes:
@@ -182,7 +182,7 @@ def _write_json(value: object, bytes_marker: Callable[[bytes], object]) -> bytes
 
 
 def may_hold_markers(raw: bytes) -> bool:
-    """Spare most bodies the walk. The `$` of a marker may be spelled as an escape."""
+    """Return whether JSON may contain markers; most bodies need no decoding of them. `$` may be an escape."""
     return (_DOLLAR in raw and raw.find(b'"$') >= 0) or (_BACKSLASH in raw and raw.find(b'"\\u0024') >= 0)
 
 
@@ -195,7 +195,7 @@ def _base91_marker(data: bytes) -> object:
 
 
 def _encode_markers(value: object, bytes_marker: Callable[[bytes], object], room: int) -> object:
-    """Replace what JSON lacks by markers, and tell real maps from them by one more `$`."""
+    """Replace values that JSON lacks by markers, and escape maps that look like markers with one more `$`."""
     if room < 0:
         raise Unrepresentable(f"nested deeper than {strict_json.MAX_DEPTH}")
     match value:
@@ -205,7 +205,7 @@ def _encode_markers(value: object, bytes_marker: Callable[[bytes], object], room
             return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
         case dict():
             escape = "$" if _sole_marker_key(value) else ""
-            # A key that is no string is left for jsontext to refuse.
+            # strict_json rejects a key that is not a string.
             return {
                 escape + key if escape else key: _encode_markers(item, bytes_marker, room - 1)
                 for key, item in value.items()
@@ -217,7 +217,7 @@ def _encode_markers(value: object, bytes_marker: Callable[[bytes], object], room
 
 
 def _decode_markers(value: object) -> object:
-    """Replace markers by what they stand for, and take one `$` from maps that only look like them."""
+    """Replace markers by their values, and remove one `$` from escaped maps."""
     if isinstance(value, list):
         return [_decode_markers(item) for item in value]
     if not isinstance(value, dict):
@@ -234,7 +234,7 @@ def _decode_markers(value: object) -> object:
 
 
 def _sole_marker_key(mapping: dict[object, object]) -> str:
-    """Return the key of a map that has no other and could be taken for a marker, else the empty string."""
+    """Return the only key of a map if it looks like a marker, else an empty string."""
     if len(mapping) != 1:
         return ""
     (key,) = mapping
@@ -246,7 +246,7 @@ def _decode_base64(content: str) -> bytes:
         data = b64decode(content, validate=True)
     except ValueError as exc:
         raise Malformed(f"$base64: {exc}") from exc
-    # Python ignores the bits beyond the last byte; two spellings of the same bytes would be two different messages.
+    # Python ignores the bits after the last byte; two spellings of the same bytes would be two different messages.
     if b64encode(data).decode() != content:
         raise Malformed("$base64 does not encode back to itself")
     return data
@@ -254,7 +254,7 @@ def _decode_base64(content: str) -> bytes:
 
 def _decode_number(content: str) -> float:
     if content not in _SPECIAL_FLOATS:
-        raise Malformed("$number is none of NaN, Infinity, -Infinity")
+        raise Malformed("$number is not NaN, Infinity or -Infinity")
     return _SPECIAL_FLOATS[content]
 
 

@@ -237,7 +237,7 @@ def test_check_reports_an_unusable_context_as_unknown(said: Said) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ('url = "lrpm+ws://hub"\nidentity = \n', 2, "this is no TOML"),
+        ('url = "lrpm+ws://hub"\nidentity = \n', 2, "not valid TOML"),
         ('\nurl = "lrpm+ws://hub"\ntoken = "zebra"\n', 3, "token is no key of a context"),
         ("url = 5\n", 1, "url must be a string"),
         ('token_file = "t"\n', 1, "url is missing"),

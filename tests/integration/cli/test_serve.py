@@ -191,7 +191,7 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
             "tracing.endpoint must be a URL such as http://localhost:4318/v1/traces",
         ),
         (["--set", "tracing.sample=2"], 2, "tracing.sample"),
-        (["--set", "log.levl=info"], 2, "log.levl is no setting; did you mean log.level?"),
+        (["--set", "log.levl=info"], 2, "unknown setting log.levl; did you mean log.level?"),
     ],
 )
 def test_what_cannot_be_served_is_one_sentence(arguments: list[str], code: int, sentence: str) -> None:

@@ -166,7 +166,7 @@ async def test_where_nobody_listens_that_is_said_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"nq+zmq://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ConnectionLost, match="nobody listens there"):
+        with pytest.raises(ConnectionLost, match="no server is listening"):
             await connect(url)
 
 
@@ -202,7 +202,7 @@ async def test_a_link_that_is_given_up_while_it_connects_is_over_at_once() -> No
 @waiting
 async def test_who_does_not_speak_zeromq_is_told_from_a_hub() -> None:
     async with a_hub() as place:
-        with pytest.raises(ConnectionLost, match=r"cannot be connected to: (no ZeroMQ is|the connection is gone)"):
+        with pytest.raises(ConnectionLost, match=r"(does not speak ZeroMQ|the connection is lost)$"):
             await connect(f"nq+zmq://127.0.0.1:{place.port}")
 
 

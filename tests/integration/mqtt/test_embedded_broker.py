@@ -169,7 +169,7 @@ async def test_a_port_that_is_taken() -> None:
 
 def test_what_cannot_be_is_said_before_anything_starts() -> None:
     for assignment, sentence in (
-        ("mqtt.url=http://h", "mqtt.url: 'http' is no scheme of a broker"),
+        ("mqtt.url=http://h", "mqtt.url: 'http' is not a URL scheme of MQTT"),
         ("mqtt.schemas=no-such.binpb", "no-such.binpb"),
         ("mqtt.serve=/a+b", "mqtt.serve: '/a+b' is no topic on which methods can be called"),
         ("mqtt.url=mqtt://ann:s3cret@h", "mqtt.url holds no names or secrets"),

@@ -192,7 +192,7 @@ def test_method_that_the_caller_never_registered_is_called_as_written() -> None:
             peer.text("R1\nrefreshed")
             assert await peer.heard() == "R1\nrefreshed"
             peer.text('M2\ncaller:ask\n["no+name"]')
-            assert "which no method name may" in await peer.heard()
+            assert "which is not allowed in method names" in await peer.heard()
 
     asyncio.run(check())
 

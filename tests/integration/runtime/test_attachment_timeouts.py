@@ -12,7 +12,7 @@ from fiveways.settings.limits import LimitSettings
 from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub, settings
 
 DAY = 86400.0
-DELAYED = "timed out: it delayed attachments of others"
+DELAYED = "timed out: it delayed attachments of other senders"
 TOO_SLOW = "timed out: slower than 1048576 bytes a second"
 PATIENT = LimitSettings(attachment_timeout=DAY, max_attachment_time=DAY, max_attachment_hold=0.3)
 """A stalled attachment fails only where it delays others."""

@@ -478,7 +478,7 @@ def test_unfinished_frames_of_all_connections_are_bounded() -> None:
                 if number < 4:  # buffers of 3.9 MiB
                     await until(lambda number=number: unfinished.held > (number + 1) * 3 * MIB)  # type: ignore[misc]
                 else:
-                    assert await wire.closed() == (1013, "too much input has not come completely; try again later")
+                    assert await wire.closed() == (1013, "too much unfinished input; try again later")
             assert 12 * MIB < unfinished.held <= 16 * MIB
             assert resident() - before < 24 * MIB
             page = await http(place.port, "/metrics")
@@ -526,7 +526,7 @@ def test_fragments_of_all_connections_are_bounded() -> None:
                 wire.writer.write(size + bytes(piece) + 25 * (b"\0" + size[1:] + bytes(piece)) + frame(b"", 9))
                 answer = await wire.word()
                 if answer:
-                    assert answer[6:] == b"\x03\xf5too much input has not come completely; try again later"
+                    assert answer[6:] == b"\x03\xf5too much unfinished input; try again later"
                     refused += 1
             assert 3 <= refused <= 6  # read buffers are counted too
             assert 2 * MIB < place.server._port.unfinished.held <= 4 * MIB

@@ -117,7 +117,7 @@ async def test_an_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> No
             number += 1
             peer.text(f'[40,{number},"hub.publish",{{"topic":"news","data":"new","retain":true}},{{}}]')
             said = await peer.heard()
-        assert [each.word for each in disk.content().retained] == [b'"new"']
+        assert [each.payload for each in disk.content().retained] == [b'"new"']
 
 
 @waiting
@@ -151,4 +151,4 @@ async def test_push_and_retain_are_refused_while_plain_publications_are_delivere
         peer.text('[40,341,"hub.push",{"queue":"q","data":1},{}]')
         assert '"waiting":1' in await peer.heard()
         assert not disk.content().dead_jobs
-        assert [each.word for each in disk.content().jobs] == [b"1"]
+        assert [each.payload for each in disk.content().jobs] == [b"1"]

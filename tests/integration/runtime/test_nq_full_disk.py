@@ -125,7 +125,7 @@ async def test_what_fits_is_accepted_where_something_larger_was_not(tmp_path: Pa
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchone()
         callee = await served(place)
-        assert "no room is left on its disk" in await refused(peer, "large", LARGE)
+        assert "its disk is full" in await refused(peer, "large", LARGE)
         await accepted(peer, "small", 1)
         # An answer that does not fit waits until it does.
         callee.text(f"R{await asked(callee, 1)}\n{LARGE}")

@@ -129,7 +129,7 @@ async def test_hub_refuses_a_store_without_its_log(tmp_path: Path) -> None:
         async with hub_process(*flags):
             pass
     assert str(caught.value).startswith(
-        f"fiveways serve: {log_of(store)} is missing, and {store} was not closed in good order: the last records are"
+        f"fiveways serve: {log_of(store)} is missing, and {store} was not closed cleanly: the last records are"
         f" lost; `fiveways store check {store}` lists the damage, `fiveways store repair {store}` saves the records"
     )
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from fiveways.runtime import server
-from fiveways.settings.dashboard import DashboardSettings
 from fiveways.settings.docs import render_page
-from fiveways.settings.operations import JournalSettings, LogSettings, MetricsSettings
+from fiveways.settings.operations import DashboardSettings, JournalSettings, LogSettings, MetricsSettings
 from fiveways.settings.sections import (
     AuthSettings,
     CallSettings,

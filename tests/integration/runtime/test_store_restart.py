@@ -58,7 +58,7 @@ def test_a_second_hub_is_refused_the_store_of_the_first(tmp_path: Path) -> None:
             assert await first.stop() == 0
         return ""
 
-    assert f"{tmp_path}/store.db is in use: another process has this store open" in asyncio.run(run())
+    assert f"{tmp_path}/store.db is in use: another process has opened this store" in asyncio.run(run())
 
 
 def test_record_that_cannot_be_decoded_is_named_and_can_be_repaired_away(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def _check_store(path: Path) -> None:
     assert [(item.number, item.tries, dead.why) for item, dead in loaded.dead_jobs] == [
         (101 + n, 5, "raised: no") for n in range(DEAD)
     ]
-    assert [(each.topic, each.word) for each in loaded.retained] == [
+    assert [(each.topic, each.payload) for each in loaded.retained] == [
         (f'["state","v{n}"]', b"%d" % n) for n in range(VALUES)
     ]
     finished = OPEN + ANSWERED + FINISHED + NEW + 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fiveways.runtime import web_pages
-from fiveways.settings.dashboard import DashboardSettings
+from fiveways.settings.operations import DashboardSettings
 from fiveways.settings.sections import ServerSettings, Settings
 from tests.support.raw_peers import PATIENCE, hub
 

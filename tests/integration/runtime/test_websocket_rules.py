@@ -110,7 +110,7 @@ def test_text_that_is_not_utf8_closes_with_1007(path: str) -> None:
                                 last = number == len(parts) - 1
                                 wire.writer.write(frame(part, TEXT if number == 0 else 0, fin=last))
                             code, reason, _ = await wire.closed()
-                            assert (code, reason) == (1007, "a text is not UTF-8"), (text, parts)
+                            assert (code, reason) == (1007, "a text is not valid UTF-8"), (text, parts)
 
     asyncio.run(run())
 

@@ -38,7 +38,7 @@ async def test_only_the_bad_one_fails(tmp_path: Path, bad: StoreChange, why: str
     records: list[StoreChange] = [PutJob("q", number, b"", 0) for number in range(99)]
     told = await written(store, *records[:place], bad, *records[place:])
     assert [number for number, error in enumerate(told) if error] == [place]
-    assert str(told[place]).startswith(f"it could not be kept in {tmp_path / 's'}: ")
+    assert str(told[place]).startswith(f"it was not stored in {tmp_path / 's'}: ")
     assert why in str(told[place])
     store.close()
     found = content(tmp_path / "s")
@@ -62,7 +62,7 @@ async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
     told = await written(
         store, PutAnswer("p", "1", b"", LATER), PutTombstone("p", "2", LATER), PutTombstone("p", "3", 0)
     )
-    assert [str(error) for error in told] == [f"it could not be kept in {tmp_path / 's'}: disk I/O error"] * 3
+    assert [str(error) for error in told] == [f"it was not stored in {tmp_path / 's'}: disk I/O error"] * 3
     broken = False
     store.resume()
     assert await written(store, PutTombstone("p", "9", 0)) == [None]
@@ -108,7 +108,7 @@ def filled(process: "subprocess.Popen[str]") -> dict[str, list[str]]:
 
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     found = filled(child("limit", tmp_path / "s"))
-    assert set(found["sentences"]) == {f"it could not be kept in {tmp_path / 's'}: disk I/O error"}
+    assert set(found["sentences"]) == {f"it was not stored in {tmp_path / 's'}: disk I/O error"}
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run([*before, "true"], check=False).returncode:  # noqa: S603
         pytest.skip("a small disk cannot be mounted here; the test above runs everywhere")
     found = filled(child("full", tmp_path / "s", before=before))
-    assert set(found["sentences"]) == {f"it could not be kept in {tmp_path / 's'}: no room is left on its disk"}
+    assert set(found["sentences"]) == {f"it was not stored in {tmp_path / 's'}: its disk is full"}
 
 
 def after(steps: int) -> Model:
@@ -224,5 +224,5 @@ async def test_commits_behind_a_bad_frame_are_missed_without_a_state_file(slowly
     path = tmp_path / "s"
     wal[sizes[100] + 1000] ^= 1
     put(origin, path, bytes(wal), None)
-    with pytest.raises(StoreError, match=r"frame \d+ of .*/s-wal is damaged, and 9\d commits are behind it"):
+    with pytest.raises(StoreError, match=r"frame \d+ of .*/s-wal is damaged, and 9\d commits follow it"):
         opened(path)

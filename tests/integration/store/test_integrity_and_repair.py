@@ -124,7 +124,7 @@ def test_repair_loses_the_damaged_record_alone_and_names_it(stores: Path, tmp_pa
     path = damaged(stores, tmp_path, "closed", f"garbage in {table}")
     report, _ = store_repair.repair_store(path)
     names = {
-        "peer": ["table peer, peer peer-0007", "peer peer-0007: 2 requests and answers, which are its own"],
+        "peer": ["table peer, peer peer-0007", "peer peer-0007: 2 requests and responses of this peer"],
         "log": ["table log, line 17 (peer peer-0007, key k)"],
         "item": ["table item, number 7 of queue jobs"],
         "retained": ['table retained, topic ["topic-0007"]'],
@@ -158,7 +158,7 @@ async def test_store_that_is_open_is_neither_checked_nor_repaired(tmp_path: Path
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         for command in (store_repair.check_store, store_repair.repair_store):
-            with pytest.raises(StoreError, match="is in use: another process has this store open"):
+            with pytest.raises(StoreError, match="is in use: another process has opened this store"):
                 command(path)
         # A state file that was deleted does not hide the process.
         path.with_name("s-state").unlink()

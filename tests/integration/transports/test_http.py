@@ -618,7 +618,7 @@ async def test_http_1_1_request_without_a_host_is_refused() -> None:
     async with running() as there:
         for target in (b"/", b"http://localhost/"):
             status, text = await there.ask(b"GET " + target + b" HTTP/1.1\r\n\r\n")
-            assert (status, text) == (400, b"a request in HTTP/1.1 has the header Host\n")
+            assert (status, text) == (400, b"a request in HTTP/1.1 needs the header Host\n")
         assert (await there.ask(HANDSHAKE.replace(b"Host: localhost\r\n", b"")))[0] == 400
         # HTTP/1.0 has no such header, and an empty one names no host.
         for request in (b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"):
@@ -634,6 +634,6 @@ async def test_content_encoding_is_refused() -> None:
             head = await client.head()
             assert head.startswith(b"HTTP/1.1 415 ")
             assert b"\r\nAccept-Encoding: identity\r\n" in head
-            assert await client.rest() == b"no content encoding is understood here\n"
+            assert await client.rest() == b"content encodings are not supported\n"
         plain = POST.replace(b"Content-Length", b"Content-Encoding: Identity\r\nContent-Length")
         assert (await there.ask(plain))[0] == 200

@@ -189,7 +189,7 @@ async def test_a_protocol_that_fails_costs_only_its_own_connection(
         async with running(upgrade=lambda _: factory) as port:
             client = await port.client(HANDSHAKE)
             assert (await client.rest())[9:12] == (b"%d" % status if status else b"")
-            assert [record.getMessage() for record in caplog.records] == ["the WebSocket on /ws failed"]
+            assert [record.getMessage() for record in caplog.records] == ["cannot upgrade to WebSocket path=/ws"]
             assert await port.ask(GET) == (200, b"GET /  ")
 
 

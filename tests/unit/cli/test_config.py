@@ -33,7 +33,7 @@ def test_a_good_file_is_called_good(file: Path, capsys: pytest.CaptureFixture[st
 def test_a_bad_file_is_told_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("[log]\nlevl = 'debug'\n", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 1
-    sentence = f"fiveways config: {file}, line 2: log.levl is no setting; did you mean log.level?\n"
+    sentence = f"fiveways config: {file}, line 2: unknown setting log.levl; did you mean log.level?\n"
     assert capsys.readouterr().err == sentence
 
 
@@ -47,7 +47,7 @@ def test_all_settings_are_shown_with_their_source(
     assert f'level = "debug"  # {file}, line 5' in shown
     assert STRONG not in shown
     assert main(["config", "show", "--docs"]) == 0
-    assert "# The port for WebSocket and HTTP; 0 takes a free one." in capsys.readouterr().out
+    assert "# Port for WebSocket and HTTP; 0 is any free port." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", ["token", "secret"])
@@ -58,7 +58,7 @@ def test_weak_tokens_are_refused_unless_a_setting_allows_them(
     file.write_text(identity, encoding="utf-8")
     assert main(["config", "check", str(file)]) == 1
     shown = capsys.readouterr().err
-    assert f"{file}: the {key} of 'a' has about 13 bits, and should have 128" in shown
+    assert f"{file}: the {key} of 'a' has about 13 bits but needs 128" in shown
     assert "hidden" not in shown
     file.write_text(f"[auth]\nallow_weak_tokens = true\n{identity}", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 0

@@ -37,7 +37,7 @@ def test_check_lists_the_damage_and_ends_with_1(store: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.splitlines() == [
         f"{store} is damaged:",
         f"  {store}: table item, number 2 of queue jobs: the record does not match its checksum",
-        f"  {store}: table retained: it has 0 records, and had 1 others when the hub stopped",
+        f"  {store}: table retained: it has 0 records, but had 1 others when the hub stopped",
         (
             "Readable: 1 peers, 0 lines about requests, 1 jobs in queues, 0 retained values."
             f" `fiveways store repair {store}` shows what a repair keeps."
@@ -79,9 +79,9 @@ def test_store_of_the_configuration_is_checked(
 @pytest.mark.parametrize(
     ("make", "code", "sentence"),
     [
-        (lambda _: None, 1, "is missing: name the file of a store"),
-        (lambda path: path.mkdir(), 1, "is a folder: a store is a file, name one in it"),
-        (lambda path: path.write_bytes(b"garbage " * 1000), 1, "is no store of Fiveways, nor any SQLite file"),
+        (lambda _: None, 1, "is missing: choose the file of a store"),
+        (lambda path: path.mkdir(), 1, "is a folder: choose a file in it"),
+        (lambda path: path.write_bytes(b"garbage " * 1000), 1, "is not a Fiveways store, nor an SQLite file"),
         (sql("CREATE TABLE a (b)"), 1, "belongs to another program"),
     ],
 )

@@ -161,7 +161,7 @@ def test_what_is_written_down_holds_the_whole_request_and_the_time_of_the_day() 
     kept, delivery = handled(hub, "nina", word, 5.0)
     assert isinstance(kept, Persist)
     assert isinstance(kept.record, PutRequest)
-    assert decode_call("m#1", kept.record.word) == word
+    assert decode_call("m#1", kept.record.payload) == word
     assert kept.record.expires_at == EPOCH + 5.0 + TTL
     passed_on = Call("1", "m", BODY, progress=True, traceparent="00-1", extras={"k": Json(b"[1]")})
     assert delivery == Delivery("bob", passed_on, "n1")

@@ -12,7 +12,7 @@ from fiveways.model.store_changes import DropJob, DropRetained, PutDeadLetter, P
 from fiveways.wire.payload import NULL, Json, Value
 from tests.support.hub_helpers import NQ, join, make, offer, pattern, refusal, subscribe, topic
 
-WHY = "it cannot be kept now: no room is left on its disk"
+WHY = "it cannot be kept now: its disk is full"
 
 
 def hub_in_trouble() -> Hub:

@@ -21,7 +21,7 @@ from fiveways.wire.limits import Limits
 from tests.integration.runtime.test_nq_http import waiting
 
 FULL = StoreError("the disk is full", "the disk is full")
-ODD = StoreError("it is too large", "it is too large", is_its_own=True)
+ODD = StoreError("it is too large", "it is too large", is_record_error=True)
 REQUEST = Persist(PutRequest("p", "k", b"", 9e9), [], "c1")
 VALUES = [Persist(PutRetained(f"topic{number}", b"", number), []) for number in range(4)]
 

@@ -14,8 +14,8 @@ import pytest
 from fiveways.hub.core import Hub
 from fiveways.runtime import web_pages
 from fiveways.runtime.web_pages import WEB, Pages
-from fiveways.settings.dashboard import DashboardSettings
 from fiveways.settings.hub_settings import to_hub_settings
+from fiveways.settings.operations import DashboardSettings
 from fiveways.settings.sections import AnonymousAccess, AuthSettings, IdentitySettings, Secret, Settings
 from fiveways.transports.http import Request, Response
 from fiveways.wire.limits import Limits

@@ -1,4 +1,4 @@
-"""The reference of settings is what the code says, and complete."""
+"""Tests of the configuration page: it matches the code and is complete."""
 
 import tomllib
 from dataclasses import fields
@@ -12,31 +12,34 @@ from fiveways.settings.sections import IdentitySettings
 from tests.support.paths import ROOT
 
 
-def test_every_setting_is_explained() -> None:
+def test_every_setting_is_documented() -> None:
     sections = {**SECTIONS, "auth.identity": IdentitySettings}
-    silent = [
-        f"{name}.{each.name}" for name, kind in sections.items() for each in documented_settings(kind) if not each.doc
+    undocumented = [
+        f"{name}.{setting.name}"
+        for name, kind in sections.items()
+        for setting in documented_settings(kind)
+        if not setting.doc
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_the_page_is_made_from_the_code() -> None:
+def test_page_is_up_to_date() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     assert page == render_page(), "run: python -m fiveways.settings.docs > docs/configuration.md"
 
 
-def test_a_setting_that_is_true_or_false_is_no_number() -> None:
+def test_boolean_setting_is_described_as_true_or_false() -> None:
     assert "| `listen` | true or false | `false` |" in render_page()
 
 
-def test_every_bound_of_the_hub_can_be_set() -> None:
-    bounds = {each.name for each in fields(HubSettings) if each.name.startswith("max_") or each.name == "rate"}
-    # How long a call may take belongs to [calls], how much is counted by name to [metrics], failed logins to [auth].
+def test_every_limit_of_the_hub_has_a_setting() -> None:
+    limits = {item.name for item in fields(HubSettings) if item.name.startswith("max_") or item.name == "rate"}
+    # These belong to the sections [calls], [metrics] and [auth].
     others = {"max_timeout", "max_methods", "max_topics", "max_failures", "max_ban"}
-    assert bounds - {each.name for each in fields(LimitSettings)} == others
+    assert limits - {item.name for item in fields(LimitSettings)} == others
 
 
-def test_what_is_shown_can_be_loaded_again(tmp_path: Path) -> None:
+def test_rendered_toml_can_be_loaded(tmp_path: Path) -> None:
     file = tmp_path / "fiveways.toml"
     for docs in (False, True):
         shown = render_toml(read_settings(env={"FIVEWAYS_TOPICS_WHEN_FULL": '{ "a.*" = "block" }'}), docs=docs)
@@ -47,7 +50,7 @@ def test_what_is_shown_can_be_loaded_again(tmp_path: Path) -> None:
         assert settings.limits == load().limits
 
 
-def test_what_is_shown_says_where_it_came_from_and_hides_secrets(tmp_path: Path) -> None:
+def test_rendered_toml_has_origins_and_redacts_secrets(tmp_path: Path) -> None:
     file = tmp_path / "fiveways.toml"
     file.write_text("[[auth.identity]]\nname = 'a'\ntoken = 'hidden'\n[log]\nlevel = 'debug'\n", encoding="utf-8")
     shown = render_toml(read_settings(file, {}, {"server.port": 1}))

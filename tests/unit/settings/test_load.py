@@ -1,4 +1,4 @@
-"""Settings: what overrides what, what is refused and with which words."""
+"""Tests of the settings: precedence of sources, validation and error texts."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "fiveways.toml"
 
 
-def written(file: Path, text: str) -> Path:
+def write_file(file: Path, text: str) -> Path:
     file.write_text(text, encoding="utf-8")
     file.chmod(0o600)
     return file
@@ -29,23 +29,23 @@ def written(file: Path, text: str) -> Path:
 
 def refusal(file: Path, text: str) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
-        load(written(file, text))
+        load(write_file(file, text))
     return caught.value
 
 
-def test_without_anything_the_hub_is_for_this_machine() -> None:
+def test_defaults_admit_this_machine_only() -> None:
     settings = load()
     assert settings == Settings()
     assert (settings.server.host, settings.server.port, settings.auth.anonymous) == ("127.0.0.1", 7500, "loopback")
 
 
-def test_flags_win_over_variables_over_the_file_over_defaults(file: Path) -> None:
-    written(file, "[server]\nport = 1\nping_timeout = 1\ndrain_timeout = 1\n[calls]\nmax_timeout = 1\n")
+def test_flags_override_variables_and_variables_override_the_file(file: Path) -> None:
+    write_file(file, "[server]\nport = 1\nping_timeout = 1\ndrain_timeout = 1\n[calls]\nmax_timeout = 1\n")
     env = {"FIVEWAYS_SERVER_PORT": "2", "FIVEWAYS_SERVER_PING_TIMEOUT": "2", "UNRELATED": "x"}
     loaded = read_settings(file, env, {"server.port": 3})
     server = loaded.settings.server
     assert (server.port, server.ping_timeout, server.drain_timeout, server.ping_interval) == (3, 2.0, 1.0, 20.0)
-    assert {name: str(place) for name, place in loaded.locations.items()} == {
+    assert {name: str(location) for name, location in loaded.locations.items()} == {
         "server.port": "command line",
         "server.ping_timeout": "FIVEWAYS_SERVER_PING_TIMEOUT",
         "server.drain_timeout": f"{file}, line 4",
@@ -53,7 +53,7 @@ def test_flags_win_over_variables_over_the_file_over_defaults(file: Path) -> Non
     }
 
 
-def test_a_file_can_set_everything(file: Path) -> None:
+def test_file_sets_values_of_all_types(file: Path) -> None:
     text = """
         [server]
         origins = ["https://a.example"]
@@ -70,7 +70,7 @@ def test_a_file_can_set_everything(file: Path) -> None:
         [log]
         level = "debug"
     """
-    settings = load(written(file, text))
+    settings = load(write_file(file, text))
     assert settings.server.origins == ("https://a.example",)
     assert settings.limits == LimitSettings(max_text=1000, rate=5.0)
     assert isinstance(settings.limits, Limits)
@@ -95,34 +95,34 @@ VARIABLES = [
 
 
 @pytest.mark.parametrize(("name", "text", "section", "key", "value"), VARIABLES)
-def test_a_variable_is_read_as_its_setting_wants_it(
+def test_variable_is_converted_to_the_type_of_its_setting(
     name: str, text: str, section: str, key: str, value: object
 ) -> None:
     assert getattr(getattr(load(env={name: text}), section), key) == value
 
 
-def test_identities_may_stand_in_a_variable() -> None:
+def test_variable_can_set_identities() -> None:
     settings = load(env={"FIVEWAYS_AUTH_IDENTITY": f'[{{ name = "a", token = "{TOKEN}" }}]'})
     assert settings.auth.identity == (IdentitySettings("a", token=Secret(TOKEN)),)
 
 
-def test_variables_of_others_are_left_alone() -> None:
-    # A cluster with a service of our name sets these by itself.
+def test_variables_without_a_section_are_ignored() -> None:
+    # A cluster sets these for a service of this name.
     env = {"FIVEWAYS_SERVICE_HOST": "10.0.0.1", "FIVEWAYS_PORT": "tcp://10.0.0.1:7500", "FIVEWAYS_TOKEN": "t"}
     assert load(env=env) == Settings()
 
 
-REFUSED = [
-    ("[server]\n\nprt = 1\n", 3, "server.prt is no setting; did you mean server.port?"),
-    ("[server]\ntimeout = 1\n", 2, "server.timeout is no setting; there is one in [calls]"),
-    ("[log]\nport = 1\n", 2, "log.port is no setting; there is one in [server] and [zmq] and [mqtt]"),
-    ("[log]\nxyzzy = 1\n", 2, "log.xyzzy is no setting; [log] has level, format"),
-    ("# nothing\nport = 1\n", 2, "port must stand below [server] or [zmq] or [mqtt]"),
-    ("[sever]\nport = 1\n", 1, "[sever] is no section; did you mean [server]?"),
+INVALID_FILES = [
+    ("[server]\n\nprt = 1\n", 3, "unknown setting server.prt; did you mean server.port?"),
+    ("[server]\ntimeout = 1\n", 2, "unknown setting server.timeout; it belongs to [calls]"),
+    ("[log]\nport = 1\n", 2, "unknown setting log.port; it belongs to [server] and [zmq] and [mqtt]"),
+    ("[log]\nxyzzy = 1\n", 2, "unknown setting log.xyzzy; [log] has level, format"),
+    ("# nothing\nport = 1\n", 2, "port must be in [server] or [zmq] or [mqtt]"),
+    ("[sever]\nport = 1\n", 1, "unknown section [sever]; did you mean [server]?"),
     (
         "[xyzzy]\n",
         1,
-        f"[xyzzy] is no section; there are {', '.join(f'[{name}]' for name in SECTIONS)}",
+        f"unknown section [xyzzy]; the sections are {', '.join(f'[{name}]' for name in SECTIONS)}",
     ),
     ("server = 1\n", 1, "server must be a table, written [server]"),
     ('[server]\nport = "x"\n', 2, "server.port must be a whole number from 0 to 65535, not 'x'"),
@@ -151,12 +151,12 @@ REFUSED = [
     (
         "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n\n[[auth.identity]]\nname = 'b'\ntokn = 'x'\n",
         7,
-        "auth.identity.tokn is no setting; did you mean auth.identity.token?",
+        "unknown setting auth.identity.tokn; did you mean auth.identity.token?",
     ),
     (
         "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n[[auth.identity]]\nname = 'a'\ntoken = 'y'\n",
         4,
-        "there are two identities 'a'",
+        "duplicate identity 'a'",
     ),
     (
         "[[auth.identity]]\nname = 'a'\ntoken = 'x'\n[[auth.identity]]\nname = 'b'\ntoken = 'x'\n",
@@ -168,14 +168,14 @@ REFUSED = [
         4,
         "'a' has both token and token_file",
     ),
-    ("[server\nport = 1\n", 1, "this is no TOML: Expected ']' at the end of a table declaration (column 8)"),
-    ("[server]\nport = 1\nport = 2\n", 3, "this is no TOML: Cannot overwrite a value (column 9)"),
-    ('[server]\nhost = """\n\n', 2, "this is no TOML: Unterminated string"),
+    ("[server\nport = 1\n", 1, "not valid TOML: Expected ']' at the end of a table declaration (column 8)"),
+    ("[server]\nport = 1\nport = 2\n", 3, "not valid TOML: Cannot overwrite a value (column 9)"),
+    ('[server]\nhost = """\n\n', 2, "not valid TOML: Unterminated string"),
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "sentence"), REFUSED)
-def test_a_bad_file_is_refused_with_its_line(file: Path, text: str, line: int, sentence: str) -> None:
+@pytest.mark.parametrize(("text", "line", "sentence"), INVALID_FILES)
+def test_invalid_file_is_refused_with_its_line(file: Path, text: str, line: int, sentence: str) -> None:
     error = refusal(file, text)
     assert str(error) == f"{file}, line {line}: {sentence}"
     assert error.line == line
@@ -189,11 +189,11 @@ def test_a_bad_file_is_refused_with_its_line(file: Path, text: str, line: int, s
             {"FIVEWAYS_SERVER_PORT": "1\nhost = 2"},
             "server.port must be a whole number from 0 to 65535, not '1\\nhost = 2'",
         ),
-        ({"FIVEWAYS_SERVER_PROT": "1"}, "server.prot is no setting; did you mean server.port?"),
+        ({"FIVEWAYS_SERVER_PROT": "1"}, "unknown setting server.prot; did you mean server.port?"),
         ({"FIVEWAYS_AUTH_IDENTITY": f"[{{name = 'a', token = '{TOKEN}'"}, "auth.identity must be a list of tables"),
     ],
 )
-def test_a_bad_variable_is_refused_by_its_name(env: dict[str, str], sentence: str) -> None:
+def test_invalid_variable_is_refused_with_its_name(env: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(env=env)
     (name,) = env
@@ -201,7 +201,7 @@ def test_a_bad_variable_is_refused_by_its_name(env: dict[str, str], sentence: st
 
 
 @pytest.mark.parametrize("pattern", ["(", "x*", ""])
-def test_pattern_that_is_no_regular_expression_is_refused(file: Path, pattern: str) -> None:
+def test_invalid_regular_expression_is_refused(file: Path, pattern: str) -> None:
     error = refusal(file, f"[journal]\nredact_patterns = ['ok', {pattern!r}]\n")
     assert "journal.redact_patterns must be a list of regular expressions" in str(error)
 
@@ -213,63 +213,63 @@ def test_pattern_that_is_no_regular_expression_is_refused(file: Path, pattern: s
         *("http://localhost:x", "http://[::1", "http://a b/", "//localhost/v1", "4318"),
     ],
 )
-def test_an_endpoint_that_is_no_url_is_refused_and_not_shown(file: Path, endpoint: str) -> None:
+def test_invalid_endpoint_is_refused_without_showing_it(file: Path, endpoint: str) -> None:
     error = refusal(file, f"[tracing]\nsample = 1\nendpoint = {endpoint!r}\n")
-    must = "tracing.endpoint must be a URL such as http://localhost:4318/v1/traces, or empty"
-    assert str(error) == f"{file}, line 3: {must}"
+    requirement = "tracing.endpoint must be a URL such as http://localhost:4318/v1/traces, or empty"
+    assert str(error) == f"{file}, line 3: {requirement}"
     assert error.key == "tracing.endpoint"
 
 
 @pytest.mark.parametrize("endpoint", ["", "http://localhost:4318/v1/traces", "https://u:p@[::1]/v1?key=1"])
-def test_an_endpoint_is_a_url_or_empty(file: Path, endpoint: str) -> None:
+def test_endpoint_may_be_a_url_or_empty(file: Path, endpoint: str) -> None:
     file.write_text(f"[tracing]\nendpoint = '{endpoint}'\n")
     assert load(file).tracing.endpoint == endpoint
 
 
-def test_a_bad_flag_is_refused() -> None:
+def test_invalid_flag_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"^command line: server.port must be a whole number"):
         load(flags={"server.port": "x"})
-    with pytest.raises(SettingsError, match=r"^command line: \[sever\] is no section"):
+    with pytest.raises(SettingsError, match=r"^command line: unknown section \[sever\]"):
         load(flags={"sever.port": "1"})
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"missing.toml: cannot be read: No such file or directory"):
         load(tmp_path / "missing.toml")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"[server]\n# \xff\n")
-    with pytest.raises(SettingsError, match=r"binary.toml, line 2: this is not UTF-8"):
+    with pytest.raises(SettingsError, match=r"binary.toml, line 2: not valid UTF-8"):
         load(binary)
 
 
-def test_windows_files_are_read_and_their_lines_counted(file: Path) -> None:
+def test_windows_line_ends_and_bom_keep_line_numbers(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 1\r\nprt = 2\r\n")
-    with pytest.raises(SettingsError, match=r"line 3: server.prt"):
+    with pytest.raises(SettingsError, match=r"line 3: unknown setting server.prt"):
         load(file)
 
 
-def test_a_secret_is_read_from_a_file_beside_the_settings(file: Path) -> None:
+def test_secret_file_is_relative_to_the_settings_file(file: Path) -> None:
     for name, text in (("a.token", f"{TOKEN}\n"), ("a.secret", SECRET)):
-        written(file.parent / name, text)
-    settings = load(written(file, "[[auth.identity]]\nname = 'a'\ntoken_file = 'a.token'\nsecret_file = 'a.secret'\n"))
+        write_file(file.parent / name, text)
+    settings = load(
+        write_file(file, "[[auth.identity]]\nname = 'a'\ntoken_file = 'a.token'\nsecret_file = 'a.secret'\n")
+    )
     (identity,) = settings.auth.identity
     assert (identity.token.reveal(), identity.secret.reveal()) == (TOKEN, SECRET)
 
 
-@pytest.mark.parametrize(("content", "reason"), [(None, "cannot be read: No such file"), ("\n", "is empty")])
-def test_a_secret_that_is_not_there_is_refused(file: Path, content: str | None, reason: str) -> None:
+@pytest.mark.parametrize(("content", "error_text"), [(None, "cannot read {}: No such file"), ("\n", "{} is empty")])
+def test_missing_or_empty_secret_file_is_refused(file: Path, content: str | None, error_text: str) -> None:
     if content is not None:
-        written(file.parent / "a.token", content)
+        write_file(file.parent / "a.token", content)
     error = refusal(file, "[[auth.identity]]\nname = 'a'\ntoken_file = 'a.token'\n")
     assert (error.line, error.key) == (3, "auth.identity.token_file")
-    assert f"{file.parent / 'a.token'} {reason}" in str(error)
+    assert error_text.format(file.parent / "a.token") in str(error)
 
 
-def test_files_with_secrets_that_everybody_can_read_are_warned_about(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret_file = 'a.secret'\n")
-    secret = written(file.parent / "a.secret", SECRET)
+def test_world_readable_secrets_cause_a_warning(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_file(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret_file = 'a.secret'\n")
+    secret = write_file(file.parent / "a.secret", SECRET)
     assert read_settings(file).warnings == ()
     for path in (file, secret):
         path.chmod(0o644)
@@ -280,8 +280,8 @@ def test_files_with_secrets_that_everybody_can_read_are_warned_about(
     ]
 
 
-def test_secrets_are_never_shown(file: Path) -> None:
-    written(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret = '{SECRET}'\n")
+def test_secrets_are_redacted_in_texts_and_errors(file: Path) -> None:
+    write_file(file, f"[[auth.identity]]\nname = 'a'\ntoken = '{TOKEN}'\nsecret = '{SECRET}'\n")
     loaded = read_settings(file, {"FIVEWAYS_TOKEN": TOKEN})
     settings = loaded.settings
     shown = [repr(settings), str(settings.auth), repr(settings.origin), repr(to_hub_settings(settings))]
@@ -296,47 +296,47 @@ LOCAL = [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True
 
 
 @pytest.mark.parametrize(("host", "is_local"), OPEN + LOCAL)
-def test_loopback_is_told_from_the_rest_of_the_world(host: str, is_local: bool) -> None:
+def test_loopback_is_distinguished_from_other_hosts(host: str, is_local: bool) -> None:
     assert is_loopback(host) is is_local
 
 
 @pytest.mark.parametrize(("host", "_"), OPEN)
-def test_a_hub_that_others_reach_without_a_password_is_refused(host: str, _: bool) -> None:
+def test_exposed_hub_without_identities_is_refused(host: str, _: bool) -> None:
     with pytest.raises(ExposedHubError) as caught:
         load(flags={"server.host": host})
     sentence = str(caught.value)
-    assert sentence.startswith(f"command line: server.host = {host!r} can be reached from other machines")
+    assert sentence.startswith(f"command line: server.host = {host!r} makes the hub reachable from other machines")
     assert all(name in sentence for name in ("[[auth.identity]]", 'auth.anonymous = "always"', '"127.0.0.1"'))
 
 
 @pytest.mark.parametrize("auth", ["[[auth.identity]]\nname = 'a'\ntoken = 'x'\n", "[auth]\nanonymous = 'always'\n"])
-def test_it_is_allowed_once_somebody_decided_who_comes_in(file: Path, auth: str) -> None:
-    assert load(written(file, f"[server]\nhost = '0.0.0.0'\n{auth}")).server.host == "0.0.0.0"  # noqa: S104
+def test_exposed_hub_is_allowed_with_an_identity_or_anonymous_always(file: Path, auth: str) -> None:
+    assert load(write_file(file, f"[server]\nhost = '0.0.0.0'\n{auth}")).server.host == "0.0.0.0"  # noqa: S104
 
 
-def test_settings_are_read_again_from_where_they_came(file: Path) -> None:
-    written(file, "[log]\nlevel = 'debug'\n[calls]\ntimeout = 5\n")
+def test_load_again_reads_the_same_sources(file: Path) -> None:
+    write_file(file, "[log]\nlevel = 'debug'\n[calls]\ntimeout = 5\n")
     settings = load(file, {"FIVEWAYS_CALLS_TIMEOUT": "7"}, {"server.port": 0})
-    written(file, "[log]\nlevel = 'error'\n[calls]\ntimeout = 6\n")
+    write_file(file, "[log]\nlevel = 'error'\n[calls]\ntimeout = 6\n")
     later = load_again(settings)
     assert (later.log.level, later.calls.timeout, later.server.port) == ("error", 7.0, 0)
-    written(file, "[log]\nlevel = 'shout'\n")
+    write_file(file, "[log]\nlevel = 'shout'\n")
     with pytest.raises(SettingsError, match=r"line 2: log.level must be one of"):
         load_again(later)
     assert load_again(Settings()) == Settings()
 
 
-def test_the_hub_gets_what_is_its_business() -> None:
+def test_hub_settings_are_converted() -> None:
     defaults = to_hub_settings(Settings())
     assert defaults == HubSettings(version=defaults.version)
-    someone = IdentitySettings("a", token=Secret("t"), secret=Secret("s"), call=("x.*",), offer=())
-    auth = AuthSettings(anonymous="never", login_timeout=1.0, publish=("y",), identity=(someone,))
-    made = to_hub_settings(Settings(auth=auth, limits=LimitSettings(max_queue=5, rate=9.0)))
-    (identity,) = made.identities
+    identity_settings = IdentitySettings("a", token=Secret("t"), secret=Secret("s"), call=("x.*",), offer=())
+    auth = AuthSettings(anonymous="never", login_timeout=1.0, publish=("y",), identity=(identity_settings,))
+    hub_settings = to_hub_settings(Settings(auth=auth, limits=LimitSettings(max_queue=5, rate=9.0)))
+    (identity,) = hub_settings.identities
     assert identity == Identity("a", "t", "s", Permissions(call=("x.*",), offer=()))
-    assert (made.anonymous_permissions, made.anonymous, made.login_timeout) == (
+    assert (hub_settings.anonymous_permissions, hub_settings.anonymous, hub_settings.login_timeout) == (
         Permissions(publish=("y",)),
         "never",
         1.0,
     )
-    assert (made.max_queue, made.rate) == (5, 9.0)
+    assert (hub_settings.max_queue, hub_settings.rate) == (5, 9.0)

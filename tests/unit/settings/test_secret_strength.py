@@ -1,4 +1,4 @@
-"""How strong tokens are."""
+"""Tests of the strength estimate for secrets."""
 
 import secrets
 
@@ -24,7 +24,7 @@ def test_bits_depend_on_length_and_alphabet(text: str, bits: int) -> None:
     assert estimate_bits(text) == bits
 
 
-def test_random_tokens_of_128_bits_are_strong_enough() -> None:
+def test_random_tokens_of_128_bits_are_accepted() -> None:
     for _ in range(100):
         assert estimate_bits(secrets.token_hex(16)) >= MIN_BITS
         assert estimate_bits(secrets.token_urlsafe(16)) >= MIN_BITS

@@ -222,7 +222,7 @@ async def test_bodies_of_so_many_bytes_may_wait(tmp_path: Path) -> None:
     value = PutRetained("t", bytes(400), 1)
     for _ in range(3):
         store.write(value, told.append)
-    with pytest.raises(StoreError, match="3 changes wait to be written, 1200 bytes"):
+    with pytest.raises(StoreError, match="3 changes with 1200 bytes wait to be written"):
         store.write(value, told.append)
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110
@@ -239,7 +239,7 @@ async def test_so_many_may_wait(tmp_path: Path) -> None:
     told: list[StoreError | None] = []
     for _ in range(3):
         store.write(REQUEST, told.append)
-    with pytest.raises(StoreError, match="3 changes wait"):
+    with pytest.raises(StoreError, match="3 changes with"):
         store.write(REQUEST, told.append)
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110

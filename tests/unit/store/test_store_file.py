@@ -184,12 +184,12 @@ def sql(path: Path, *statements: str) -> None:
 
 
 BAD: list[tuple[str, Callable[[Path], object], str]] = [
-    ("newer", newer, "was written by a newer Fiveways (version 5 of the store, this one knows 4): run the newer one"),
-    ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: name another file"),
-    ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: name another"),
-    ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is no store of Fiveways, nor any SQLite file"),
-    ("short", lambda path: path.write_bytes(b"x"), "is no store of Fiveways, nor any SQLite file"),
-    ("folder", lambda path: path.mkdir(), "is a folder: a store is a file, name one in it"),
+    ("newer", newer, "was written by a newer Fiveways (store version 5, this hub supports 4): run the newer version"),
+    ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: choose another file"),
+    ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: choose another"),
+    ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is not a Fiveways store, nor an SQLite file"),
+    ("short", lambda path: path.write_bytes(b"x"), "is not a Fiveways store, nor an SQLite file"),
+    ("folder", lambda path: path.mkdir(), "is a folder: choose a file in it"),
 ]
 
 
@@ -235,7 +235,7 @@ async def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
 @in_loop
 async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    sentence = "is in use: another process has this store open; end that one first"
+    sentence = "is in use: another process has opened this store; stop that process"
     with child("hold", path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
@@ -265,4 +265,4 @@ def test_without_rights(what: str, mode: int) -> None:
         finally:
             folder.chmod(0o700)
     assert out.startswith(f"{folder / 's'} cannot be opened ([Errno 13] Permission denied"), err
-    assert "the hub must be allowed to" in out
+    assert "the hub needs" in out

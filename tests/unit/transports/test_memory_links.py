@@ -174,13 +174,13 @@ async def test_a_pause_holds_from_one_message_to_the_next() -> None:
 
 @on_both_loops
 async def test_who_writes_without_end_is_cut_off() -> None:
-    left, right = link_pair(most_waiting=1000)
+    left, right = link_pair(max_waiting=1000)
     here, there = Ear(left), Ear(right)
     right.pause_reading()
     for _ in range(100):
         say(left, b"x" * 100)
     assert left.unsent_bytes() == 0
-    assert await here.hears(1) == [("lost", "more was written than the other end takes")]
+    assert await here.hears(1) == [("lost", "the other end does not read what was written to it")]
     assert await there.hears(1) == [("lost", "the other end wrote too much")]
 
 

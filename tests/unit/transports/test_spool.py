@@ -41,7 +41,7 @@ def test_one_address_leaves_room_for_others() -> None:
     spools = DiskSpools(100, 100, share=0.5)
     kept = [spools.for_remote("10.0.0.1:1").store(b"x" * 30), spools.for_remote("10.0.0.1:2").store(b"x" * 20)]
     refused = spools.for_remote("10.0.0.1:3").store(b"y")
-    assert refused.error == "no room is left for attachments of 10.0.0.1"
+    assert refused.error == "the limit for attachments on disk is reached for 10.0.0.1"
     kept.append(spools.for_remote("10.0.0.2:1").store(b"x" * 50))
     assert [each.error for each in kept] == [None] * 3
     kept.clear()
@@ -64,11 +64,11 @@ def test_all_together_may_not_take_more_than_their_room() -> None:
     spools = DiskSpools(10, 10)
     first = spools.store(b"x" * 6)
     second = spools.store(b"x" * 5)
-    assert (first.error, second.error, spools.used) == (None, "no room is left for attachments", 6)
+    assert (first.error, second.error, spools.used) == (None, "the limit for attachments on disk is reached", 6)
 
 
 def test_a_full_disk_fails_the_attachment_and_nothing_else() -> None:
     spools = DiskSpools(1 << 20, 1 << 20)
     spool = DiskSpool(spools, Path("/dev/full").open("r+b", buffering=0), "")  # noqa: SIM115  the spool closes it
     spool.write(b"x")
-    assert (spool.finish().error, spools.used) == ("no room is left on disk", 0)
+    assert (spool.finish().error, spools.used) == ("the disk is full", 0)

@@ -97,7 +97,7 @@ def test_a_part_of_one_gives_it_more_time_but_does_not_take_its_place() -> None:
 
 MIB = 1 << 20
 TOO_SLOW = "timed out: slower than 16384 bytes a second"
-DELAYED = "timed out: it delayed attachments of others"
+DELAYED = "timed out: it delayed attachments of other senders"
 
 
 def test_attachment_below_the_minimum_rate_fails_though_it_makes_progress() -> None:
@@ -226,6 +226,6 @@ def test_attachment_that_delays_others_fails_in_the_end_at_whatever_rate_it_come
         if now == 15:
             assert expected.take(15.0, 20 * MIB) == first
             expected.mark_delaying(second, 15.0)
-    why = "timed out: it delayed attachments of others for 20 seconds"
+    why = "timed out: it delayed attachments of other senders for 20 seconds"
     assert expected.deadline() == 25.0
     assert expected.expire(25.0) == [(third, why), (second, why)]

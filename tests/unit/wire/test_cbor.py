@@ -283,10 +283,10 @@ def test_no_prefix_of_a_written_value_is_an_item(value: object, data: st.DataObj
 BEYOND_FORM = (
     "two equal keys",
     "simple value",
-    "a date that is no text",
-    "a time that is no number",
+    "a date that is not a text",
+    "a time that is not a number",
     "a time out of range",
-    "a big integer that is no byte string",
+    "a big integer that is not a byte string",
     "a map key",
 )
 
