@@ -1,4 +1,4 @@
-"""Tests that need a broker ask for `broker`."""
+"""Fixtures of the transport tests."""
 
 from tests.support.broker_processes import broker
 

@@ -1,4 +1,4 @@
-"""Requests on real sockets, as bytes."""
+"""Tests of HTTP on real sockets."""
 
 import asyncio
 import inspect
@@ -19,17 +19,17 @@ CHUNKED = (
     b"POST /a/b?c=d HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"2\r\nhe\r\n3;why=not\r\nllo\r\n0\r\nTrailer: x\r\n\r\n"
 )
-ANSWER = (200, b"POST /a/b c=d hello")
+RESPONSE = (200, b"POST /a/b c=d hello")
 
 
-async def settled() -> None:
-    """Let the loop do what it has to do at once."""
+async def run_iterations() -> None:
+    """Let the event loop run a few iterations."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 @on_both_loops
-async def test_a_request_is_answered() -> None:
+async def test_request_is_answered() -> None:
     async with running() as port:
         client = await port.client(GET)
         head = await client.head()
@@ -38,20 +38,20 @@ async def test_a_request_is_answered() -> None:
 
 
 @on_both_loops
-async def test_every_split_of_a_request_is_the_same_request() -> None:
+async def test_request_is_parsed_in_any_two_pieces() -> None:
     async with running() as port:
         client = await port.client()
         client.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for request in (POST, CHUNKED):
             for at in range(1, len(request)):
                 client.send(request[:at])
-                await settled()
+                await run_iterations()
                 client.send(request[at:])
-                assert await client.answer() == ANSWER, at
+                assert await client.answer() == RESPONSE, at
 
 
 @on_both_loops
-async def test_every_prefix_of_a_request_waits_for_more() -> None:
+async def test_prefix_of_a_request_waits_for_more() -> None:
     async with running() as port:
         for request in (GET, POST, CHUNKED):
             clients = [await port.client(request[:at]) for at in range(1, len(request))]
@@ -63,17 +63,17 @@ async def test_every_prefix_of_a_request_waits_for_more() -> None:
 
 
 @on_both_loops
-async def test_a_request_byte_by_byte() -> None:
+async def test_request_is_parsed_byte_by_byte() -> None:
     async with running() as port:
         client = await port.client()
         for byte in CHUNKED:
             client.send(bytes((byte,)))
-            await settled()
-        assert await client.answer() == ANSWER
+            await run_iterations()
+        assert await client.answer() == RESPONSE
 
 
 @on_both_loops
-async def test_a_connection_is_kept_and_pipelined_requests_are_answered_in_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async def slow_first(request: Request) -> Response:
         for _ in range(20 if request.path == "/0" else 0):
             await asyncio.sleep(0)
@@ -88,11 +88,11 @@ async def test_a_connection_is_kept_and_pipelined_requests_are_answered_in_order
         for n in range(count):
             assert await client.answer() == (200, f"GET /{n}  ".encode())
         client.send(POST * 2)
-        assert [await client.answer(), await client.answer()] == [ANSWER, ANSWER]
+        assert [await client.answer(), await client.answer()] == [RESPONSE, RESPONSE]
 
 
 @on_both_loops
-async def test_one_who_pipelines_without_end_lets_others_have_their_turn() -> None:
+async def test_pipelining_client_does_not_block_others() -> None:
     turns: list[str] = []
 
     def note(request: Request) -> Response:
@@ -110,23 +110,23 @@ async def test_one_who_pipelines_without_end_lets_others_have_their_turn() -> No
 
 
 @on_both_loops
-async def test_reading_stops_while_an_answer_is_being_made() -> None:
-    asked, ready = asyncio.Event(), asyncio.Event()
+async def test_reading_pauses_while_a_request_is_handled() -> None:
+    started, ready = asyncio.Event(), asyncio.Event()
 
     async def wait(_request: Request) -> Response:
-        asked.set()
+        started.set()
         await ready.wait()
         return Response(200, b"")
 
     async with running(wait) as port:
         client = await port.client(GET)
-        await asked.wait()
+        await started.wait()
         flood = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 1000 + b"\r\n\r\n"
         for _ in range(100_000):
             client.send(flood)
             if client.writer.transport.get_write_buffer_size() > 1 << 20:
                 break
-        await settled()
+        await run_iterations()
         [connection] = port.port._connections._open
         assert isinstance(connection, HttpProtocol)
         assert len(connection._reader._unread) <= 1 << 18
@@ -138,7 +138,7 @@ async def test_reading_stops_while_an_answer_is_being_made() -> None:
 
 
 @on_both_loops
-async def test_nothing_is_answered_to_one_who_does_not_read() -> None:
+async def test_slow_client_stops_request_handling() -> None:
     answered = 0
 
     def large(_request: Request) -> Response:
@@ -164,7 +164,7 @@ async def test_nothing_is_answered_to_one_who_does_not_read() -> None:
 
 
 @on_both_loops
-async def test_one_who_never_reads_is_cut_off() -> None:
+async def test_client_that_never_reads_is_aborted() -> None:
     async with running(lambda _: Response(200, bytes(1 << 24)), limits=HttpLimits(write_timeout=0.1)) as port:
         for request in (GET, b"GET / HTTP/1.0\r\n\r\n"):
             client = await port.client()
@@ -177,7 +177,7 @@ async def test_one_who_never_reads_is_cut_off() -> None:
 
 @pytest.mark.parametrize("request_", [GET, b"GET / HTTP/1.0\r\n\r\n"])
 @on_both_loops
-async def test_one_who_reads_slowly_is_not_cut_off(request_: bytes) -> None:
+async def test_slowly_reading_client_is_not_aborted(request_: bytes) -> None:
     size = 1 << 24
     async with running(lambda _: Response(200, bytes(size)), limits=HttpLimits(write_timeout=1.0)) as port:
         client = await port.client(request_)
@@ -189,17 +189,17 @@ async def test_one_who_reads_slowly_is_not_cut_off(request_: bytes) -> None:
 
 
 @on_both_loops
-async def test_a_large_answer_and_one_that_takes_time_do_not_disturb_each_other() -> None:
+async def test_large_and_delayed_responses_are_sent_in_order() -> None:
     size, ready = 1 << 23, asyncio.Event()
 
     async def later(request: Request) -> Response:
         await ready.wait()
         return echo(request)
 
-    def large_or_late(request: Request) -> Response | Awaitable[Response]:
+    def large_or_delayed(request: Request) -> Response | Awaitable[Response]:
         return Response(200, bytes(size)) if request.path == "/large" else later(request)
 
-    async with running(large_or_late) as port:
+    async with running(large_or_delayed) as port:
         client = await port.client(b"GET /late HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
         ready.set()
         for _ in range(2):
@@ -218,7 +218,7 @@ async def test_a_large_answer_and_one_that_takes_time_do_not_disturb_each_other(
     ],
 )
 @on_both_loops
-async def test_a_connection_is_kept_if_the_client_wants_it(request_line: bytes, headers: bytes, kept: bool) -> None:
+async def test_connection_is_kept_alive_on_request(request_line: bytes, headers: bytes, kept: bool) -> None:
     request = request_line + b"\r\n" + headers + b"\r\n"
     async with running() as port:
         client = await port.client(request)
@@ -242,7 +242,7 @@ async def test_head_is_get_without_a_body() -> None:
 
 
 @on_both_loops
-async def test_a_client_that_waits_for_a_word_gets_it() -> None:
+async def test_expect_100_continue_is_answered() -> None:
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     async with running() as port:
         client = await port.client(GET + head)
@@ -250,27 +250,27 @@ async def test_a_client_that_waits_for_a_word_gets_it() -> None:
         assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.send(b"hello")
         assert await client.answer() == (200, b"POST /  hello")
-        client.send(head + b"hello")  # it did not wait, so it gets no word
+        client.send(head + b"hello")  # the body was sent at once, so no 100 Continue
         assert await client.answer() == (200, b"POST /  hello")
 
 
 @on_both_loops
-async def test_a_client_that_has_nothing_more_to_ask_still_gets_its_answers() -> None:
+async def test_half_closed_connection_gets_its_responses() -> None:
     async def later(request: Request) -> Response:
-        await settled()
+        await run_iterations()
         return echo(request)
 
     async with running(later) as port:
         client = await port.client(GET + POST)
         client.writer.write_eof()
-        assert [await client.answer(), await client.answer()] == [(200, b"GET /  "), ANSWER]
+        assert [await client.answer(), await client.answer()] == [(200, b"GET /  "), RESPONSE]
         assert await client.rest() == b""
 
 
 @on_both_loops
-async def test_a_client_that_has_nothing_more_to_ask_is_told_what_was_wrong() -> None:
+async def test_half_closed_connection_gets_its_error() -> None:
     async def later(request: Request) -> Response:
-        await settled()
+        await run_iterations()
         return echo(request)
 
     async with running(later) as port:
@@ -282,11 +282,11 @@ async def test_a_client_that_has_nothing_more_to_ask_is_told_what_was_wrong() ->
 
 
 @on_both_loops
-async def test_a_client_that_leaves_ends_what_it_asked_for() -> None:
-    asked, ended = asyncio.Event(), asyncio.Event()
+async def test_disconnect_cancels_the_handler() -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(_request: Request) -> Response:
-        asked.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -295,14 +295,14 @@ async def test_a_client_that_leaves_ends_what_it_asked_for() -> None:
 
     async with running(wait) as port:
         client = await port.client(GET)
-        await asked.wait()
+        await started.wait()
         linger_zero = b"\x01\0\0\0\0\0\0\0"
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_zero)
         client.writer.transport.abort()
         await ended.wait()
 
 
-BAD = {
+INVALID_REQUESTS = {
     "tls": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     "no method": (400, b"HELLO / HTTP/1.1\r\nHost: a\r\n\r\n"),
     "lower case": (400, b"get / HTTP/1.1\r\nHost: a\r\n\r\n"),
@@ -360,13 +360,13 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("status", "data"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize(("status", "data"), INVALID_REQUESTS.values(), ids=INVALID_REQUESTS.keys())
 @on_both_loops
-async def test_what_cannot_be_answered_gets_a_sentence_and_the_end(status: int, data: bytes) -> None:
-    asked: list[Request] = []
+async def test_invalid_request_gets_an_error_and_is_closed(status: int, data: bytes) -> None:
+    started: list[Request] = []
 
     def note(request: Request) -> Response:
-        asked.append(request)
+        started.append(request)
         return echo(request)
 
     async with running(note, limits=HttpLimits(max_header=1024, max_body=1024)) as port:
@@ -376,11 +376,11 @@ async def test_what_cannot_be_answered_gets_a_sentence_and_the_end(status: int, 
         assert int(head[9:12]) == status
         assert b"Connection: close\r\n" in head
         assert (await client.rest()).endswith(b"\n")
-        assert len(asked) == 1
+        assert len(started) == 1
         assert await port.ask(GET) == (200, b"GET /  ")
 
 
-EDGES = {
+REQUESTS_AT_THE_LIMITS = {
     "head": b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"a" * (1024 - 32) + b"\r\n\r\n",
     "body": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + bytes(1024),
     "chunks": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n"
@@ -390,9 +390,9 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("data", EDGES.values(), ids=EDGES.keys())
+@pytest.mark.parametrize("data", REQUESTS_AT_THE_LIMITS.values(), ids=REQUESTS_AT_THE_LIMITS.keys())
 @on_both_loops
-async def test_what_is_just_small_enough_is_answered(data: bytes) -> None:
+async def test_request_at_the_limits_is_answered(data: bytes) -> None:
     async with running(limits=HttpLimits(max_header=1024, max_body=1024)) as port:
         status, _ = await port.ask(data)
         assert status == 200
@@ -401,33 +401,33 @@ async def test_what_is_just_small_enough_is_answered(data: bytes) -> None:
 
 
 @on_both_loops
-async def test_a_refusal_is_read_though_the_client_is_still_sending() -> None:
+async def test_refusal_is_delivered_while_the_client_sends() -> None:
     async with running() as port:
         client = await port.client(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n")
         for _ in range(20):
             client.send(bytes(1 << 20))
-            await settled()
+            await run_iterations()
         assert (await client.answer())[0] == 413
         assert await client.rest() == b""
 
 
 @on_both_loops
-async def test_garbage_never_ends_a_port() -> None:
-    chance = random.Random(7)
+async def test_garbage_does_not_affect_the_port() -> None:
+    random_source = random.Random(7)
     pieces = [b"GET ", b"/", b" HTTP/1.1", b"\r\n", b"\r\n\r\n", b"Host: x", b"Content-Length: 3", b":", b"\0", b"\xff"]
     pieces += [b"Transfer-Encoding: chunked\r\n", b"3\r\nabc\r\n", b"Upgrade: websocket\r\nConnection: upgrade\r\n"]
     async with running() as port:
         for _ in range(300):
-            client = await port.client(b"".join(chance.choices(pieces, k=chance.randrange(1, 20))))
+            client = await port.client(b"".join(random_source.choices(pieces, k=random_source.randrange(1, 20))))
             client.writer.write_eof()
-            said = await client.rest()
-            assert said == b"" or said.startswith(b"HTTP/1.1 ")
+            received = await client.rest()
+            assert received == b"" or received.startswith(b"HTTP/1.1 ")
             await client.close()
         assert await port.ask(GET) == (200, b"GET /  ")
 
 
 @on_both_loops
-async def test_a_handler_that_fails_gives_500_and_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_handler_gives_500_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     async def fails_later(_request: Request) -> Response:
         await asyncio.sleep(0)
         raise RuntimeError("oh")
@@ -459,11 +459,11 @@ async def test_a_handler_that_fails_gives_500_and_a_line_in_the_log(caplog: pyte
             assert "secret" not in caplog.text
             caplog.clear()
         client.send(POST)
-        assert await client.answer() == ANSWER
+        assert await client.answer() == RESPONSE
 
 
 @on_both_loops
-async def test_a_host_in_the_request_line_is_the_one_that_counts() -> None:
+async def test_host_of_an_absolute_target_replaces_the_header() -> None:
     async with running(lambda request: Response(200, f"{request.path} {request.headers}".encode())) as port:
         request = b"GET http://Other:80/x/y?z HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert await port.ask(request) == (200, b"/x/y {'host': 'Other:80'}")
@@ -472,14 +472,14 @@ async def test_a_host_in_the_request_line_is_the_one_that_counts() -> None:
 
 
 @on_both_loops
-async def test_headers_that_come_twice_are_one() -> None:
+async def test_repeated_headers_are_joined() -> None:
     async with running(lambda request: Response(200, str(request.headers).encode())) as port:
         request = b"GET / HTTP/1.1\r\nHost: a\r\nAccept: a\r\nACCEPT:b \r\nCookie: c\r\nCookie: d\r\n\r\n"
         assert await port.ask(request) == (200, b"{'host': 'a', 'accept': 'a, b', 'cookie': 'c; d'}")
 
 
 @on_both_loops
-async def test_who_comes_through_a_proxy_is_not_local() -> None:
+async def test_proxied_client_is_not_loopback() -> None:
     async with running(lambda request: Response(200, f"{request.is_loopback} {request.remote}".encode())) as port:
         client = await port.client(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         own = "{}:{}".format(*client.writer.get_extra_info("sockname"))
@@ -488,16 +488,16 @@ async def test_who_comes_through_a_proxy_is_not_local() -> None:
         assert await client.answer() == (200, f"False {own}".encode())
 
 
-# Time.
+# Timeouts.
 
 
-async def ends(client: Client) -> bytes:
+async def read_to_end(client: Client) -> bytes:
     async with asyncio.timeout(60):
         return await client.rest()
 
 
 @on_both_loops
-async def test_who_asks_too_slowly_is_told_so_and_who_asks_nothing_is_let_go() -> None:
+async def test_slow_request_gets_408_and_idle_connection_is_closed() -> None:
     async with running(limits=HttpLimits(head_timeout=0.5, idle_timeout=0.1, body_timeout=0.1)) as port:
         silent = await port.client()
         blank = await port.client(b"\r\n\r\n")
@@ -507,16 +507,16 @@ async def test_who_asks_too_slowly_is_told_so_and_who_asks_nothing_is_let_go() -
         idle = await port.client(GET)
         assert await idle.answer() == (200, b"GET /  ")
         for client in (silent, blank, idle):
-            assert await ends(client) == b""
+            assert await read_to_end(client) == b""
         for client in (head, body, chunks):
-            assert (await ends(client)).startswith(b"HTTP/1.1 408 ")
+            assert (await read_to_end(client)).startswith(b"HTTP/1.1 408 ")
 
 
 @on_both_loops
-async def test_a_head_that_trickles_in_gets_no_more_time() -> None:
+async def test_slow_head_does_not_extend_its_timeout() -> None:
     async with running(limits=HttpLimits(head_timeout=0.5)) as port:
         client = await port.client()
-        answer = asyncio.ensure_future(ends(client))
+        answer = asyncio.ensure_future(read_to_end(client))
         sent = 0
         while not answer.done():
             client.send(b"GET / HTTP/1.1\r\nHost: a\r\nA: a"[sent : sent + 1] or b"a")
@@ -526,7 +526,7 @@ async def test_a_head_that_trickles_in_gets_no_more_time() -> None:
 
 
 @on_both_loops
-async def test_an_answer_may_take_its_time() -> None:
+async def test_handler_has_no_timeout() -> None:
     async def later(_request: Request) -> Response:
         await asyncio.sleep(0.7)
         return Response(200, b"at last")
@@ -535,11 +535,11 @@ async def test_an_answer_may_take_its_time() -> None:
     async with running(later, limits=times) as port:
         client = await port.client(POST)
         assert await client.answer() == (200, b"at last")
-        assert await ends(client) == b""
+        assert await read_to_end(client) == b""
 
 
 @on_both_loops
-async def test_a_client_that_reads_again_in_time_keeps_what_it_asked_for() -> None:
+async def test_client_that_reads_again_gets_its_response() -> None:
     async def later(_request: Request) -> Response:
         [connection] = port.port._connections._open
         assert isinstance(connection, HttpProtocol)
@@ -552,15 +552,15 @@ async def test_a_client_that_reads_again_in_time_keeps_what_it_asked_for() -> No
         assert await port.ask(GET) == (200, b"at last")
 
 
-# Answers.
+# Responses.
 
 
-def test_an_answer_without_a_body_says_nothing_of_one() -> None:
+def test_bodiless_response_has_no_content_length() -> None:
     data = serialize(Response(204, b"", headers={"Set-Cookie": "a=b"}), keep_alive=True)
     assert data == b"HTTP/1.1 204 No Content\r\nSet-Cookie: a=b\r\n\r\n"
 
 
-def test_a_handlers_connection_header_is_kept_beside_ours() -> None:
+def test_connection_header_of_a_handler_is_merged() -> None:
     upgrade = Response(426, b"", headers={"Upgrade": "websocket", "Connection": "Upgrade"})
     assert b"Connection: close, Upgrade\r\n" in serialize(upgrade, keep_alive=False)
     assert b"Connection: Upgrade\r\n" in serialize(upgrade, keep_alive=True)
@@ -581,20 +581,20 @@ def test_a_handlers_connection_header_is_kept_beside_ours() -> None:
         Response(200, b"", headers={"transfer-encoding": "chunked"}),
     ],
 )
-def test_an_answer_that_http_cannot_say_is_an_error(response: Response) -> None:
+def test_invalid_response_is_an_error(response: Response) -> None:
     with pytest.raises(ValueError, match=r"."):
         serialize(response, keep_alive=True)
 
 
-def test_no_secret_is_shown() -> None:
+def test_repr_omits_secrets() -> None:
     request = Request("GET", "/", "token=secret", {"authorization": "secret"}, b"secret", "127.0.0.1:1", True)
     response = Response(200, b"secret", headers={"Set-Cookie": "secret"})
     assert f"{request!r} {response!r}" == "Request(GET / from 127.0.0.1:1) Response(200, 6 bytes)"
 
 
 @on_both_loops
-async def test_a_client_that_is_gone_before_its_answer_is_begun_leaves_nothing_behind() -> None:
-    asked: list[Coroutine[object, object, Response]] = []
+async def test_unstarted_handler_is_closed_after_disconnect() -> None:
+    started: list[Coroutine[object, object, Response]] = []
 
     async def later(request: Request) -> Response:
         return echo(request)
@@ -603,37 +603,37 @@ async def test_a_client_that_is_gone_before_its_answer_is_begun_leaves_nothing_b
         (connection,) = port.port._connections._open
         assert isinstance(connection, HttpProtocol)
         connection._socket.abort()
-        asked.append(later(request))
-        return asked[0]
+        started.append(later(request))
+        return started[0]
 
     async with running(answer) as port:
         client = await port.client(GET)
         assert await client.rest() == b""
         await until(lambda: not port.port.connections())
-        assert inspect.getcoroutinestate(asked[0]) == inspect.CORO_CLOSED
+        assert inspect.getcoroutinestate(started[0]) == inspect.CORO_CLOSED
 
 
 @on_both_loops
 async def test_http_1_1_request_without_a_host_is_refused() -> None:
-    async with running() as there:
+    async with running() as port:
         for target in (b"/", b"http://localhost/"):
-            status, text = await there.ask(b"GET " + target + b" HTTP/1.1\r\n\r\n")
+            status, text = await port.ask(b"GET " + target + b" HTTP/1.1\r\n\r\n")
             assert (status, text) == (400, b"a request in HTTP/1.1 needs the header Host\n")
-        assert (await there.ask(HANDSHAKE.replace(b"Host: localhost\r\n", b"")))[0] == 400
-        # HTTP/1.0 has no such header, and an empty one names no host.
+        assert (await port.ask(HANDSHAKE.replace(b"Host: localhost\r\n", b"")))[0] == 400
+        # HTTP/1.0 has no such header, and an empty one is valid.
         for request in (b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"):
-            assert (await there.ask(request))[0] == 200
+            assert (await port.ask(request))[0] == 200
 
 
 @on_both_loops
-async def test_content_encoding_is_refused() -> None:
-    async with running() as there:
+async def test_content_encoding_gets_415() -> None:
+    async with running() as port:
         for name in (b"gzip", b"GZIP", b"br", b"identity, gzip"):
             encoded = POST.replace(b"Content-Length", b"Content-Encoding: " + name + b"\r\nContent-Length")
-            client = await there.client(encoded)
+            client = await port.client(encoded)
             head = await client.head()
             assert head.startswith(b"HTTP/1.1 415 ")
             assert b"\r\nAccept-Encoding: identity\r\n" in head
             assert await client.rest() == b"content encodings are not supported\n"
         plain = POST.replace(b"Content-Length", b"Content-Encoding: Identity\r\nContent-Length")
-        assert (await there.ask(plain))[0] == 200
+        assert (await port.ask(plain))[0] == 200

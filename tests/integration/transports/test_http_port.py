@@ -1,4 +1,4 @@
-"""One port for HTTP and WebSocket: handing over, bounds, closing."""
+"""Tests of a port for HTTP and WebSocket: upgrade, limits, closing."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ from tests.support.raw_http import (
 
 
 @on_both_loops
-async def test_a_websocket_is_handed_over() -> None:
+async def test_websocket_is_handed_over() -> None:
     async with running() as port:
         client = await port.client(HANDSHAKE)
         head = await client.head()
@@ -44,7 +44,7 @@ async def test_a_websocket_is_handed_over() -> None:
 
 
 @on_both_loops
-async def test_frames_that_come_with_the_request_are_not_lost() -> None:
+async def test_frames_sent_with_the_request_are_delivered() -> None:
     texts = [b"a", b"b" * 125, b"c" * 40_000, b"d"]
     frames = b"".join(map(masked, texts))
     echoed = b"".join(map(unmasked, texts))
@@ -58,7 +58,7 @@ async def test_frames_that_come_with_the_request_are_not_lost() -> None:
 
 
 @on_both_loops
-async def test_every_split_of_handshake_and_frame_is_the_same() -> None:
+async def test_handshake_works_in_any_fragmentation() -> None:
     data = HANDSHAKE + masked(b"hello")
     async with running() as port:
         for at in range(1, len(data)):
@@ -72,17 +72,17 @@ async def test_every_split_of_handshake_and_frame_is_the_same() -> None:
 
 
 @on_both_loops
-async def test_a_handshake_that_waited_for_its_turn_is_handed_over() -> None:
-    asked, ready = asyncio.Event(), asyncio.Event()
+async def test_pipelined_handshake_is_handed_over() -> None:
+    started, ready = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request) -> Response:
-        asked.set()
+        started.set()
         await ready.wait()
         return echo(request)
 
     async with running(wait) as port:
         client = await port.client(GET)
-        await asked.wait()
+        await started.wait()
         client.send(HANDSHAKE + masked(b"a"))
         await port.client(HANDSHAKE)
         ready.set()
@@ -104,7 +104,7 @@ async def test_a_handshake_that_waited_for_its_turn_is_handed_over() -> None:
     ],
 )
 @on_both_loops
-async def test_whatever_a_browser_adds_to_its_handshake_is_taken(old: bytes, new: bytes) -> None:
+async def test_browser_variants_of_the_handshake_are_accepted(old: bytes, new: bytes) -> None:
     async with running() as port:
         client = await port.client(HANDSHAKE.replace(old, new) + masked(b"hello"))
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
@@ -112,7 +112,7 @@ async def test_whatever_a_browser_adds_to_its_handshake_is_taken(old: bytes, new
 
 
 @on_both_loops
-async def test_who_decides_about_an_upgrade_sees_the_request() -> None:
+async def test_upgrade_handler_gets_the_request() -> None:
     seen: list[Request] = []
 
     def refuse(request: Request) -> Response:
@@ -142,7 +142,7 @@ async def test_who_decides_about_an_upgrade_sees_the_request() -> None:
     ],
 )
 @on_both_loops
-async def test_a_bad_handshake_is_refused(old: bytes, new: bytes, status: int) -> None:
+async def test_invalid_handshake_is_refused(old: bytes, new: bytes, status: int) -> None:
     async with running() as port:
         answered, body = await port.ask(HANDSHAKE.replace(old, new))
         assert (answered, body.endswith(b"\n")) == (status, True)
@@ -158,7 +158,7 @@ async def test_a_bad_handshake_is_refused(old: bytes, new: bytes, status: int) -
     ],
 )
 @on_both_loops
-async def test_what_asks_for_no_websocket_is_plain_http(old: bytes, new: bytes) -> None:
+async def test_other_upgrade_is_handled_as_http(old: bytes, new: bytes) -> None:
     async with running() as port:
         status, body = await port.ask(HANDSHAKE.replace(old, new))
         assert (status, body.split()[1:]) == (200, [b"/ws", b"a=b"])
@@ -168,21 +168,21 @@ def _raise() -> asyncio.BaseProtocol:
     raise RuntimeError("oh")
 
 
-class _Deaf(asyncio.BaseProtocol):
-    """Reads nothing."""
+class _UnreadableProtocol(asyncio.BaseProtocol):
+    """Protocol that cannot read."""
 
 
-class _Narrow(asyncio.BufferedProtocol):
-    """Has no room."""
+class _EmptyBufferProtocol(asyncio.BufferedProtocol):
+    """Protocol with an empty buffer."""
 
     def get_buffer(self, sizehint: int) -> bytearray:
         del sizehint
         return bytearray()
 
 
-@pytest.mark.parametrize(("factory", "status"), [(_raise, 500), (_Deaf, 0), (_Narrow, 0)])
+@pytest.mark.parametrize(("factory", "status"), [(_raise, 500), (_UnreadableProtocol, 0), (_EmptyBufferProtocol, 0)])
 @on_both_loops
-async def test_a_protocol_that_fails_costs_only_its_own_connection(
+async def test_failing_protocol_closes_only_its_connection(
     factory: Callable[[], asyncio.BaseProtocol], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "fiveways.http"):
@@ -194,15 +194,15 @@ async def test_a_protocol_that_fails_costs_only_its_own_connection(
 
 
 @on_both_loops
-async def test_a_refusal_that_http_cannot_say_is_a_500(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_refusal_becomes_500(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "fiveways.http"):
         async with running(upgrade=lambda _: Response(403, b"", headers={"X": "a\nb"})) as port:
             assert (await port.ask(HANDSHAKE))[0] == 500
     assert len(caplog.records) == 1
 
 
-class _Plain(asyncio.Protocol):
-    """Says what it is told, and closes."""
+class _EchoOnceProtocol(asyncio.Protocol):
+    """Protocol that returns received data once and closes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport) or hasattr(transport, "write")
@@ -214,16 +214,16 @@ class _Plain(asyncio.Protocol):
 
 
 @on_both_loops
-async def test_a_protocol_without_buffers_gets_the_socket_as_well() -> None:
-    async with running(upgrade=lambda _: _Plain) as port:
+async def test_unbuffered_protocol_gets_the_socket() -> None:
+    async with running(upgrade=lambda _: _EchoOnceProtocol) as port:
         client = await port.client(HANDSHAKE + b"abc")
-        said = await client.rest()
-        assert said.startswith(b"GET /ws?a=b HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
-        assert said.endswith(b"\r\n\r\nabc")
+        received = await client.rest()
+        assert received.startswith(b"GET /ws?a=b HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+        assert received.endswith(b"\r\n\r\nabc")
 
 
 @on_both_loops
-async def test_an_http_connection_leaves_nothing_behind_when_it_is_handed_over() -> None:
+async def test_upgraded_connection_frees_its_http_protocol() -> None:
     async with running() as port:
         client = await port.client()
         await until(lambda: bool(port.port._connections._open))
@@ -241,7 +241,7 @@ async def test_an_http_connection_leaves_nothing_behind_when_it_is_handed_over()
 
 
 @on_both_loops
-async def test_connections_beyond_the_bound_are_refused_until_one_ends() -> None:
+async def test_connections_above_max_connections_get_503() -> None:
     async with running(limits=HttpLimits(max_connections=3)) as port:
         websockets = [await port.client(HANDSHAKE) for _ in range(2)]
         for websocket in websockets:
@@ -263,27 +263,27 @@ async def test_connections_beyond_the_bound_are_refused_until_one_ends() -> None
 
 
 @on_both_loops
-async def test_those_who_are_refused_are_bounded_too() -> None:
+async def test_refused_connections_are_bounded() -> None:
     async with running(limits=HttpLimits(max_connections=1)) as port, nothing_left(200):
         first = await port.client(GET)
         await first.answer()
         clients = [await port.client() for _ in range(200)]
-        said = [await client.reader.read(12) for client in clients]
-        assert set(said) <= {b"HTTP/1.1 503", b""}
-        assert 0 < said.count(b"HTTP/1.1 503") <= 64
+        received = [await client.reader.read(12) for client in clients]
+        assert set(received) <= {b"HTTP/1.1 503", b""}
+        assert 0 < received.count(b"HTTP/1.1 503") <= 64
         first.send(GET)
         assert await first.answer() == (200, b"GET /  ")
 
 
 @on_both_loops
-async def test_reserved_paths_are_answered_beyond_the_bounds() -> None:
+async def test_reserved_paths_are_served_above_the_limits() -> None:
     limits = HttpLimits(max_connections=4, max_connections_per_address=2, reserved_paths=frozenset({"/"}))
     refused: list[tuple[str, str]] = []
     note: Callable[[str, str], None] = lambda limit, remote: refused.append((limit, remote))  # noqa: E731
     async with running(limits=limits, refused=note) as port, nothing_left(100):
         clients = [await port.client(GET) for _ in range(2)]
         assert [await client.answer() for client in clients] == [(200, b"GET /  ")] * 2
-        for _ in range(100):  # more than may stay to send a request
+        for _ in range(100):  # more than may wait for their request
             await port.client(GET[:-1])
         for path, status in ((b"/", b"200"), (b"/x", b"429")):
             client = await port.client(GET.replace(b"/", path, 1) + GET)
@@ -306,8 +306,8 @@ async def test_reserved_paths_are_answered_beyond_the_bounds() -> None:
         ("", "local"),
     ],
 )
-def test_address_by_which_clients_are_counted(peer: object, counted: str) -> None:
-    assert address.network_address(address.describe_peer(_Nowhere({"peername": peer}))[0]) == counted
+def test_network_address_of_a_client(peer: object, counted: str) -> None:
+    assert address.network_address(address.describe_peer(_FakeTransport({"peername": peer}))[0]) == counted
 
 
 @on_both_loops
@@ -323,7 +323,7 @@ async def test_many_connections_at_once() -> None:
 
 
 @on_both_loops
-async def test_sockets_that_were_handed_over_and_closed_are_forgotten() -> None:
+async def test_closed_upgraded_sockets_are_forgotten() -> None:
     async with running() as port, nothing_left(200):
         for _ in range(200):
             client = await port.client(HANDSHAKE)
@@ -333,7 +333,7 @@ async def test_sockets_that_were_handed_over_and_closed_are_forgotten() -> None:
 
 
 @on_both_loops
-async def test_a_taken_port_is_an_os_error() -> None:
+async def test_port_in_use_is_an_os_error() -> None:
     async with running() as port:
         with pytest.raises(OSError, match=r".") as caught:
             await Port(echo, upgrade_to_echo).listen(HOST, port.number)
@@ -341,7 +341,7 @@ async def test_a_taken_port_is_an_os_error() -> None:
 
 
 @on_both_loops
-async def test_a_port_listens_on_all_addresses_if_none_is_named() -> None:
+async def test_empty_host_listens_on_all_addresses() -> None:
     port = Port(echo, upgrade_to_echo)
     places = await port.listen("", 0)
     assert all(number > 0 for _, number in places)
@@ -354,12 +354,12 @@ async def test_a_port_listens_on_all_addresses_if_none_is_named() -> None:
 
 
 @on_both_loops
-async def test_closing_ends_what_is_idle_and_lets_the_rest_finish() -> None:
-    asked, ready = asyncio.Event(), asyncio.Event()
+async def test_close_ends_idle_connections_and_drains_others() -> None:
+    started, ready = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request) -> Response:
         if request.path == "/wait":
-            asked.set()
+            started.set()
             await ready.wait()
         return echo(request)
 
@@ -370,7 +370,7 @@ async def test_closing_ends_what_is_idle_and_lets_the_rest_finish() -> None:
         websocket = await port.client(HANDSHAKE)
         await websocket.head()
         busy = await port.client(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + GET)
-        await asked.wait()
+        await started.wait()
         await port.port.close()
         assert [await silent.rest(), await idle.rest()] == [b"", b""]
         with pytest.raises(OSError, match=r"."):
@@ -389,7 +389,7 @@ async def test_closing_ends_what_is_idle_and_lets_the_rest_finish() -> None:
 
 
 @on_both_loops
-async def test_a_websocket_server_sees_its_client_leave() -> None:
+async def test_websocket_server_is_notified_of_disconnect() -> None:
     left = asyncio.Event()
 
     class Listener(EchoListener):
@@ -407,13 +407,13 @@ async def test_a_websocket_server_sees_its_client_leave() -> None:
         await left.wait()
 
 
-def test_the_bound_leaves_room_for_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_limit_reserves_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def limit(_which: int) -> tuple[int, int]:
         return soft, soft
 
     monkeypatch.setattr(resource, "getrlimit", limit)
     soft = 1024
-    assert http_connections.limit_by_open_files(100_000) == 768  # a quarter is spare, for small limits
+    assert http_connections.limit_by_open_files(100_000) == 768  # for small limits, a quarter is reserved
     assert http_connections.limit_by_open_files(100) == 100
     soft = 20_000
     assert http_connections.limit_by_open_files(100_000) == 20_000 - 1024 - 64 - 64
@@ -425,8 +425,8 @@ def test_the_bound_leaves_room_for_other_files(monkeypatch: pytest.MonkeyPatch) 
     assert http_connections.limit_by_open_files(100_000) == 100_000
 
 
-class _Nowhere(asyncio.BaseTransport):
-    """A socket that has a path, or no name at all."""
+class _FakeTransport(asyncio.BaseTransport):
+    """Transport of a Unix socket."""
 
 
 @pytest.mark.parametrize(
@@ -443,5 +443,5 @@ class _Nowhere(asyncio.BaseTransport):
         ("", ("local", True)),
     ],
 )
-def test_where_a_client_is(peer: object, described: tuple[str, bool]) -> None:
-    assert address.describe_peer(_Nowhere({"peername": peer})) == described
+def test_peer_address_of_a_client(peer: object, described: tuple[str, bool]) -> None:
+    assert address.describe_peer(_FakeTransport({"peername": peer})) == described

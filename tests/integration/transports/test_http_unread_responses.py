@@ -1,4 +1,4 @@
-"""How much a port has written that its clients have not read."""
+"""Tests of the count of unread response bytes."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from tests.support.event_loops import on_both_loops
 from tests.support.raw_http import GET, HANDSHAKE, masked, running, unmasked, until
 
 LARGE = Response(200, bytes(32 << 20))
-"""More than any socket takes at once."""
+"""More than a socket accepts at once."""
 
 
 def large(_request: Request) -> Response:
@@ -17,7 +17,7 @@ def large(_request: Request) -> Response:
 
 
 @on_both_loops
-async def test_it_is_counted_until_it_is_read() -> None:
+async def test_unread_bytes_are_counted_until_read() -> None:
     async with running(large) as port:
         assert port.port.unread() == 0
         clients = [await port.client(GET) for _ in range(2)]
@@ -29,7 +29,7 @@ async def test_it_is_counted_until_it_is_read() -> None:
 
 
 @on_both_loops
-async def test_it_is_counted_until_the_client_is_gone() -> None:
+async def test_unread_bytes_are_counted_until_disconnect() -> None:
     async with running(large) as port:
         gone = await port.client(GET)
         await until(lambda: port.port.unread() > 0)
@@ -38,7 +38,7 @@ async def test_it_is_counted_until_the_client_is_gone() -> None:
 
 
 @on_both_loops
-async def test_who_reads_nothing_does_not_stay() -> None:
+async def test_client_that_never_reads_is_disconnected() -> None:
     async with running(large, limits=HttpLimits(write_timeout=0.05)) as port:
         await port.client(GET)
         await until(lambda: port.port.unread() > 0)
@@ -46,18 +46,18 @@ async def test_who_reads_nothing_does_not_stay() -> None:
 
 
 @on_both_loops
-async def test_what_is_read_at_once_is_not_counted() -> None:
+async def test_response_read_at_once_is_not_counted() -> None:
     async with running() as port:
         assert await port.ask(GET) == (200, b"GET /  ")
         assert port.port.unread() == 0
 
 
 @on_both_loops
-async def test_a_socket_that_is_handed_over_is_not_counted_any_more() -> None:
-    most: list[int] = []
+async def test_upgraded_socket_is_no_longer_counted() -> None:
+    counts: list[int] = []
 
     def answer(_request: Request) -> Response:
-        """Let the socket take little, and count at once what it does not."""
+        """Make the socket accept little, and record the count when it is full."""
         (connection,) = port.port._connections._open
         assert isinstance(connection, HttpProtocol)
         connection._socket.set_write_buffer_limits(high=0)
@@ -66,16 +66,18 @@ async def test_a_socket_that_is_handed_over_is_not_counted_any_more() -> None:
 
         def paused() -> None:
             pause()
-            most.append(port.port.unread())
+            counts.append(port.port.unread())
 
         connection.pause_writing = paused  # type: ignore[method-assign]
-        return Response(200, bytes(60_000))  # it is written together with what comes next
+        return Response(200, bytes(60_000))  # written together with the handshake response
 
     async with running(answer) as port:
         client = await port.client(GET + HANDSHAKE + masked(b"hello"))
         assert await client.answer() == (200, bytes(60_000))
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
         assert await client.reader.readexactly(7) == unmasked(b"hello")
-        assert most or type(asyncio.get_running_loop()).__module__ == "uvloop"  # it tells of it later, or not at all
-        assert all(most)
+        assert (
+            counts or type(asyncio.get_running_loop()).__module__ == "uvloop"
+        )  # uvloop reports it later, or not at all
+        assert all(counts)
         assert port.port.unread() == 0

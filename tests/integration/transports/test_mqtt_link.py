@@ -1,4 +1,4 @@
-"""Links to real brokers."""
+"""Tests of MQTT links with real brokers."""
 
 import asyncio
 import secrets
@@ -14,12 +14,12 @@ from tests.support.broker_processes import BROKERS, Certificate, RunningBroker, 
 from tests.support.event_loops import on_both_loops
 from tests.support.mqtt_fakes import Ear
 
-MANY = 10_000
+MESSAGE_COUNT = 10_000
 
 
 @asynccontextmanager
-async def linked(broker: RunningBroker, will: Will | None = None) -> AsyncIterator[tuple[MqttLink, Ear]]:
-    """A link, and who listens."""
+async def open_link(broker: RunningBroker, will: Will | None = None) -> AsyncIterator[tuple[MqttLink, Ear]]:
+    """Open a link with a recording receiver."""
     ear = Ear()
     link = await open_mqtt(Broker.parse(broker.url), ear, will=will)
     try:
@@ -28,23 +28,23 @@ async def linked(broker: RunningBroker, will: Will | None = None) -> AsyncIterat
         link.close()
 
 
-def fresh() -> str:
-    """A topic that no other test uses."""
+def unique_topic() -> str:
+    """Return a topic that no other test uses."""
     return f"test/{secrets.token_hex(8)}"
 
 
 @pytest.fixture(params=BROKERS)
 def own_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
-    """A broker that a test may end."""
+    """Broker that a test may stop."""
     with running(request.param) as each:
         yield each
 
 
 @pytest.mark.parametrize("qos", [0, 1])
 @on_both_loops
-async def test_what_is_published_comes_to_all_who_subscribed(broker: RunningBroker, qos: int) -> None:
-    topic = fresh()
-    async with linked(broker) as (one, own), linked(broker) as (two, other):
+async def test_message_is_delivered_to_all_subscribers(broker: RunningBroker, qos: int) -> None:
+    topic = unique_topic()
+    async with open_link(broker) as (one, own), open_link(broker) as (two, other):
         await one.subscribe([topic], qos)
         await two.subscribe([topic, "unrelated/+"], qos)
         one.publish(topic, b"\x00first\xff", qos=qos)
@@ -68,25 +68,25 @@ def without_id(message: MqttMessage) -> MqttMessage:
     return MqttMessage(message.topic, message.payload, message.retained, message.duplicate, message.qos)
 
 
-async def is_retained(broker: RunningBroker, topic: str) -> None:
-    """Wait until newcomers are told: nats-server passes a message on before it knows that it retains it."""
-    told = False
-    while not told:
-        async with linked(broker) as (probe, ear):
+async def wait_until_retained(broker: RunningBroker, topic: str) -> None:
+    """Wait until new subscribers get the retained message: nats-server delivers a message before it is retained."""
+    is_delivered = False
+    while not is_delivered:
+        async with open_link(broker) as (probe, ear):
             await probe.subscribe([topic])
             with suppress(TimeoutError):
                 await asyncio.wait_for(ear.hears(1), 1.0)
-            told = bool(ear.heard)
+            is_delivered = bool(ear.heard)
 
 
 @on_both_loops
-async def test_what_was_retained_says_so(broker: RunningBroker) -> None:
-    topic = fresh()
-    async with linked(broker) as (one, own), linked(broker) as (two, late):
+async def test_retained_message_has_its_flag(broker: RunningBroker) -> None:
+    topic = unique_topic()
+    async with open_link(broker) as (one, own), open_link(broker) as (two, late):
         await one.subscribe([topic])
         one.publish(topic, b"kept", retain=True)
         await own.hears(1)
-        await is_retained(broker, topic)
+        await wait_until_retained(broker, topic)
         await two.subscribe([topic])
         await late.hears(1)
         assert [own.heard[0].retained, late.heard[0].retained] == [False, True]
@@ -96,12 +96,12 @@ async def test_what_was_retained_says_so(broker: RunningBroker) -> None:
 
 @pytest.mark.parametrize("qos", [0, 1])
 @on_both_loops
-async def test_ten_thousand_messages_come_in_their_order(broker: RunningBroker, qos: int) -> None:
-    topic = fresh()
-    async with linked(broker) as (sender, _), linked(broker) as (reader, ear):
+async def test_messages_keep_their_order(broker: RunningBroker, qos: int) -> None:
+    topic = unique_topic()
+    async with open_link(broker) as (sender, _), open_link(broker) as (reader, ear):
         await reader.subscribe([topic], qos)
-        expected = [b"%d" % number for number in range(MANY)]
-        for start in range(0, MANY, 500):
+        expected = [b"%d" % number for number in range(MESSAGE_COUNT)]
+        for start in range(0, MESSAGE_COUNT, 500):
             for payload in expected[start : start + 500]:
                 sender.publish(topic, payload, qos=qos)
             await ear.hears(start + 500)
@@ -109,10 +109,10 @@ async def test_ten_thousand_messages_come_in_their_order(broker: RunningBroker, 
 
 
 @on_both_loops
-async def test_a_large_message_comes_whole(broker: RunningBroker) -> None:
-    topic = fresh()
+async def test_large_message_is_delivered(broker: RunningBroker) -> None:
+    topic = unique_topic()
     payload = secrets.token_bytes(900 * 1024)
-    async with linked(broker) as (link, ear):
+    async with open_link(broker) as (link, ear):
         await link.subscribe([topic])
         link.publish(topic, payload)
         link.publish(topic, b"small")
@@ -120,9 +120,9 @@ async def test_a_large_message_comes_whole(broker: RunningBroker) -> None:
 
 
 @on_both_loops
-async def test_a_topic_may_be_any_text(broker: RunningBroker) -> None:
-    topics = [f"/{fresh()}", f"{fresh()}/Žluť/日本.x", f"{fresh()}//"]
-    async with linked(broker) as (link, ear):
+async def test_topic_may_be_any_text(broker: RunningBroker) -> None:
+    topics = [f"/{unique_topic()}", f"{unique_topic()}/Žluť/日本.x", f"{unique_topic()}//"]
+    async with open_link(broker) as (link, ear):
         await link.subscribe(topics)
         for topic in topics:
             link.publish(topic, topic.encode())
@@ -131,50 +131,50 @@ async def test_a_topic_may_be_any_text(broker: RunningBroker) -> None:
 
 
 @on_both_loops
-async def test_a_will_is_published_for_who_goes_without_a_word(broker: RunningBroker) -> None:
-    topic = fresh()
-    async with linked(broker) as (link, ear):
+async def test_will_is_published_after_an_abort(broker: RunningBroker) -> None:
+    topic = unique_topic()
+    async with open_link(broker) as (link, ear):
         await link.subscribe([topic])
-        async with linked(broker, Will(topic, b"took leave")):
+        async with open_link(broker, Will(topic, b"took leave")):
             pass
-        async with linked(broker, Will(topic, b"went")) as (other, _):
+        async with open_link(broker, Will(topic, b"went")) as (other, _):
             other.abort()
             assert await ear.hears(1) == [b"went"]
 
 
 @on_both_loops
-async def test_a_broker_that_is_killed_is_lost_and_may_come_back(own_broker: RunningBroker) -> None:
-    async with linked(own_broker) as (link, ear):
+async def test_killed_broker_is_lost_and_may_return(own_broker: RunningBroker) -> None:
+    async with open_link(own_broker) as (link, ear):
         await link.subscribe(["a"])
         own_broker.freeze()
-        asked = asyncio.ensure_future(link.subscribe(["b"]))
+        pending = asyncio.ensure_future(link.subscribe(["b"]))
         link.publish("a", b"never acknowledged")
         await asyncio.sleep(0.05)
         own_broker.kill()
         assert await ear.loses()
         assert link.unacknowledged == 1
         with pytest.raises(ConnectionLost):
-            await asked
+            await pending
         with pytest.raises(ConnectionLost, match="cannot connect to"):
             await open_mqtt(Broker.parse(own_broker.url), Ear())
         own_broker.start()
-        async with linked(own_broker) as (again, heard):
+        async with open_link(own_broker) as (again, heard):
             await again.subscribe(["a"])
             again.publish("a", b"back")
             assert await heard.hears(1) == [b"back"]
 
 
 @on_both_loops
-async def test_a_broker_that_ends_in_good_order_is_lost_too(own_broker: RunningBroker) -> None:
-    async with linked(own_broker) as (_, ear):
+async def test_stopped_broker_is_lost(own_broker: RunningBroker) -> None:
+    async with open_link(own_broker) as (_, ear):
         await asyncio.to_thread(own_broker.stop)
         assert "closed the connection" in await ear.loses()
 
 
 @on_both_loops
-async def test_a_broker_that_does_not_read_makes_a_link_full(own_broker: RunningBroker) -> None:
-    topic = fresh()
-    async with linked(own_broker) as (link, ear), linked(own_broker) as (reader, heard):
+async def test_frozen_broker_makes_the_link_full(own_broker: RunningBroker) -> None:
+    topic = unique_topic()
+    async with open_link(own_broker) as (link, ear), open_link(own_broker) as (reader, heard):
         await reader.subscribe([topic])
         own_broker.freeze()
         published = 0
@@ -189,7 +189,7 @@ async def test_a_broker_that_does_not_read_makes_a_link_full(own_broker: Running
 
 
 @on_both_loops
-async def test_a_broker_that_hangs_is_lost(own_broker: RunningBroker) -> None:
+async def test_frozen_broker_is_lost(own_broker: RunningBroker) -> None:
     ear = Ear()
     link = await open_mqtt(Broker.parse(own_broker.url), ear, keepalive=1.0)
     await asyncio.sleep(2.0)
@@ -200,24 +200,24 @@ async def test_a_broker_that_hangs_is_lost(own_broker: RunningBroker) -> None:
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Certificate]:
-    """One certificate for all."""
+def server_certificate() -> Iterator[Certificate]:
+    """Certificate of all brokers with TLS."""
     with certificate() as each:
         yield each
 
 
 @pytest.fixture(params=BROKERS, scope="module")
-def guarded(request: pytest.FixtureRequest, made: Certificate) -> Iterator[RunningBroker]:
-    """A broker with TLS that wants to know who we are."""
-    with running(request.param, Wanted("me", "pass-word", made)) as each:
+def tls_broker(request: pytest.FixtureRequest, server_certificate: Certificate) -> Iterator[RunningBroker]:
+    """Broker with TLS and a password."""
+    with running(request.param, Wanted("me", "pass-word", server_certificate)) as each:
         yield each
 
 
 @on_both_loops
-async def test_the_right_password_opens_over_tls(guarded: RunningBroker, made: Certificate) -> None:
+async def test_correct_password_connects_over_tls(tls_broker: RunningBroker, server_certificate: Certificate) -> None:
     ear = Ear()
-    link = await open_mqtt(Broker.parse(guarded.url), ear, ssl_context=made.context())
-    topic, payload = fresh(), secrets.token_bytes(300_000)
+    link = await open_mqtt(Broker.parse(tls_broker.url), ear, ssl_context=server_certificate.context())
+    topic, payload = unique_topic(), secrets.token_bytes(300_000)
     await link.subscribe([topic])
     link.publish(topic, payload)
     assert await ear.hears(1) == [payload]
@@ -227,32 +227,34 @@ async def test_the_right_password_opens_over_tls(guarded: RunningBroker, made: C
 
 @pytest.mark.parametrize(("user", "password"), [("me", "wrong"), ("other", "pass-word"), ("me", ""), ("", "")])
 @on_both_loops
-async def test_a_wrong_password_is_refused(guarded: RunningBroker, made: Certificate, user: str, password: str) -> None:
-    broker = replace(Broker.parse(guarded.url), user=user, password=password)
+async def test_wrong_password_is_refused(
+    tls_broker: RunningBroker, server_certificate: Certificate, user: str, password: str
+) -> None:
+    broker = replace(Broker.parse(tls_broker.url), user=user, password=password)
     with pytest.raises(Refused, match=r"not authorised|wrong user") as caught:
-        await open_mqtt(broker, Ear(), ssl_context=made.context())
+        await open_mqtt(broker, Ear(), ssl_context=server_certificate.context())
     assert "pass" not in str(caught.value).replace("password", "")
 
 
 @on_both_loops
-async def test_a_certificate_that_nobody_knows_is_not_believed(guarded: RunningBroker, made: Certificate) -> None:
-    broker = Broker.parse(guarded.url)
+async def test_untrusted_certificate_is_refused(tls_broker: RunningBroker, server_certificate: Certificate) -> None:
+    broker = Broker.parse(tls_broker.url)
     with pytest.raises(ConnectionLost, match=r"(?i)certificate"):
         await open_mqtt(broker, Ear())
     with pytest.raises(ConnectionLost, match=r"(?i)certificate"):
-        await open_mqtt(replace(broker, host="127.0.0.1"), Ear(), ssl_context=made.context())
+        await open_mqtt(replace(broker, host="127.0.0.1"), Ear(), ssl_context=server_certificate.context())
     with pytest.raises(ConnectionLost):
         await open_mqtt(replace(broker, tls=False), Ear(), timeout=5.0)
 
 
 @on_both_loops
-async def test_tls_is_not_spoken_to_a_broker_without_it(broker: RunningBroker) -> None:
+async def test_tls_to_a_plain_broker_fails(broker: RunningBroker) -> None:
     with pytest.raises(ConnectionLost):
         await open_mqtt(replace(Broker.parse(broker.url), tls=True), Ear(), timeout=5.0)
 
 
 @on_both_loops
-async def test_a_host_that_is_none_cannot_be_reached() -> None:
+async def test_invalid_host_is_unreachable() -> None:
     for host in ("no-such-host.invalid", "x" * 300, "a..b"):
         with pytest.raises(ConnectionLost, match="cannot connect to"):
             await open_mqtt(Broker(host, 1), Ear(), timeout=10.0)

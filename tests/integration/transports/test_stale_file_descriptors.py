@@ -1,4 +1,4 @@
-"""Readers of closed sockets that a loop still has: the next user of the file descriptor is not blocked."""
+"""Tests of the workaround for stale readers: they do not block the next user of the file descriptor."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ class Quiet:
 
 
 async def leave_stale_handle() -> None:
-    """Close a socket that was reset, but not its handle. No free number is lower than that of the socket."""
+    """Close a reset socket without its handle. Its file descriptor is the lowest free one."""
     with socket.socket() as client, socket.create_server(("127.0.0.1", 0)) as server:
         client.connect(server.getsockname())
         accepted, _ = server.accept()
@@ -85,7 +85,7 @@ async def test_zmq_socket_is_read_where_a_reader_was_left() -> None:
 
             watch = SocketWatcher(pull, read)
             pull.connect("inproc://stale")
-            for _ in range(10):  # the look that begins, which finds nothing
+            for _ in range(10):  # the first check, which finds no message
                 await asyncio.sleep(0)
             push.send(b"something")
             await asyncio.wait_for(came.wait(), 60)

@@ -1,4 +1,4 @@
-"""Processors: programs with plain ZeroMQ sockets, which die, restart and are silent."""
+"""Tests of the processor pool with plain ZeroMQ programs that die, restart or stay silent."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from fiveways.transports.zmq_socket_watcher import Context, Socket
 from tests.support.event_loops import on_both_loops
 from tests.support.freezing import freeze
 
-ANY = "tcp://127.0.0.1:*"
+ANY_PORT = "tcp://127.0.0.1:*"
 REP = """
 import sys, zmq
 socket = zmq.Context().socket(zmq.REP)
@@ -39,8 +39,8 @@ async def running(retry_after: float = 5.0, max_pending: int = 4096) -> AsyncIte
         context.destroy(linger=0)
 
 
-class Answers:
-    """Notes what became of what was submitted."""
+class Responses:
+    """Recorder of the outcomes of submitted requests."""
 
     def __init__(self) -> None:
         self.got: dict[bytes, tuple[bytes | None, str]] = {}
@@ -48,13 +48,13 @@ class Answers:
     def submit(self, processors: ProcessorPool, payload: bytes) -> int:
         return processors.submit(payload, partial(self._done, payload))
 
-    def _done(self, payload: bytes, answer: bytes | None, note: str) -> None:
+    def _done(self, payload: bytes, response: bytes | None, note: str) -> None:
         assert payload not in self.got
-        self.got[payload] = answer, note
+        self.got[payload] = response, note
 
 
 class Worker:
-    """A processor in this process. Answers when it is told to `work`."""
+    """Processor in this process. It answers in `work`."""
 
     def __init__(self, context: Context, kind: int, *, connect: str = "") -> None:
         self.socket: Socket = context.socket(kind)
@@ -62,7 +62,7 @@ class Worker:
         if connect:
             self.socket.connect(connect)
         else:
-            self.socket.bind(ANY)
+            self.socket.bind(ANY_PORT)
             self.endpoint = self.socket.getsockopt(zmq.LAST_ENDPOINT).decode()  # type: ignore[union-attr]
         self.seen: list[bytes] = []
 
@@ -104,33 +104,33 @@ def kill(child: "subprocess.Popen[bytes]") -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("kind", [zmq.REP, zmq.DEALER, zmq.ROUTER])
-async def test_each_kind_of_processor_answers_whoever_connects(kind: int) -> None:
+async def test_each_kind_of_processor_answers(kind: int) -> None:
     async with running() as (processors, context):
         there = Worker(context, kind)
         processors.add(there.endpoint)
         workers = [there]
-        if kind != zmq.ROUTER:  # which would have to be spoken to first
-            workers.append(Worker(context, kind, connect=processors.listen(ANY)))
-        answers = Answers()
+        if kind != zmq.ROUTER:  # a ROUTER cannot send before it has received
+            workers.append(Worker(context, kind, connect=processors.listen(ANY_PORT)))
+        responses = Responses()
         for number in range(500):
-            answers.submit(processors, b"%d" % number)
-        await until(lambda: len(answers.got) == 500, *workers)
-        assert all(got == (b"done " + payload, "") for payload, got in answers.got.items())
+            responses.submit(processors, b"%d" % number)
+        await until(lambda: len(responses.got) == 500, *workers)
+        assert all(got == (b"done " + payload, "") for payload, got in responses.got.items())
         assert (processors.pending(), processors.retried, processors.stray_answers) == (0, 0, 0)
 
 
 @on_both_loops
-async def test_a_processor_that_is_killed_and_restarted_answers_in_the_end() -> None:
+async def test_restarted_processor_answers_pending_requests() -> None:
     async with running(retry_after=0.2) as (processors, _):
-        child, endpoint = start(ANY, "first")
-        answers = Answers()
+        child, endpoint = start(ANY_PORT, "first")
+        responses = Responses()
         try:
             processors.add(endpoint)
-            answers.submit(processors, b"a")
-            await until(lambda: answers.got)
+            responses.submit(processors, b"a")
+            await until(lambda: responses.got)
             freeze(child.pid)
             for text in (b"b", b"c", b"d"):
-                answers.submit(processors, text)
+                responses.submit(processors, text)
             await asyncio.sleep(0.05)
         finally:
             kill(child)
@@ -138,11 +138,11 @@ async def test_a_processor_that_is_killed_and_restarted_answers_in_the_end() -> 
         assert processors.pending() == 3
         child, _ = start(endpoint, "second")
         try:
-            await until(lambda: len(answers.got) == 4)
+            await until(lambda: len(responses.got) == 4)
         finally:
             kill(child)
-        assert answers.got[b"a"] == (b"first:a", "")
-        assert [answers.got[text] for text in (b"b", b"c", b"d")] == [
+        assert responses.got[b"a"] == (b"first:a", "")
+        assert [responses.got[text] for text in (b"b", b"c", b"d")] == [
             (b"second:b", ""),
             (b"second:c", ""),
             (b"second:d", ""),
@@ -150,61 +150,61 @@ async def test_a_processor_that_is_killed_and_restarted_answers_in_the_end() -> 
 
 
 @on_both_loops
-async def test_one_that_never_answers_does_not_matter_when_another_does() -> None:
+async def test_requests_of_a_mute_processor_are_retried() -> None:
     async with running(retry_after=0.05) as (processors, context):
         mute, good = Worker(context, zmq.DEALER), Worker(context, zmq.REP)
         processors.add(mute.endpoint)
-        answers = Answers()
-        answers.submit(processors, b"0")
+        responses = Responses()
+        responses.submit(processors, b"0")
         await until(mute.take)
         processors.add(good.endpoint)
         for number in range(1, 20):
-            answers.submit(processors, b"%d" % number)
-        await until(lambda: len(answers.got) == 20, good)
+            responses.submit(processors, b"%d" % number)
+        await until(lambda: len(responses.got) == 20, good)
         assert processors.retried > 0
 
 
 @on_both_loops
-async def test_the_first_answer_counts_however_late() -> None:
+async def test_first_response_counts() -> None:
     async with running(retry_after=0.05) as (processors, context):
         slow = Worker(context, zmq.DEALER)
         processors.add(slow.endpoint)
-        answers = Answers()
-        answers.submit(processors, b"x")
-        asked: list[list[bytes]] = []
+        responses = Responses()
+        responses.submit(processors, b"x")
+        requests: list[list[bytes]] = []
 
-        def is_asked_twice() -> bool:
+        def is_requested_twice() -> bool:
             parts = slow.take()
             if parts is not None:
-                asked.append(parts)
-            return len(asked) == 2
+                requests.append(parts)
+            return len(requests) == 2
 
-        await until(is_asked_twice)
-        assert asked[0] == asked[1]
-        slow.socket.send_multipart([*asked[0][:-1], b"one"])
-        slow.socket.send_multipart([*asked[0][:-1], b"two"])
+        await until(is_requested_twice)
+        assert requests[0] == requests[1]
+        slow.socket.send_multipart([*requests[0][:-1], b"one"])
+        slow.socket.send_multipart([*requests[0][:-1], b"two"])
         await until(lambda: processors.stray_answers == 1)
-        assert answers.got == {b"x": (b"one", "")}
+        assert responses.got == {b"x": (b"one", "")}
 
 
 @on_both_loops
-async def test_a_second_processor_shares_the_load() -> None:
+async def test_second_processor_shares_the_load() -> None:
     async with running() as (processors, context):
         first, second = Worker(context, zmq.REP), Worker(context, zmq.REP)
         processors.add(first.endpoint)
-        answers = Answers()
-        answers.submit(processors, b"alone")
-        await until(lambda: answers.got, first)
+        responses = Responses()
+        responses.submit(processors, b"alone")
+        await until(lambda: responses.got, first)
         processors.add(second.endpoint)
         sent = 0
         while not second.seen:
-            answers.submit(processors, b"warm up %d" % sent)
+            responses.submit(processors, b"warm up %d" % sent)
             sent += 1
             await until(lambda: not processors.pending(), first, second)
         first.seen.clear()
         second.seen.clear()
         for number in range(300):
-            answers.submit(processors, b"%d" % number)
+            responses.submit(processors, b"%d" % number)
         await until(lambda: not processors.pending(), first, second)
         assert len(first.seen) + len(second.seen) == 300
         assert min(len(first.seen), len(second.seen)) > 100
@@ -212,20 +212,20 @@ async def test_a_second_processor_shares_the_load() -> None:
         await asyncio.sleep(0.05)
         first.seen.clear()
         for number in range(20):
-            answers.submit(processors, b"later %d" % number)
+            responses.submit(processors, b"later %d" % number)
         await until(lambda: not processors.pending(), second)
         assert first.seen == []
 
 
 @on_both_loops
-async def test_what_is_cancelled_is_not_answered_and_not_sent_again() -> None:
+async def test_cancelled_request_is_not_answered_or_retried() -> None:
     async with running(retry_after=0.05) as (processors, context):
-        answers = Answers()
-        unsent = answers.submit(processors, b"never sent")
+        responses = Responses()
+        unsent = responses.submit(processors, b"never sent")
         assert processors.cancel(unsent)
         worker = Worker(context, zmq.REP)
         processors.add(worker.endpoint)
-        handle = answers.submit(processors, b"sent")
+        handle = responses.submit(processors, b"sent")
         parts: list[bytes] = []
 
         def is_taken() -> bool:
@@ -240,47 +240,47 @@ async def test_what_is_cancelled_is_not_answered_and_not_sent_again() -> None:
         await asyncio.sleep(0.1)
         worker.work()
         assert worker.seen.count(b"never sent") == 0
-        assert (answers.got, processors.pending()) == ({}, 0)
+        assert (responses.got, processors.pending()) == ({}, 0)
 
 
 @on_both_loops
-async def test_more_than_may_wait_is_refused() -> None:
+async def test_requests_above_max_pending_are_refused() -> None:
     async with running(max_pending=2) as (processors, _):
-        answers = Answers()
-        first = answers.submit(processors, b"a")
-        answers.submit(processors, b"b")
-        with pytest.raises(ProcessorsBusy, match="2 requests wait"):
-            answers.submit(processors, b"c")
+        responses = Responses()
+        first = responses.submit(processors, b"a")
+        responses.submit(processors, b"b")
+        with pytest.raises(ProcessorsBusy, match="too many pending requests: 2"):
+            responses.submit(processors, b"c")
         processors.cancel(first)
-        answers.submit(processors, b"d")
+        responses.submit(processors, b"d")
         processors.close()
         processors.close()
         await asyncio.sleep(0)
-        assert answers.got == {b"b": (None, "closed"), b"d": (None, "closed")}
+        assert responses.got == {b"b": (None, "closed"), b"d": (None, "closed")}
         with pytest.raises(ProcessorsBusy, match="closed"):
-            answers.submit(processors, b"e")
+            responses.submit(processors, b"e")
 
 
 @on_both_loops
-async def test_an_answer_that_is_none_says_so() -> None:
+async def test_invalid_response_fails_the_request() -> None:
     async with running() as (processors, context):
         worker = Worker(context, zmq.REP)
         processors.add(worker.endpoint)
-        answers = Answers()
-        for text, answer in ((b"parts", [b"a", b"b"]), (b"long", [b"x" * 1001]), (b"empty", [b""])):
-            answers.submit(processors, text)
+        responses = Responses()
+        for text, response in ((b"parts", [b"a", b"b"]), (b"long", [b"x" * 1001]), (b"empty", [b""])):
+            responses.submit(processors, text)
             await until(worker.take)
-            worker.socket.send_multipart(answer)
+            worker.socket.send_multipart(response)
             await until(lambda: not processors.pending())
-        assert answers.got == {
-            b"parts": (None, "the answer has 2 parts"),
-            b"long": (None, "the answer has 1001 bytes"),
+        assert responses.got == {
+            b"parts": (None, "the response has 2 parts"),
+            b"long": (None, "the response has 1001 bytes"),
             b"empty": (b"", ""),
         }
 
 
 @on_both_loops
-async def test_an_endpoint_that_is_none_says_so() -> None:
+async def test_invalid_endpoint_is_an_error() -> None:
     async with running() as (processors, _):
         with pytest.raises(ValueError, match="cannot connect to"):
             processors.add("nowhere")

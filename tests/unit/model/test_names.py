@@ -29,7 +29,7 @@ class Vector(TypedDict):
 
 VECTORS: dict[str, list[Vector]] = json.loads(VECTOR_FOLDER.joinpath("names.json").read_text(encoding="utf-8"))
 
-NASTY = st.sampled_from(
+UNUSUAL = st.sampled_from(
     [
         *"aAbZ09_-.:/ THJWY<",
         "hub",
@@ -49,7 +49,7 @@ NASTY = st.sampled_from(
         "\u1fef",
     ]
 )
-TEXTS = st.lists(NASTY | st.characters(), min_size=1, max_size=20).map("".join)
+TEXTS = st.lists(UNUSUAL | st.characters(), min_size=1, max_size=20).map("".join)
 ANY_STYLE = st.sampled_from(list(STYLES.values()))
 
 
@@ -79,13 +79,13 @@ def test_name_is_refused(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["offered"], ids=itemgetter("name"))
-def test_offer_is_folded(vector: Vector) -> None:
-    offer = names.fold_registration(vector["text"], STYLES[vector["style"]])
-    assert offer == (vector["folded"], vector["route"])
+def test_registration_is_folded(vector: Vector) -> None:
+    registration = names.fold_registration(vector["text"], STYLES[vector["style"]])
+    assert registration == (vector["folded"], vector["route"])
 
 
 @pytest.mark.parametrize("vector", VECTORS["not_offered"], ids=itemgetter("name"))
-def test_offer_is_refused(vector: Vector) -> None:
+def test_registration_is_refused(vector: Vector) -> None:
     with pytest.raises(BadName) as refusal:
         names.fold_registration(vector["text"], STYLES[vector["style"]])
     assert vector["why"] in str(refusal.value)
@@ -104,7 +104,7 @@ def test_folded_name_cannot_be_spelled(vector: Vector) -> None:
         names.spell(vector["folded"], STYLES[vector["style"]])
 
 
-def test_prefix_of_the_hub_may_be_asked_for() -> None:
+def test_reserved_prefix_is_folded() -> None:
     assert names.fold_prefix("hub:", UMQ) == ("hub", True)
     assert names.fold_prefix("hub:ping", UMQ) == ("hub.ping", False)
 
@@ -117,12 +117,12 @@ def test_mqtt_names_are_a_topic_and_a_type() -> None:
 
 
 @pytest.mark.parametrize(("topic", "kind"), [("/a", "b/c"), ("", "b"), ("/", "b"), ("/a", ""), ("/a/", "b")])
-def test_mqtt_topic_and_type_that_name_nothing(topic: str, kind: str) -> None:
+def test_invalid_mqtt_topic_and_type_are_refused(topic: str, kind: str) -> None:
     with pytest.raises(BadName):
         names.fold_mqtt(topic, kind)
 
 
-def test_mqtt_home_topic_is_no_prefix() -> None:
+def test_mqtt_default_topic_is_no_prefix() -> None:
     with pytest.raises(Unrepresentable):
         names.spell_prefix("fiveways", MQTT)
 
@@ -150,7 +150,7 @@ def test_too_long_name_in_every_style(text: str, style: NameStyle) -> None:
         names.fold_prefix(text + style.joiner, style)
 
 
-def test_what_is_refused_leaves_nothing_in_the_cache() -> None:
+def test_refused_name_is_not_cached() -> None:
     names._fold.cache_clear()
     for text in ("x" * 256, "x" * 100_000, "a..b", "a*", "\ud800"):
         with pytest.raises(BadName):
@@ -172,7 +172,7 @@ def test_fold_is_stable_across_styles(text: str, style: NameStyle, other: NameSt
 
 
 @given(TEXTS, ANY_STYLE)
-def test_fold_is_composed_and_within_bounds(text: str, style: NameStyle) -> None:
+def test_folded_name_is_composed_and_within_limits(text: str, style: NameStyle) -> None:
     folded = try_fold(text, style)
     assert unicodedata.is_normalized("NFC", folded)
     assert len(folded.encode()) <= names.MAX_BYTES
@@ -180,7 +180,7 @@ def test_fold_is_composed_and_within_bounds(text: str, style: NameStyle) -> None
 
 
 @given(TEXTS, ANY_STYLE)
-def test_composed_and_decomposed_texts_are_one_name(text: str, style: NameStyle) -> None:
+def test_composed_and_decomposed_texts_fold_to_one_name(text: str, style: NameStyle) -> None:
     folded = try_fold(text, style)
     assert try_fold(unicodedata.normalize("NFD", text), style) == folded
 

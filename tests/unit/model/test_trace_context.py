@@ -1,4 +1,4 @@
-"""Trace context: what is one, what is none, and how it is written."""
+"""Tests of the header traceparent."""
 
 import pytest
 
@@ -8,18 +8,18 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.mark.parametrize(("flags", "is_sampled"), [("00", False), ("01", True), ("02", False), ("ff", True)])
-def test_a_line_is_read(flags: str, is_sampled: bool) -> None:
+def test_traceparent_is_parsed(flags: str, is_sampled: bool) -> None:
     assert parse_traceparent(f"00-{TRACE}-{SPAN}-{flags}") == TraceContext(int(TRACE, 16), int(SPAN, 16), is_sampled)
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_formatted_traceparent_round_trips() -> None:
     for is_sampled in (False, True):
-        cause = TraceContext(1, 2, is_sampled)
-        assert parse_traceparent(format_traceparent(cause)) == cause
-        assert len(format_traceparent(cause)) == 55
+        context = TraceContext(1, 2, is_sampled)
+        assert parse_traceparent(format_traceparent(context)) == context
+        assert len(format_traceparent(context)) == 55
 
 
-def test_a_later_version_may_say_more() -> None:
+def test_later_version_may_have_more_fields() -> None:
     assert parse_traceparent(f"01-{TRACE}-{SPAN}-01-what-is-new") == parse_traceparent(f"00-{TRACE}-{SPAN}-01")
 
 
@@ -41,5 +41,5 @@ def test_a_later_version_may_say_more() -> None:
         f"01-{TRACE}-{SPAN}-01-{'x' * 300}",
     ],
 )
-def test_what_is_none(line: str) -> None:
+def test_invalid_traceparent_is_ignored(line: str) -> None:
     assert parse_traceparent(line) is None

@@ -1,4 +1,4 @@
-"""However records are written, and whatever is taken out again, what is kept is what their own order says."""
+"""Tests of the tables: batches, deletions and reused keys do not change the contents."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -45,8 +45,8 @@ RECORDS: st.SearchStrategy[StoreChange] = st.one_of(
 )
 
 
-def kept(batches: Iterable[list[StoreChange]], *, tidy: bool = False) -> StoreContents:
-    """Return what a store gives back after these batches; between them it may be tidied."""
+def stored_contents(batches: Iterable[list[StoreChange]], *, clean_up: bool = False) -> StoreContents:
+    """Return the contents of a store after these batches, with or without deletion of obsolete lines between them."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         connection.executescript(schema.CREATE_TABLES)
@@ -55,7 +55,7 @@ def kept(batches: Iterable[list[StoreChange]], *, tidy: bool = False) -> StoreCo
             for step in [*log.steps(batch), *schema.steps(batch)]:
                 connection.execute(*step)
             log.mark_written(batch)
-            if tidy:
+            if clean_up:
                 log.sweep()
                 log.purge_expired(NOW, 3)
         return replace(contents.load(connection, RequestLog(connection), NOW), expired_count=0)
@@ -65,25 +65,27 @@ def kept(batches: Iterable[list[StoreChange]], *, tidy: bool = False) -> StoreCo
 
 @settings(max_examples=300)
 @given(st.lists(RECORDS, max_size=40))
-def test_a_batch_is_kept_as_its_records_one_by_one(records: list[StoreChange]) -> None:
-    assert kept([records]) == kept([record] for record in records)
+def test_batch_is_stored_like_its_records_one_by_one(records: list[StoreChange]) -> None:
+    assert stored_contents([records]) == stored_contents([record] for record in records)
 
 
 @settings(max_examples=300)
 @given(st.lists(RECORDS, max_size=40))
-def test_what_is_taken_out_made_no_difference(records: list[StoreChange]) -> None:
-    assert kept([records]) == kept(([record] for record in records), tidy=True)
+def test_deleted_lines_make_no_difference(records: list[StoreChange]) -> None:
+    assert stored_contents([records]) == stored_contents(([record] for record in records), clean_up=True)
 
 
-def test_a_key_that_is_used_anew_is_not_forgotten() -> None:
+def test_reused_key_is_stored() -> None:
     records: list[StoreChange] = [PutTombstone("one", "a", NOW + 1), PutRequest("one", "a", b"again", NOW + 5)]
-    assert kept([records]) == kept([[records[0]], [records[1]]]) != kept([records[::-1]])
+    assert (
+        stored_contents([records]) == stored_contents([[records[0]], [records[1]]]) != stored_contents([records[::-1]])
+    )
 
 
 @given(st.integers(0, 3000))
-def test_any_number_of_rows_is_written_in_order_and_in_few_steps(size: int) -> None:
+def test_any_number_of_rows_needs_few_steps_in_order(size: int) -> None:
     values = list(range(2 * size))
     steps = list(BatchStatement("VALUES ", "(?,?)").steps(values))
-    assert [value for _, some in steps for value in some] == values
-    assert all(text.count("?") == len(some) > 0 for text, some in steps)
+    assert [value for _, row_values in steps for value in row_values] == values
+    assert all(text.count("?") == len(row_values) > 0 for text, row_values in steps)
     assert len(steps) <= size // 512 + 2

@@ -1,4 +1,4 @@
-"""What is written is there after a restart, and nothing is said to be written before it is."""
+"""Tests of the store: changes survive a restart, and callbacks follow the commit."""
 
 import asyncio
 import sqlite3
@@ -33,12 +33,12 @@ from tests.support.store_helpers import LATER, NOW, Model, content, in_loop, kee
 
 REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
 ANSWER = PutAnswer("p", "k", b"answer", LATER)
-ITEM = PutJob("q", 2, b"work", 1)
-OWNED = PutJob("q", 2, b"work", 1, "address 10.0.0.1")
-BURIED = PutDeadLetter("q", 2, "tried 3 times", 5.5)
+JOB = PutJob("q", 2, b"work", 1)
+OWNED_JOB = PutJob("q", 2, b"work", 1, "address 10.0.0.1")
+DEAD = PutDeadLetter("q", 2, "tried 3 times", 5.5)
 RETAINED = PutRetained("t", b"value", 7)
 
-KEPT: list[tuple[list[StoreChange], StoreContents]] = [
+CASES: list[tuple[list[StoreChange], StoreContents]] = [
     ([], StoreContents()),
     ([PutPeer("p", "ann", 1.5)], StoreContents(peers=[PutPeer("p", "ann", 1.5)])),
     ([PutPeer("p", "ann", 1.5), PutPeer("p", "bob", 2.5)], StoreContents(peers=[PutPeer("p", "bob", 2.5)])),
@@ -62,20 +62,20 @@ KEPT: list[tuple[list[StoreChange], StoreContents]] = [
         StoreContents(requests=[REQUEST], tombstones=[PutTombstone("p", "new", LATER)]),
     ),
     ([REQUEST, DropPeer("another")], StoreContents(requests=[REQUEST])),
-    ([ITEM], StoreContents(jobs=[ITEM])),
-    ([ITEM, PutJob("q", 2, b"work", 2)], StoreContents(jobs=[PutJob("q", 2, b"work", 2)])),
-    ([ITEM, BURIED], StoreContents(dead_jobs=[(ITEM, BURIED)])),
-    ([ITEM, BURIED, ITEM], StoreContents(jobs=[ITEM])),
-    ([BURIED], StoreContents()),
-    ([ITEM, DropJob("q", 2)], StoreContents()),
-    ([ITEM, BURIED, DropJob("q", 2)], StoreContents()),
-    ([ITEM, DropJob("q", 1), DropJob("r", 2)], StoreContents(jobs=[ITEM])),
+    ([JOB], StoreContents(jobs=[JOB])),
+    ([JOB, PutJob("q", 2, b"work", 2)], StoreContents(jobs=[PutJob("q", 2, b"work", 2)])),
+    ([JOB, DEAD], StoreContents(dead_jobs=[(JOB, DEAD)])),
+    ([JOB, DEAD, JOB], StoreContents(jobs=[JOB])),
+    ([DEAD], StoreContents()),
+    ([JOB, DropJob("q", 2)], StoreContents()),
+    ([JOB, DEAD, DropJob("q", 2)], StoreContents()),
+    ([JOB, DropJob("q", 1), DropJob("r", 2)], StoreContents(jobs=[JOB])),
     ([RETAINED], StoreContents(retained=[RETAINED])),
     ([RETAINED, PutRetained("t", b"", 8)], StoreContents(retained=[PutRetained("t", b"", 8)])),
     ([RETAINED, DropRetained("t")], StoreContents()),
     ([PutPeer("p", "", 1.5, "10.0.0.1:4711")], StoreContents(peers=[PutPeer("p", "", 1.5, "10.0.0.1:4711")])),
-    ([OWNED], StoreContents(jobs=[OWNED])),
-    ([OWNED, BURIED], StoreContents(dead_jobs=[(OWNED, BURIED)])),
+    ([OWNED_JOB], StoreContents(jobs=[OWNED_JOB])),
+    ([OWNED_JOB, DEAD], StoreContents(dead_jobs=[(OWNED_JOB, DEAD)])),
     (
         [RETAINED, PutRetained("t", b"", 8, "identity ann")],
         StoreContents(retained=[PutRetained("t", b"", 8, "identity ann")]),
@@ -83,9 +83,11 @@ KEPT: list[tuple[list[StoreChange], StoreContents]] = [
 ]
 
 
-@pytest.mark.parametrize(("records", "expected"), KEPT)
+@pytest.mark.parametrize(("records", "expected"), CASES)
 @in_loop
-async def test_it_is_there_after_a_restart(tmp_path: Path, records: list[StoreChange], expected: StoreContents) -> None:
+async def test_changes_are_loaded_after_a_restart(
+    tmp_path: Path, records: list[StoreChange], expected: StoreContents
+) -> None:
     if records:
         await keep(tmp_path / "s", *records)
     assert content(tmp_path / "s") == expected
@@ -93,7 +95,7 @@ async def test_it_is_there_after_a_restart(tmp_path: Path, records: list[StoreCh
 
 
 @in_loop
-async def test_lists_have_an_order(tmp_path: Path) -> None:
+async def test_contents_are_ordered(tmp_path: Path) -> None:
     keys = ["m", "z", "a", *map(str, range(200))]
     requests = [PutRequest(f"p{len(key)}", key, b"", LATER) for key in keys]
     answers = [PutAnswer(each.peer, each.key, b"a", LATER) for each in requests[3:6]]
@@ -108,53 +110,53 @@ async def test_lists_have_an_order(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_what_ran_out_is_dropped_and_counted(tmp_path: Path) -> None:
-    late: list[StoreChange] = [
+async def test_expired_records_are_dropped_and_counted(tmp_path: Path) -> None:
+    expired: list[StoreChange] = [
         PutRequest("p", "1", b"", NOW),
         PutAnswer("p", "2", b"", 5.0),
         PutTombstone("p", "3", 1500.0),
     ]
-    await keep(tmp_path / "s", *late, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
+    await keep(tmp_path / "s", *expired, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
     assert content(tmp_path / "s", 1.0).expired_count == 0
     found = content(tmp_path / "s", 1600.0)
-    assert (found.expired_count, found.expired_requests) == (2, late[:1])  # its peer is still to be answered
+    assert (found.expired_count, found.expired_requests) == (2, expired[:1])  # its peer still needs a response
     assert ([each.key for each in found.requests], [each.key for each in found.tombstones]) == (["5"], ["4"])
-    # The others are not in the file any more either, whatever the time is said to be.
+    # The file has no expired records either, at any time of reading.
     assert content(tmp_path / "s", 1.0) == StoreContents(
         requests=[*found.expired_requests, *found.requests], tombstones=found.tombstones
     )
 
 
 @in_loop
-async def test_time_of_the_last_record_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> None:
+async def test_mark_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> None:
     clock = [NOW]
 
-    def begun() -> Store:
+    def open_store() -> Store:
         return Store.open(tmp_path / "s", now=lambda: clock[0], mark=lambda: f"at {clock[0]:g}")
 
-    store = begun()
+    store = open_store()
     assert store.last_mark() == ""
     marked: list[str] = []
     for _ in range(130):
         clock[0] += 1.0
         await written(store, REQUEST)
-        marked += mark_of(tmp_path / "s")
+        marked += mark_on_disk(tmp_path / "s")
     store.close()
-    # The clock may go on before the writer looks at it.
+    # The clock may advance before the writer thread reads it.
     times = sorted({int(each.removeprefix("at ")) for each in marked})
     assert len(times) == 3
     assert all(60 <= after - before < 65 for before, after in pairwise(times))
-    assert mark_of(tmp_path / "s") == ["at 1130"]
+    assert mark_on_disk(tmp_path / "s") == ["at 1130"]
     clock[0] = 2_000.0
-    idle = begun()
+    idle = open_store()
     assert idle.last_mark() == "at 1130"
     idle.load()
     idle.close()
-    assert mark_of(tmp_path / "s") == ["at 2000"]
+    assert mark_on_disk(tmp_path / "s") == ["at 2000"]
 
 
-def mark_of(path: Path) -> list[str]:
-    """Return the mark that is on disk now, as a copy of the files has it."""
+def mark_on_disk(path: Path) -> list[str]:
+    """Return the mark on disk from a copy of the files."""
     copy = path.with_name("copy")
     for end in ("", "-wal"):
         if path.with_name(path.name + end).exists():
@@ -166,7 +168,7 @@ def mark_of(path: Path) -> list[str]:
 
 
 @in_loop
-async def test_keys_that_are_over_do_not_pile_up(tmp_path: Path) -> None:
+async def test_expired_tombstones_are_deleted(tmp_path: Path) -> None:
     clock = [NOW]
     store = Store.open(tmp_path / "s", now=lambda: clock[0])
     for turn in range(10):
@@ -179,8 +181,8 @@ async def test_keys_that_are_over_do_not_pile_up(tmp_path: Path) -> None:
     assert len(content(tmp_path / "s", clock[0]).tombstones) == 200
 
 
-class Gate:
-    """Commits that are held back until the gate is open, and counted."""
+class CommitGate:
+    """Commit function that waits until it is opened, and counts the commits."""
 
     def __init__(self) -> None:
         self.open = Event()
@@ -195,35 +197,35 @@ class Gate:
 
 
 @in_loop
-async def test_done_comes_after_the_commit_and_in_order(tmp_path: Path) -> None:
-    gate = Gate()
+async def test_done_is_called_after_the_commit_and_in_order(tmp_path: Path) -> None:
+    gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
-    told: list[int] = []
-    store.write(REQUEST, lambda _: told.append(0))
+    outcomes: list[int] = []
+    store.write(REQUEST, lambda _: outcomes.append(0))
     assert await asyncio.to_thread(gate.reached.wait, 60)
     for number in range(1, 200):
         record = PutRequest("p", str(number), b"", LATER) if number % 3 else PutJob("q", number, b"", 0)
-        store.write(record, lambda error, number=number: told.append(-1 if error else number))  # type: ignore[misc]
+        store.write(record, lambda error, number=number: outcomes.append(-1 if error else number))  # type: ignore[misc]
     await asyncio.sleep(0.05)
-    assert (told, store.waiting, gate.commits) == ([], 200, 0)
+    assert (outcomes, store.waiting, gate.commits) == ([], 200, 0)
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    assert told == list(range(200))
+    assert outcomes == list(range(200))
     assert gate.commits == 2
     store.close()
 
 
 @in_loop
-async def test_bodies_of_so_many_bytes_may_wait(tmp_path: Path) -> None:
-    gate = Gate()
+async def test_changes_above_max_waiting_bytes_are_refused(tmp_path: Path) -> None:
+    gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting_bytes=1000)
-    told: list[StoreError | None] = []
+    outcomes: list[StoreError | None] = []
     value = PutRetained("t", bytes(400), 1)
     for _ in range(3):
-        store.write(value, told.append)
+        store.write(value, outcomes.append)
     with pytest.raises(StoreError, match="3 changes with 1200 bytes wait to be written"):
-        store.write(value, told.append)
+        store.write(value, outcomes.append)
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
@@ -233,20 +235,20 @@ async def test_bodies_of_so_many_bytes_may_wait(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_so_many_may_wait(tmp_path: Path) -> None:
-    gate = Gate()
+async def test_changes_above_max_waiting_are_refused(tmp_path: Path) -> None:
+    gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting=3)
-    told: list[StoreError | None] = []
+    outcomes: list[StoreError | None] = []
     for _ in range(3):
-        store.write(REQUEST, told.append)
+        store.write(REQUEST, outcomes.append)
     with pytest.raises(StoreError, match="3 changes with"):
-        store.write(REQUEST, told.append)
+        store.write(REQUEST, outcomes.append)
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert await written(store, REQUEST) == [None]
     store.close()
-    assert told == [None] * 3
+    assert outcomes == [None] * 3
 
 
 def names_in(folder: Path) -> list[str]:
@@ -254,39 +256,39 @@ def names_in(folder: Path) -> list[str]:
 
 
 @in_loop
-async def test_closing_writes_what_waits_and_tells(tmp_path: Path) -> None:
+async def test_close_writes_waiting_changes_and_calls_done(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
-    told: list[StoreError | None] = []
+    outcomes: list[StoreError | None] = []
     for number in range(10_000):
-        store.write(PutJob("q", number, b"", 0), told.append)
+        store.write(PutJob("q", number, b"", 0), outcomes.append)
     store.close()
-    assert (told, store.waiting) == ([None] * 10_000, 0)
+    assert (outcomes, store.waiting) == ([None] * 10_000, 0)
     store.close()
     with pytest.raises(StoreError, match="closed"):
-        store.write(ITEM, told.append)
+        store.write(JOB, outcomes.append)
     await asyncio.sleep(0)
-    assert len(told) == 10_000
+    assert len(outcomes) == 10_000
     assert names_in(tmp_path) == ["s", "s-state"]
     assert len(content(tmp_path / "s").jobs) == 10_000
 
 
-def test_a_store_may_be_closed_after_its_loop(tmp_path: Path) -> None:
-    told: list[StoreError | None] = []
-    gate = Gate()
+def test_store_is_closed_after_its_loop(tmp_path: Path) -> None:
+    outcomes: list[StoreError | None] = []
+    gate = CommitGate()
 
     async def run() -> Store:
         store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
-        store.write(REQUEST, told.append)
+        store.write(REQUEST, outcomes.append)
         return store
 
     store = asyncio.run(run())
     gate.open.set()
     store.close()
-    assert told == [None]
+    assert outcomes == [None]
 
 
 @in_loop
-async def test_it_is_read_before_the_first_change(tmp_path: Path) -> None:
+async def test_load_after_the_first_change_is_refused(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     assert store.load() == StoreContents()
     await written(store, REQUEST)
@@ -296,22 +298,22 @@ async def test_it_is_read_before_the_first_change(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_what_follows_a_change_may_fail(tmp_path: Path) -> None:
+async def test_failing_callback_is_reported_to_the_loop(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
-    heard: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
+    results: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: results.append(context["exception"]))
 
     def fail(_: StoreError | None) -> None:
         raise ZeroDivisionError
 
     store.write(REQUEST, fail)
-    assert await written(store, ITEM) == [None]
+    assert await written(store, JOB) == [None]
     store.close()
-    assert [type(each) for each in heard] == [ZeroDivisionError]
+    assert [type(each) for each in results] == [ZeroDivisionError]
 
 
 @in_loop
-async def test_the_wal_is_bounded(tmp_path: Path) -> None:
+async def test_wal_size_is_bounded(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     for _ in range(20):
         await written(store, *(PutJob("q", number, bytes(3000), 0) for number in range(500)))
@@ -335,34 +337,34 @@ RECORDS = st.one_of(
     st.builds(PutRetained, NAMES, WORDS, NUMBERS),
     st.builds(DropRetained, NAMES),
 )
-LIVES = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 4.0]), st.lists(RECORDS, max_size=40)), max_size=4)
+RUNS = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 4.0]), st.lists(RECORDS, max_size=40)), max_size=4)
 
 
 @settings(max_examples=40, deadline=None)
-@given(LIVES)
-def test_it_holds_what_a_dictionary_would(
-    tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[float, list[StoreChange]]]
+@given(RUNS)
+def test_store_behaves_like_the_model(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[float, list[StoreChange]]]
 ) -> None:
     path = tmp_path_factory.mktemp("store") / "s"
 
-    async def live(now: float, records: list[StoreChange]) -> None:
+    async def run_once(now: float, records: list[StoreChange]) -> None:
         store = opened(path, now)
-        assert same(store.load(), model.load(now))
+        assert have_same_records(store.load(), model.load(now))
         for record in records:
-            store.write(record, heard.append)
+            store.write(record, results.append)
             model.apply(record)
         store.close()
 
     model, now = Model(), NOW
-    heard: list[StoreError | None] = []
-    for wait, records in [*lives, (0.0, [])]:
+    results: list[StoreError | None] = []
+    for wait, records in [*runs, (0.0, [])]:
         now += wait
-        asyncio.run(live(now, records))
-    assert heard == [None] * sum(len(records) for _, records in lives)
+        asyncio.run(run_once(now, records))
+    assert results == [None] * sum(len(records) for _, records in runs)
 
 
-def same(found: StoreContents, expected: StoreContents) -> bool:
-    """Whether they hold the same; what ran out may have gone before it was counted."""
+def have_same_records(found: StoreContents, expected: StoreContents) -> bool:
+    """Compare the records; expired ones may be deleted before they are counted."""
     names = ("peers", "requests", "answers", "tombstones", "jobs", "dead_jobs", "retained")
     assert [getattr(found, name) for name in names] == [getattr(expected, name) for name in names]
     return True

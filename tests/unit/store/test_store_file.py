@@ -1,4 +1,4 @@
-"""Which files are opened, and what is said of the others."""
+"""Tests of opening a store: permissions, upgrades and refused files."""
 
 import asyncio
 import sqlite3
@@ -27,7 +27,7 @@ from tests.support.store_helpers import LATER, child, content, in_loop, keep, op
 
 
 @in_loop
-async def test_folder_and_file_are_made_for_the_hub_alone(tmp_path: Path) -> None:
+async def test_folder_and_file_are_created_without_access_for_others(tmp_path: Path) -> None:
     path = tmp_path / "one" / "two" / "s"
     store = opened(path)
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path, path.with_name("s-wal"))]
@@ -36,7 +36,7 @@ async def test_folder_and_file_are_made_for_the_hub_alone(tmp_path: Path) -> Non
 
 
 @in_loop
-async def test_it_says_what_it_is(tmp_path: Path) -> None:
+async def test_file_has_application_id_and_version(tmp_path: Path) -> None:
     opened(tmp_path / "s").close()
     connection = sqlite3.connect(tmp_path / "s")
     assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
@@ -45,7 +45,7 @@ async def test_it_says_what_it_is(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_commits_reach_the_disk(tmp_path: Path) -> None:
+async def test_commits_are_synchronous(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     assert store._connection is not None
     answers = [store._connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("synchronous", "journal_mode")]
@@ -54,33 +54,35 @@ async def test_commits_reach_the_disk(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_deletes_go_through_an_index(tmp_path: Path) -> None:
+async def test_statements_use_an_index(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     assert store._connection is not None
-    for sql, values in (
+    for run_sql, values in (
         step for statement in [request_log.APPEND, *schema.STATEMENTS.values()] for step in statement.all_texts()
     ):
-        plan = store._connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+        plan = store._connection.execute(f"EXPLAIN QUERY PLAN {run_sql}", values)
         scanned = [row[3] for row in plan if row[3].split()[:2] in (["SCAN", each] for each in TABLES)]
-        assert not scanned, sql
+        assert not scanned, run_sql
     store.close()
 
 
 TABLES = ("mark", "peer", "log", "item", "retained")
-OLD = (
+STATEMENTS_OF_VERSION_1 = (
     *old_schemas.VERSION_1.split(";"),
     "INSERT INTO peer VALUES ('p', 'ann', 1.5)",
     "INSERT INTO tomb VALUES (1, 'p', 'over', 2000), (2, 'p', 'a', 2000), (3, 'q', 'b', 2000), (4, 'q', NULL, 0)",
     "INSERT INTO request VALUES (7, 'p', 'a', x'00', 2000, 0), (9, 'p', 'b', x'01', 2000, 1)",
     "INSERT INTO item (queue, number, word, tries) VALUES ('q', 1, x'02', 3)",
 )
-"""A store as it was in version 1."""
+"""Statements for a store of version 1."""
 
 
 @in_loop
-async def test_an_older_store_is_read_and_made_a_new_one(tmp_path: Path) -> None:
+async def test_store_of_version_1_is_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    sql(path, *OLD, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 1")
+    run_sql(
+        path, *STATEMENTS_OF_VERSION_1, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 1"
+    )
     expected = StoreContents(
         peers=[PutPeer("p", "ann", 1.5)],
         requests=[PutRequest("p", "a", b"\0", LATER)],
@@ -116,7 +118,7 @@ INSERT INTO item (queue, number, word, tries, why, at) VALUES
     ('q', 1, x'02', 3, NULL, NULL), ('q', 2, x'03', 5, 'no', 9);
 INSERT INTO retained (topic, word, publication) VALUES ('["t"]', x'31', 7)
 """
-"""A store that does not know the owners of what it holds."""
+"""Store of version 2, without owners of records."""
 
 
 def content_of_version_2() -> StoreContents:
@@ -130,9 +132,9 @@ def content_of_version_2() -> StoreContents:
 
 
 @in_loop
-async def test_store_without_owners_is_read_and_has_owners_from_then_on(tmp_path: Path) -> None:
+async def test_store_of_version_2_is_upgraded_with_owners(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 2")
+    run_sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 2")
     expected = content_of_version_2()
     assert content(path) == expected
     peer = PutPeer("q", "", 3.5, "10.0.0.1:4711")
@@ -153,13 +155,13 @@ VERSION_3 = (
     .replace("publication INTEGER NOT NULL", "publication INTEGER NOT NULL, owner TEXT NOT NULL DEFAULT ''")
     .replace("INTO peer VALUES", "INTO peer (peer, identity, seen_at) VALUES")
 )
-"""A store without marks and checksums."""
+"""Store of version 3, without marks and checksums."""
 
 
 @in_loop
-async def test_store_without_checksums_is_read_and_has_checksums_from_then_on(tmp_path: Path) -> None:
+async def test_store_of_version_3_is_upgraded_with_checksums(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    sql(path, *VERSION_3.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3")
+    run_sql(path, *VERSION_3.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3")
     expected = content_of_version_2()
     assert content(path) == expected
     connection = sqlite3.connect(path)
@@ -167,35 +169,45 @@ async def test_store_without_checksums_is_read_and_has_checksums_from_then_on(tm
     assert connection.execute("SELECT count(*) FROM mark WHERE name IN ('store', 'run', 'closed')").fetchone() == (3,)
     connection.close()
     assert content(path) == expected
-    sql(path, "UPDATE retained SET word = x'32'")
+    run_sql(path, "UPDATE retained SET word = x'32'")
     with pytest.raises(StoreError, match=r'table retained, topic \["t"\]: the record does not match its checksum'):
         content(path)
 
 
-def newer(path: Path) -> None:
-    sql(path, f"PRAGMA application_id = {schema.APPLICATION_ID}", f"PRAGMA user_version = {schema.VERSION + 1}")
+def write_newer_store(path: Path) -> None:
+    run_sql(path, f"PRAGMA application_id = {schema.APPLICATION_ID}", f"PRAGMA user_version = {schema.VERSION + 1}")
 
 
-def sql(path: Path, *statements: str) -> None:
+def run_sql(path: Path, *statements: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in statements:
         connection.execute(statement)
     connection.close()
 
 
-BAD: list[tuple[str, Callable[[Path], object], str]] = [
-    ("newer", newer, "was written by a newer Fiveways (store version 5, this hub supports 4): run the newer version"),
-    ("foreign", lambda path: sql(path, "CREATE TABLE a (b)"), "belongs to another program: choose another file"),
-    ("foreign id", lambda path: sql(path, "PRAGMA application_id = 7"), "belongs to another program: choose another"),
+INVALID_FILES: list[tuple[str, Callable[[Path], object], str]] = [
+    (
+        "newer",
+        write_newer_store,
+        "was written by a newer Fiveways (store version 5, this hub supports 4): run the newer version",
+    ),
+    ("foreign", lambda path: run_sql(path, "CREATE TABLE a (b)"), "belongs to another program: choose another file"),
+    (
+        "foreign id",
+        lambda path: run_sql(path, "PRAGMA application_id = 7"),
+        "belongs to another program: choose another",
+    ),
     ("garbage", lambda path: path.write_bytes(b"garbage " * 1000), "is not a Fiveways store, nor an SQLite file"),
     ("short", lambda path: path.write_bytes(b"x"), "is not a Fiveways store, nor an SQLite file"),
     ("folder", lambda path: path.mkdir(), "is a folder: choose a file in it"),
 ]
 
 
-@pytest.mark.parametrize(("make", "sentence"), [each[1:] for each in BAD], ids=[each[0] for each in BAD])
+@pytest.mark.parametrize(
+    ("make", "sentence"), [each[1:] for each in INVALID_FILES], ids=[each[0] for each in INVALID_FILES]
+)
 @in_loop
-async def test_a_file_that_is_no_store_is_left_alone(
+async def test_other_file_is_refused_and_unchanged(
     tmp_path: Path, make: Callable[[Path], object], sentence: str
 ) -> None:
     path = tmp_path / "s"
@@ -208,21 +220,21 @@ async def test_a_file_that_is_no_store_is_left_alone(
 
 
 @in_loop
-async def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+async def test_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be opened as a store"):
         opened(tmp_path / "file" / "s")
 
 
 @in_loop
-async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+async def test_empty_file_becomes_a_store(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"")
     await keep(tmp_path / "s", PutRequest("p", "k", b"", LATER))
     assert len(content(tmp_path / "s").requests) == 1
 
 
 @in_loop
-async def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
+async def test_damaged_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     await keep(path, *(PutRequest("p", str(number), bytes(1000), LATER) for number in range(50)))
     data = bytearray(path.read_bytes())
@@ -233,7 +245,7 @@ async def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_second_process_is_refused(tmp_path: Path) -> None:
+async def test_second_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     sentence = "is in use: another process has opened this store; stop that process"
     with child("hold", path) as holder:
@@ -251,14 +263,14 @@ async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     assert sentence in err
 
 
-@pytest.mark.parametrize(("what", "mode"), [("", 0o000), ("s", 0o000), ("s", 0o444)])
-def test_without_rights(what: str, mode: int) -> None:
-    # Not in tmp_path, which nobody else may enter.
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+@pytest.mark.parametrize(("name", "mode"), [("", 0o000), ("s", 0o000), ("s", 0o444)])
+def test_missing_permission_is_an_error(name: str, mode: int) -> None:
+    # Other users cannot enter tmp_path.
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         folder.chmod(0o755)
         asyncio.run(keep(folder / "s", PutRequest("p", "k", b"", LATER)))
-        (folder / what).chmod(mode)
+        (folder / name).chmod(mode)
         try:
             with child("denied", folder / "s") as other:
                 out, err = other.communicate()

@@ -1,4 +1,4 @@
-"""Requests out of bytes, without a socket."""
+"""Tests of the request parser without sockets."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ LIMITS = HttpLimits(max_header=200, max_body=10)
 
 
 def read(pieces: list[bytes]) -> tuple[list[tuple[Head, bytes]], bool]:
-    """All requests, and whether they end with something that is none."""
+    """Return all requests, and whether invalid data follows them."""
     reader, requests = RequestReader(LIMITS), []
     try:
         for piece in pieces:
@@ -46,7 +46,7 @@ def read(pieces: list[bytes]) -> tuple[list[tuple[Head, bytes]], bool]:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map(b"".join), st.data())
-def test_any_bytes_in_any_pieces_are_the_same_requests(data: bytes, draw: st.DataObject) -> None:
+def test_requests_do_not_depend_on_fragmentation(data: bytes, draw: st.DataObject) -> None:
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=10)))
     pieces = [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     assert read(pieces) == read([data])
@@ -54,6 +54,6 @@ def test_any_bytes_in_any_pieces_are_the_same_requests(data: bytes, draw: st.Dat
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_read_or_refused(data: bytes) -> None:
+def test_garbage_is_parsed_or_refused(data: bytes) -> None:
     read([data])
     read([b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + data])

@@ -1,4 +1,4 @@
-"""Links within one process."""
+"""Tests of in-process links."""
 
 import asyncio
 
@@ -13,11 +13,11 @@ from fiveways.wire.packet import Packet
 from tests.support.event_loops import on_both_loops
 
 
-class Ear:
-    """Notes what a link tells."""
+class RecordingReceiver:
+    """Receiver that records the events of a link."""
 
     def __init__(self, link: MemoryLink, *, pause: bool = False) -> None:
-        self.heard: list[object] = []
+        self.events: list[object] = []
         self.link = link
         self._pause = pause
         self.changed = asyncio.Event()
@@ -25,8 +25,8 @@ class Ear:
 
     wants_content = True
 
-    def _note(self, what: object) -> None:
-        self.heard.append(what)
+    def _note(self, event: object) -> None:
+        self.events.append(event)
         self.changed.set()
 
     def received(self, packet: Packet) -> None:
@@ -44,62 +44,62 @@ class Ear:
     def lost(self, reason: str) -> None:
         self._note(("lost", reason))
 
-    async def hears(self, count: int) -> list[object]:
-        while len(self.heard) < count:
+    async def wait_for_events(self, count: int) -> list[object]:
+        while len(self.events) < count:
             self.changed.clear()
             await self.changed.wait()
-        return self.heard
+        return self.events
 
 
-def say(link: Link, *texts: bytes) -> None:
+def send_texts(link: Link, *texts: bytes) -> None:
     link.write(b"".join(link.frame(Packet(text)) for text in texts))
 
 
-async def passes(count: int = 5) -> None:
+async def run_iterations(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 @on_both_loops
-async def test_what_is_written_is_received_in_order_and_in_a_later_pass() -> None:
+async def test_messages_are_received_in_order_in_a_later_iteration() -> None:
     left, right = link_pair()
-    ear = Ear(right)
-    say(left, b"a", b"")
+    receiver = RecordingReceiver(right)
+    send_texts(left, b"a", b"")
     left.write(left.frame(Packet(b"\0\xff", is_text=False)))
-    assert ear.heard == []
+    assert receiver.events == []
     assert left.unsent_bytes() > 0
-    assert await ear.hears(3) == [Packet(b"a"), Packet(b""), Packet(b"\0\xff", is_text=False)]
+    assert await receiver.wait_for_events(3) == [Packet(b"a"), Packet(b""), Packet(b"\0\xff", is_text=False)]
     assert left.unsent_bytes() == 0
 
 
 @on_both_loops
-async def test_both_directions_are_one_link() -> None:
+async def test_link_works_in_both_directions() -> None:
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
-    say(left, b"question")
-    await there.hears(1)
-    say(right, b"answer")
-    assert await here.hears(1) == [Packet(b"answer")]
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
+    send_texts(left, b"question")
+    await there.wait_for_events(1)
+    send_texts(right, b"answer")
+    assert await here.wait_for_events(1) == [Packet(b"answer")]
     assert (left.transport, left.is_loopback, left.remote, right.remote) == ("memory", True, "right", "left")
 
 
 @on_both_loops
-async def test_what_comes_before_the_receiver_waits_for_it() -> None:
+async def test_messages_wait_for_the_receiver() -> None:
     left, right = link_pair()
-    say(left, b"early")
-    await passes()
+    send_texts(left, b"early")
+    await run_iterations()
     assert left.unsent_bytes() > 0
-    assert await Ear(right).hears(1) == [Packet(b"early")]
+    assert await RecordingReceiver(right).wait_for_events(1) == [Packet(b"early")]
 
 
 @on_both_loops
-async def test_a_large_message_comes_in_pieces() -> None:
+async def test_fragmented_message_is_reassembled() -> None:
     left, right = link_pair()
-    ear = Ear(right)
+    receiver = RecordingReceiver(right)
     left.write(left.frame_piece(b"a", first=True, last=False) + left.frame_piece(b"b", first=False, last=False))
     left.write(left.frame_piece(b"c", first=False, last=True) + left.frame_piece(b"d", first=True, last=True))
     whole = [Packet(b"abc", is_text=False), Packet(b"d", is_text=False)]
-    assert await ear.hears(4) == ["progress", "progress", *whole]
+    assert await receiver.wait_for_events(4) == ["progress", "progress", *whole]
 
 
 class _Held(Blob):
@@ -130,170 +130,170 @@ class _Spools:
 
 
 @on_both_loops
-async def test_pieces_go_to_a_spool_where_there_is_one() -> None:
+async def test_fragments_are_written_to_a_spool() -> None:
     left, right = link_pair(spools=_Spools())
-    ear = Ear(right)
+    receiver = RecordingReceiver(right)
     left.write(left.frame_piece(b"ab", first=True, last=False) + left.frame_piece(b"c", first=False, last=True))
-    packet = (await ear.hears(2))[1]
+    packet = (await receiver.wait_for_events(2))[1]
     assert isinstance(packet, Packet)
     assert packet.blob is not None
     assert (packet.payload, bytes(packet.blob)) == (b"", b"abc")
 
 
 @on_both_loops
-async def test_who_does_not_read_makes_the_link_full() -> None:
+async def test_paused_reader_makes_the_link_full() -> None:
     left, right = link_pair(high_water=1000)
-    here, there = Ear(left), Ear(right)
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
     right.pause_reading()
-    say(left, *[b"x" * 95] * 10)
+    send_texts(left, *[b"x" * 95] * 10)
     assert not left.is_full
-    say(left, b"")
+    send_texts(left, b"")
     assert left.is_full
     assert left.unsent_bytes() == 1005
-    await passes()
-    assert there.heard == []
+    await run_iterations()
+    assert there.events == []
     right.resume_reading()
-    assert await here.hears(1) == ["writable"]
+    assert await here.wait_for_events(1) == ["writable"]
     assert not left.is_full
-    assert len(await there.hears(11)) == 11
-    await passes()
-    assert here.heard == ["writable"]
+    assert len(await there.wait_for_events(11)) == 11
+    await run_iterations()
+    assert here.events == ["writable"]
 
 
 @on_both_loops
-async def test_a_pause_holds_from_one_message_to_the_next() -> None:
+async def test_pause_takes_effect_after_one_message() -> None:
     left, right = link_pair()
-    ear = Ear(right, pause=True)
-    say(left, b"a", b"b", b"c")
-    await passes()
-    assert ear.heard == [Packet(b"a")]
+    receiver = RecordingReceiver(right, pause=True)
+    send_texts(left, b"a", b"b", b"c")
+    await run_iterations()
+    assert receiver.events == [Packet(b"a")]
     right.resume_reading()
-    await passes()
-    assert ear.heard == [Packet(b"a"), Packet(b"b")]
+    await run_iterations()
+    assert receiver.events == [Packet(b"a"), Packet(b"b")]
 
 
 @on_both_loops
-async def test_who_writes_without_end_is_cut_off() -> None:
+async def test_writer_above_max_waiting_is_closed() -> None:
     left, right = link_pair(max_waiting=1000)
-    here, there = Ear(left), Ear(right)
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
     right.pause_reading()
     for _ in range(100):
-        say(left, b"x" * 100)
+        send_texts(left, b"x" * 100)
     assert left.unsent_bytes() == 0
-    assert await here.hears(1) == [("lost", "the other end does not read what was written to it")]
-    assert await there.hears(1) == [("lost", "the other end wrote too much")]
+    assert await here.wait_for_events(1) == [("lost", "the other end does not read what was written to it")]
+    assert await there.wait_for_events(1) == [("lost", "the other end wrote too much")]
 
 
 @on_both_loops
-async def test_a_message_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_message_above_max_message_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MAX_MESSAGE", 1000)
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
     left.write(left.frame_piece(bytes(1000), first=True, last=False))
-    assert await there.hears(1) == ["progress"]
+    assert await there.wait_for_events(1) == ["progress"]
     left.write(left.frame_piece(b"x", first=False, last=False))
-    assert (await there.hears(2))[1:] == [("lost", "a message is too large")]
-    assert await here.hears(1) == [("lost", "a message was too large")]
+    assert (await there.wait_for_events(2))[1:] == [("lost", "a message is too large")]
+    assert await here.wait_for_events(1) == [("lost", "a message was too large")]
 
 
 @on_both_loops
-async def test_content_that_nobody_wants_is_not_kept() -> None:
+async def test_unwanted_content_is_discarded() -> None:
     spools = DiskSpools(1 << 20, 1 << 20)
     left, right = link_pair(spools=spools)
-    there = Ear(right)
+    there = RecordingReceiver(right)
     left.write(left.frame_piece(bytes(1000), first=True, last=False))
-    assert await there.hears(1) == ["progress"]
+    assert await there.wait_for_events(1) == ["progress"]
     assert spools.used == 1000
     right.discard_incoming()
     assert spools.used == 0
     left.write(left.frame_piece(bytes(1000), first=False, last=True))
-    assert (await there.hears(2))[1:] == [Packet(b"", is_text=False)]
+    assert (await there.wait_for_events(2))[1:] == [Packet(b"", is_text=False)]
     there.wants_content = False
     left.write(left.frame_piece(bytes(1000), first=True, last=False))
-    await there.hears(3)
+    await there.wait_for_events(3)
     assert spools.used == 0
-    say(left, b"next")
-    assert (await there.hears(4))[3:] == [Packet(b"next")]
+    send_texts(left, b"next")
+    assert (await there.wait_for_events(4))[3:] == [Packet(b"next")]
 
 
 @on_both_loops
-async def test_a_close_comes_after_what_was_written() -> None:
+async def test_close_follows_written_messages() -> None:
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
-    say(left, b"last words")
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
+    send_texts(left, b"last words")
     left.close(1000, "done")
-    say(left, b"too late")
-    say(right, b"not heard")
+    send_texts(left, b"too late")
+    send_texts(right, b"not heard")
     left.close()
-    assert await there.hears(2) == [Packet(b"last words"), ("lost", "done")]
-    assert await here.hears(1) == [("lost", "done")]
-    say(right, b"nor this")
+    assert await there.wait_for_events(2) == [Packet(b"last words"), ("lost", "done")]
+    assert await here.wait_for_events(1) == [("lost", "done")]
+    send_texts(right, b"nor this")
     right.close()
     right.abort()
     left.ping()
-    await passes()
-    assert (len(here.heard), len(there.heard)) == (1, 2)
+    await run_iterations()
+    assert (len(here.events), len(there.events)) == (1, 2)
 
 
 @on_both_loops
-async def test_both_may_close_at_once() -> None:
+async def test_simultaneous_close_is_reported_once() -> None:
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
     left.close(1000, "left")
     right.close(1000, "right")
-    await here.hears(1)
-    await there.hears(1)
-    await passes()
-    assert (len(here.heard), len(there.heard)) == (1, 1)
+    await here.wait_for_events(1)
+    await there.wait_for_events(1)
+    await run_iterations()
+    assert (len(here.events), len(there.events)) == (1, 1)
 
 
 @on_both_loops
-async def test_an_abort_loses_what_was_on_its_way() -> None:
+async def test_abort_discards_unread_messages() -> None:
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
-    say(left, b"lost")
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
+    send_texts(left, b"lost")
     left.abort()
-    assert here.heard == []
-    assert await here.hears(1) == [("lost", "")]
-    assert await there.hears(1) == [("lost", "the other end is gone")]
+    assert here.events == []
+    assert await here.wait_for_events(1) == [("lost", "")]
+    assert await there.wait_for_events(1) == [("lost", "the other end is gone")]
     assert (left.unsent_bytes(), right.unsent_bytes(), left.is_full) == (0, 0, False)
 
 
 @on_both_loops
-async def test_a_receiver_that_comes_too_late_is_told() -> None:
+async def test_late_receiver_is_notified_of_the_end() -> None:
     left, right = link_pair()
     left.abort()
-    await passes()
-    assert await Ear(right).hears(1) == [("lost", "the other end is gone")]
+    await run_iterations()
+    assert await RecordingReceiver(right).wait_for_events(1) == [("lost", "the other end is gone")]
 
 
 @on_both_loops
-async def test_a_ping_is_answered_when_it_is_read() -> None:
+async def test_ping_is_answered_when_it_is_read() -> None:
     left, right = link_pair()
-    here, there = Ear(left), Ear(right)
+    here, there = RecordingReceiver(left), RecordingReceiver(right)
     left.is_alive = right.is_alive = False
     right.pause_reading()
     left.ping()
-    await passes()
+    await run_iterations()
     assert (left.is_alive, right.is_alive) == (False, False)
     right.resume_reading()
-    await passes()
+    await run_iterations()
     assert (left.is_alive, right.is_alive) == (True, True)
-    assert here.heard == there.heard == []
+    assert here.events == there.events == []
 
 
 @on_both_loops
-async def test_two_who_answer_each_other_for_ever_let_others_have_their_turn() -> None:
+async def test_endless_echo_does_not_block_the_loop() -> None:
     left, right = link_pair()
 
-    class Again(Ear):
+    class Again(RecordingReceiver):
         def received(self, packet: Packet) -> None:
             super().received(packet)
             self.link.write(self.link.frame(packet))
 
     here, there = Again(left), Again(right)
-    say(left, b"ball")
-    await there.hears(10)
-    assert len(here.heard) >= 9
+    send_texts(left, b"ball")
+    await there.wait_for_events(10)
+    assert len(here.events) >= 9
     left.abort()
-    await passes()
+    await run_iterations()

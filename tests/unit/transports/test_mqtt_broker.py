@@ -1,4 +1,4 @@
-"""Where a broker is, as people write it."""
+"""Tests of broker URLs."""
 
 import pytest
 
@@ -20,7 +20,7 @@ SECRET = "hunter2"  # noqa: S105
         ("mqtt://[::1]:1884", ("::1", 1884, False, "", "")),
     ],
 )
-def test_a_url_says_where_and_who(url: str, expected: tuple[str, int, bool, str, str]) -> None:
+def test_url_is_parsed(url: str, expected: tuple[str, int, bool, str, str]) -> None:
     broker = Broker.parse(url)
     assert (broker.host, broker.port, broker.tls, broker.user, broker.password) == expected
 
@@ -47,7 +47,7 @@ def test_a_url_says_where_and_who(url: str, expected: tuple[str, int, bool, str,
         f"mqtt://{'x' * 65536}:{SECRET}@host",
     ],
 )
-def test_a_bad_url_gives_a_sentence_without_secrets(url: str) -> None:
+def test_invalid_url_error_has_no_secrets(url: str) -> None:
     with pytest.raises(ValueError, match="a broker's URL looks like") as caught:
         Broker.parse(url)
     assert SECRET not in str(caught.value)
@@ -55,7 +55,7 @@ def test_a_bad_url_gives_a_sentence_without_secrets(url: str) -> None:
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_a_broker_never_shows_its_password() -> None:
+def test_broker_texts_omit_the_password() -> None:
     broker = Broker.parse(f"mqtts://me:{SECRET}@host:17")
     assert str(broker) == broker.original_url == "mqtts://me@host:17"
     assert SECRET not in repr(broker)

@@ -1,4 +1,4 @@
-"""What a link writes and when, without any broker or with one that misbehaves."""
+"""Tests of an MQTT connection without a broker, or with one that misbehaves."""
 
 import asyncio
 
@@ -21,76 +21,76 @@ def message(payload: bytes, qos: int = 1, packet_id: int = 1) -> bytes:
     return mqtt_frames.publish_acknowledged(topic, packet_id, payload, qos=qos)
 
 
-async def passes(count: int = 3) -> None:
+async def run_iterations(count: int = 3) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 @on_both_loops
-async def test_all_of_one_pass_is_one_write() -> None:
+async def test_packets_of_one_iteration_are_one_write() -> None:
     link, wire = wired(Ear())
     for number in range(5):
         link.publish("t", b"%d" % number)
     assert wire.written == []
     assert link.unsent_bytes() == sum(len(message(b"0")) for _ in range(5))
-    await passes()
+    await run_iterations()
     assert wire.written == [b"".join(message(b"%d" % number, 1, number + 1) for number in range(5))]
 
 
 @on_both_loops
-async def test_acknowledgements_and_what_a_message_causes_are_one_write() -> None:
+async def test_acknowledgements_and_replies_are_one_write() -> None:
     ear = Ear()
     link, wire = wired(ear)
     loop = asyncio.get_running_loop()
-    # As a caller does whose future is resolved: it goes on in the next pass.
+    # Like the caller of a resolved future, which continues in the next iteration.
     ear.on_received = lambda heard: loop.call_soon(link.publish, "t", heard.payload)
     link.data_received(message(b"a", 1, 5) + message(b"b", 1, 6) + message(b"c", 0))
-    await passes()
+    await run_iterations()
     [written] = wire.written
     acks = acknowledge(PUBACK, 5) + acknowledge(PUBACK, 6)
     assert written == acks + message(b"a", 1, 1) + message(b"b", 1, 2) + message(b"c", 1, 3)
 
 
 @on_both_loops
-async def test_a_flush_writes_now_and_nothing_twice() -> None:
+async def test_flush_writes_at_once_and_only_once() -> None:
     link, wire = wired(Ear())
     link.publish("t", b"a", qos=0)
     link.flush()
     assert wire.written == [message(b"a", 0)]
     link.flush()
-    await passes()
+    await run_iterations()
     assert len(wire.written) == 1
 
 
 @on_both_loops
-async def test_a_message_is_acknowledged_after_it_was_taken() -> None:
+async def test_message_is_acknowledged_after_delivery() -> None:
     ear = Ear()
     link, wire = wired(ear)
     ear.on_received = lambda _: link.flush()
     link.data_received(message(b"a", 1, 5))
     assert wire.written == []
-    await passes()
+    await run_iterations()
     assert wire.written == [acknowledge(PUBACK, 5)]
 
 
 @on_both_loops
-async def test_much_is_written_before_the_pass_is_over() -> None:
+async def test_large_output_is_flushed_within_the_iteration() -> None:
     link, wire = wired(Ear())
     link.publish("t", b"x" * mqtt_connection.HIGH_WATER)
     assert len(wire.written) == 1
 
 
 @on_both_loops
-async def test_a_link_is_full_with_many_unacknowledged_messages() -> None:
+async def test_unacknowledged_messages_make_the_link_full() -> None:
     ear = Ear()
     link, _ = wired(ear)
-    most = mqtt_connection.MAX_UNACKNOWLEDGED
-    for number in range(most):
+    limit = mqtt_connection.MAX_UNACKNOWLEDGED
+    for number in range(limit):
         assert not link.is_full, number
         link.publish("t", b"")
     assert link.is_full
-    assert link.unacknowledged == most
-    half = most // 2
+    assert link.unacknowledged == limit
+    half = limit // 2
     link.data_received(b"".join(acknowledge(PUBACK, number) for number in range(1, half)))
     assert (link.is_full, ear.writables, link.unacknowledged) == (True, 0, half + 1)
     link.data_received(acknowledge(PUBACK, half) * 2)
@@ -98,7 +98,7 @@ async def test_a_link_is_full_with_many_unacknowledged_messages() -> None:
 
 
 @on_both_loops
-async def test_packet_ids_go_round_and_end() -> None:
+async def test_packet_ids_wrap_and_are_exhausted() -> None:
     link, _ = wired(Ear())
     link.publish("t", b"")
     for number in range(2, mqtt_frames.MAX_PACKET_ID + 1):
@@ -119,7 +119,7 @@ async def test_packet_ids_go_round_and_end() -> None:
 
 
 @on_both_loops
-async def test_a_socket_that_has_enough_makes_a_link_full() -> None:
+async def test_full_socket_makes_the_link_full() -> None:
     ear = Ear()
     link, _ = wired(ear)
     link.pause_writing()
@@ -129,66 +129,66 @@ async def test_a_socket_that_has_enough_makes_a_link_full() -> None:
 
 
 @on_both_loops
-async def test_a_broker_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broker_that_never_reads_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt_connection, "MAX_WAITING", 1000)
     link, wire = wired(Ear())
     link.pause_writing()
     link.data_received(message(b"", 1) * 249)
-    await passes()
+    await run_iterations()
     assert not wire.is_over
     link.data_received(message(b"", 1) * 2)
-    await passes()
+    await run_iterations()
     assert wire.is_over
 
 
 @on_both_loops
-async def test_what_was_never_asked_is_not_answered() -> None:
+async def test_unexpected_acknowledgements_are_ignored() -> None:
     ear = Ear()
     link, wire = wired(ear)
     unknown = [acknowledge(kind, 9) for kind in (PUBACK, PUBREC, PUBCOMP, mqtt_frames.UNSUBACK)]
     link.data_received(b"".join(unknown) + b"\x90\x03\x00\x09\x80" + b"\xd0\x00" + message(b"a", 0))
     assert ear.payloads == [b"a"]
-    await passes()
+    await run_iterations()
     assert wire.written == []
     assert not wire.is_over
 
 
 @on_both_loops
-async def test_quality_2_is_given_once() -> None:
+async def test_qos_2_message_is_delivered_once() -> None:
     ear = Ear()
     link, wire = wired(ear)
-    again = bytearray(message(b"a", 2, 5))
-    again[0] |= 8
-    link.data_received(message(b"a", 2, 5) + again)
+    redelivered = bytearray(message(b"a", 2, 5))
+    redelivered[0] |= 8
+    link.data_received(message(b"a", 2, 5) + redelivered)
     link.data_received(acknowledge(PUBREL, 5) * 2 + message(b"b", 2, 5))
     assert ear.heard == [MqttMessage("t", b"a", False, False, 2, 5), MqttMessage("t", b"b", False, False, 2, 5)]
-    await passes()
+    await run_iterations()
     assert wire.written == [
         acknowledge(PUBREC, 5) * 2 + acknowledge(PUBCOMP, 5) * 2 + acknowledge(PUBREC, 5),
     ]
 
 
 @on_both_loops
-async def test_a_repeated_message_says_so() -> None:
+async def test_flags_of_a_redelivered_message_are_set() -> None:
     ear = Ear()
     link, _ = wired(ear)
-    again = bytearray(message(b"a", 1, 5))
-    again[0] |= 9
-    link.data_received(bytes(again))
+    redelivered = bytearray(message(b"a", 1, 5))
+    redelivered[0] |= 9
+    link.data_received(bytes(redelivered))
     assert ear.heard == [MqttMessage("t", b"a", True, True, 1, 5)]
 
 
 @on_both_loops
-async def test_nothing_is_given_after_an_abort() -> None:
+async def test_no_message_is_delivered_after_an_abort() -> None:
     ear = Ear()
     link, wire = wired(ear)
     ear.on_received = lambda _: link.abort()
     link.data_received(message(b"a", 0) * 3)
     assert (len(ear.heard), wire.is_over) == (1, True)
-    link.publish("t", b"nobody hears it")
+    link.publish("t", b"not sent")
     link.close()
     link.connection_lost(None)
-    await passes()
+    await run_iterations()
     assert (wire.written, ear.losses) == ([], ["closed by this end"])
     with pytest.raises(ConnectionLost):
         await link.subscribe(["t"])
@@ -198,7 +198,7 @@ async def test_nothing_is_given_after_an_abort() -> None:
 
 
 @on_both_loops
-async def test_only_what_can_be_published_is() -> None:
+async def test_invalid_arguments_are_refused() -> None:
     link, _ = wired(Ear())
     with pytest.raises(ValueError, match="wildcard"):
         link.publish("a/#", b"")
@@ -212,7 +212,7 @@ async def test_only_what_can_be_published_is() -> None:
 
 
 @on_both_loops
-async def test_more_topics_than_are_kept_are_written_and_forgotten() -> None:
+async def test_topic_cache_is_bounded() -> None:
     link, _ = wired(Ear())
     for number in range(3000):
         link.publish(f"t/{number}", b"", qos=0)
@@ -225,13 +225,13 @@ async def refusal(place: FakePlace, seconds: float = 5.0) -> ConnectionLost:
     with pytest.raises(ConnectionLost) as caught:
         await open_mqtt(place.broker, ear, timeout=seconds)
     await asyncio.sleep(0.01)
-    assert not ear.losses, "a link that never was is not lost"
+    assert not ear.losses, "a link that was never returned is not reported as lost"
     return caught.value
 
 
 @pytest.mark.parametrize("code", range(1, 8))
 @on_both_loops
-async def test_a_broker_may_refuse(code: int) -> None:
+async def test_connack_code_is_an_error(code: int) -> None:
     async with fake_broker(bytes((0x20, 2, 0, code))) as place:
         error = await refusal(place)
     assert isinstance(error, Refused) == (code in {4, 5})
@@ -240,20 +240,20 @@ async def test_a_broker_may_refuse(code: int) -> None:
 
 @pytest.mark.parametrize("first", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x01\x00\x02", message(b"x", 0)])
 @on_both_loops
-async def test_what_is_no_broker_is_told_from_one(first: bytes) -> None:
+async def test_first_packet_must_be_a_connack(first: bytes) -> None:
     async with fake_broker(first) as place:
-        assert "no MQTT" in str(await refusal(place))
+        assert "invalid MQTT" in str(await refusal(place))
 
 
 @on_both_loops
-async def test_a_broker_that_says_nothing_is_not_waited_for_for_ever() -> None:
+async def test_silent_broker_times_out() -> None:
     async with fake_broker(b"\x20\x02") as place:
         assert "did not answer within 0.05 seconds" in str(await refusal(place, 0.05))
         assert await (await place.connection()).packet() == b""
 
 
 @on_both_loops
-async def test_who_hangs_up_at_once_is_no_broker() -> None:
+async def test_connection_closed_before_connack_is_an_error() -> None:
     async with fake_broker(b"") as place:
         opening = asyncio.ensure_future(refusal(place))
         (await place.connection()).hang_up()
@@ -262,7 +262,7 @@ async def test_who_hangs_up_at_once_is_no_broker() -> None:
 
 
 @on_both_loops
-async def test_an_opening_may_be_cancelled() -> None:
+async def test_connect_may_be_cancelled() -> None:
     async with fake_broker(b"") as place:
         opening = asyncio.ensure_future(open_mqtt(place.broker, Ear()))
         connection = await place.connection()
@@ -273,7 +273,7 @@ async def test_an_opening_may_be_cancelled() -> None:
 
 
 @on_both_loops
-async def test_garbage_ends_the_link_with_a_reason() -> None:
+async def test_invalid_packet_ends_the_link_with_a_reason() -> None:
     async with fake_broker() as place:
         ear = Ear()
         await open_mqtt(place.broker, ear, max_packet=1000)
@@ -286,38 +286,38 @@ async def test_garbage_ends_the_link_with_a_reason() -> None:
 
 
 @on_both_loops
-async def test_a_filter_may_be_refused() -> None:
+async def test_refused_filter_is_an_error() -> None:
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, Ear())
         connection = await place.connection()
-        for codes, said in ((b"\x01\x80", "subscribe to b/c"), (b"\x01", "1 of 2"), (b"\x01\x01\x01", "3 of 2")):
-            asked = asyncio.ensure_future(link.subscribe(["a", "b/c"]))
+        for codes, error_text in ((b"\x01\x80", "subscription to b/c"), (b"\x01", "1 of 2"), (b"\x01\x01\x01", "3 of 2")):
+            pending = asyncio.ensure_future(link.subscribe(["a", "b/c"]))
             packet = await connection.packet()
             assert packet[4:] == b"\x00\x01a\x01\x00\x03b/c\x01"
             connection.say(bytes((0x90, 2 + len(codes))) + packet[2:4] + codes)
-            with pytest.raises(SubscriptionRefused, match=said):
-                await asked
+            with pytest.raises(SubscriptionRefused, match=error_text):
+                await pending
         link.close()
 
 
 @on_both_loops
-async def test_who_waits_for_a_broker_that_goes_is_told() -> None:
+async def test_pending_requests_fail_when_the_connection_is_lost() -> None:
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, ear := Ear())
         connection = await place.connection()
-        given_up = asyncio.ensure_future(link.subscribe(["a"]))
-        asked = [asyncio.ensure_future(link.subscribe(["b"])), asyncio.ensure_future(link.unsubscribe(["b"]))]
+        cancelled = asyncio.ensure_future(link.subscribe(["a"]))
+        pending = [asyncio.ensure_future(link.subscribe(["b"])), asyncio.ensure_future(link.unsubscribe(["b"]))]
         await connection.packet()
-        given_up.cancel()
+        cancelled.cancel()
         connection.hang_up()
         assert await ear.loses()
-        for each in asked:
+        for each in pending:
             with pytest.raises(ConnectionLost):
                 await each
 
 
 @on_both_loops
-async def test_a_link_takes_leave() -> None:
+async def test_close_sends_disconnect() -> None:
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, ear := Ear(), keepalive=0)
         connection = await place.connection()
@@ -331,7 +331,7 @@ async def test_a_link_takes_leave() -> None:
 
 
 @on_both_loops
-async def test_a_close_does_not_wait_for_a_broker_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_does_not_wait_for_a_broker_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt_connection, "_LINGER", 0.05)
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, ear := Ear())
@@ -343,7 +343,7 @@ async def test_a_close_does_not_wait_for_a_broker_that_does_not_read(monkeypatch
 
 
 @on_both_loops
-async def test_a_silent_broker_is_lost_and_one_that_answers_is_not() -> None:
+async def test_keepalive_detects_a_silent_broker() -> None:
     async with fake_broker() as place:
         await open_mqtt(place.broker, ear := Ear(), keepalive=0.2)
         connection = await place.connection()
@@ -355,7 +355,7 @@ async def test_a_silent_broker_is_lost_and_one_that_answers_is_not() -> None:
 
 
 @on_both_loops
-async def test_who_does_not_read_does_not_blame_the_broker() -> None:
+async def test_paused_link_does_not_lose_its_broker() -> None:
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, ear := Ear(), keepalive=0.1)
         connection = await place.connection()
@@ -372,9 +372,9 @@ async def test_who_does_not_read_does_not_blame_the_broker() -> None:
 
 
 @on_both_loops
-async def test_a_receiver_that_breaks_its_word_and_raises_ends_its_link() -> None:
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
+async def test_raising_receiver_ends_its_link() -> None:
+    exceptions: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: exceptions.append(context.get("exception")))
     async with fake_broker() as place:
         await open_mqtt(place.broker, ear := Ear())
         error = ZeroDivisionError("on purpose")
@@ -385,4 +385,4 @@ async def test_a_receiver_that_breaks_its_word_and_raises_ends_its_link() -> Non
         ear.on_received = fail
         (await place.connection()).say(message(b"a", 1))
         assert "on purpose" in await ear.loses()
-        assert error in told
+        assert error in exceptions

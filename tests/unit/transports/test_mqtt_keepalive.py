@@ -1,4 +1,4 @@
-"""When the other end is taken for gone."""
+"""Tests of the MQTT keepalive."""
 
 import asyncio
 import time
@@ -8,36 +8,36 @@ from tests.support.event_loops import on_both_loops
 
 
 @on_both_loops
-async def test_silence_is_asked_about_and_then_is_the_end() -> None:
-    told: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-    asked: list[bool] = []
-    pulse = Keepalive(0.1, lambda: asked.append(True), told.set_result)
-    pulse.start()
-    assert await told > 0.1
-    assert asked
-    before = len(asked)
+async def test_silence_causes_pings_and_then_the_end() -> None:
+    silences: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    pings: list[bool] = []
+    keepalive = Keepalive(0.1, lambda: pings.append(True), silences.set_result)
+    keepalive.start()
+    assert await silences > 0.1
+    assert pings
+    before = len(pings)
     await asyncio.sleep(0.1)
-    assert len(asked) == before, "who gave up does not go on asking"
+    assert len(pings) == before, "no pings after the end"
 
 
 @on_both_loops
-async def test_a_process_that_slept_asks_before_it_gives_up() -> None:
-    told: list[float] = []
-    asked: list[bool] = []
-    pulse = Keepalive(0.4, lambda: asked.append(True), told.append)
-    pulse.start()
-    time.sleep(1.2)  # noqa: ASYNC251  as a laptop does when its lid is closed
+async def test_suspended_process_pings_before_it_gives_up() -> None:
+    silences: list[float] = []
+    pings: list[bool] = []
+    keepalive = Keepalive(0.4, lambda: pings.append(True), silences.append)
+    keepalive.start()
+    time.sleep(1.2)  # noqa: ASYNC251  simulates a suspended process
     await asyncio.sleep(0)
     await asyncio.sleep(0.001)
-    assert (asked, told) == ([True], [])
-    pulse.stop()
-    pulse.stop()
+    assert (pings, silences) == ([True], [])
+    keepalive.stop()
+    keepalive.stop()
 
 
 @on_both_loops
-async def test_without_a_keepalive_nothing_is_asked() -> None:
-    asked: list[bool] = []
-    pulse = Keepalive(0, lambda: asked.append(True), lambda _: None)
-    pulse.start()
+async def test_keepalive_0_sends_no_pings() -> None:
+    pings: list[bool] = []
+    keepalive = Keepalive(0, lambda: pings.append(True), lambda _: None)
+    keepalive.start()
     await asyncio.sleep(0.02)
-    assert not asked
+    assert not pings

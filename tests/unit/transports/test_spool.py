@@ -1,4 +1,4 @@
-"""Attachments on disk: what is written is read, what has no room says so, and all room is given back."""
+"""Tests of spools: content, limits and released space."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from fiveways.transports.spool import DiskSpool, DiskSpools
 
 
-def test_what_was_written_is_read_from_any_place() -> None:
+def test_blob_is_readable_at_any_offset() -> None:
     spool = DiskSpools(100, 100).open()
     spool.write(b"hello ")
     spool.write(b"world")
@@ -21,7 +21,7 @@ def test_what_was_written_is_read_from_any_place() -> None:
     )
 
 
-def test_room_is_given_back_when_nobody_holds_the_blob() -> None:
+def test_space_is_released_with_the_blob() -> None:
     spools = DiskSpools(100, 100)
     blob = spools.store(b"x" * 60)
     assert spools.used == 60
@@ -29,7 +29,7 @@ def test_room_is_given_back_when_nobody_holds_the_blob() -> None:
     assert spools.used == 0
 
 
-def test_room_is_given_back_when_a_spool_is_dropped() -> None:
+def test_space_is_released_with_an_unfinished_spool() -> None:
     spools = DiskSpools(100, 100)
     spool = spools.open()
     spool.write(b"x" * 60)
@@ -37,18 +37,18 @@ def test_room_is_given_back_when_a_spool_is_dropped() -> None:
     assert spools.used == 0
 
 
-def test_one_address_leaves_room_for_others() -> None:
+def test_address_is_limited_to_its_share() -> None:
     spools = DiskSpools(100, 100, share=0.5)
-    kept = [spools.for_remote("10.0.0.1:1").store(b"x" * 30), spools.for_remote("10.0.0.1:2").store(b"x" * 20)]
+    blobs = [spools.for_remote("10.0.0.1:1").store(b"x" * 30), spools.for_remote("10.0.0.1:2").store(b"x" * 20)]
     refused = spools.for_remote("10.0.0.1:3").store(b"y")
     assert refused.error == "the limit for attachments on disk is reached for 10.0.0.1"
-    kept.append(spools.for_remote("10.0.0.2:1").store(b"x" * 50))
-    assert [each.error for each in kept] == [None] * 3
-    kept.clear()
+    blobs.append(spools.for_remote("10.0.0.2:1").store(b"x" * 50))
+    assert [each.error for each in blobs] == [None] * 3
+    blobs.clear()
     assert (spools.used, spools._by_address) == (0, {})
 
 
-def test_one_that_is_too_large_is_counted_but_not_kept() -> None:
+def test_too_large_attachment_is_counted_but_not_stored() -> None:
     spools = DiskSpools(100, 10)
     spool = spools.open()
     spool.write(b"x" * 10)
@@ -60,14 +60,14 @@ def test_one_that_is_too_large_is_counted_but_not_kept() -> None:
         blob.read(0, 1)
 
 
-def test_all_together_may_not_take_more_than_their_room() -> None:
+def test_total_size_is_limited() -> None:
     spools = DiskSpools(10, 10)
     first = spools.store(b"x" * 6)
     second = spools.store(b"x" * 5)
     assert (first.error, second.error, spools.used) == (None, "the limit for attachments on disk is reached", 6)
 
 
-def test_a_full_disk_fails_the_attachment_and_nothing_else() -> None:
+def test_full_disk_fails_only_the_attachment() -> None:
     spools = DiskSpools(1 << 20, 1 << 20)
     spool = DiskSpool(spools, Path("/dev/full").open("r+b", buffering=0), "")  # noqa: SIM115  the spool closes it
     spool.write(b"x")

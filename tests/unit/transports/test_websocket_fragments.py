@@ -1,11 +1,11 @@
-"""Messages in fragments whose content nobody wants: nothing of them is kept."""
+"""Tests of fragmented messages whose content is discarded."""
 
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket_fragments import SPOOL_ABOVE, FragmentedMessage
 from fiveways.wire.packet import Packet
 
 
-def test_discarded_message_releases_its_memory_and_keeps_nothing_more() -> None:
+def test_discarded_message_releases_its_memory() -> None:
     fragments = FragmentedMessage(is_text=False, max_size=1000, spools=None)
     fragments.add(b"x" * 600)
     fragments.discard()
@@ -15,7 +15,7 @@ def test_discarded_message_releases_its_memory_and_keeps_nothing_more() -> None:
     assert fragments.finish() == Packet(b"", is_text=False)
 
 
-def test_discarded_message_releases_its_room_on_disk() -> None:
+def test_discarded_message_releases_its_disk_space() -> None:
     spools = DiskSpools(1 << 30, 1 << 30)
     fragments = FragmentedMessage(is_text=False, max_size=1000, spools=spools)
     fragments.add(b"x" * (SPOOL_ABOVE + 1))

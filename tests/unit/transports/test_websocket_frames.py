@@ -1,4 +1,4 @@
-"""Frames as bytes, read back by picows itself."""
+"""Tests of the frame serializer with picows as parser."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ SIZES = [0, 1, 3, 4, 5, 125, 126, 127, 65535, 65536, 70001]
 
 
 class Collector(WSListener):
-    """Keeps what picows read, and writes what it is told to."""
+    """Listener that records frames and writes given bytes."""
 
     def __init__(self, to_write: bytes, expected: int) -> None:
         self.frames: list[tuple[int, bool, bytes]] = []
@@ -31,7 +31,7 @@ class Collector(WSListener):
 
 
 async def exchange(from_client: bytes, from_server: bytes, expected: int) -> list[tuple[int, bool, bytes]]:
-    """What picows reads at the other end."""
+    """Return the frames that picows parses at the other end."""
     server_side: list[Collector] = []
 
     def accept(_request: WSUpgradeRequest) -> Collector:
@@ -50,14 +50,14 @@ async def exchange(from_client: bytes, from_server: bytes, expected: int) -> lis
 
 
 @pytest.mark.parametrize("opcode", [websocket_frames.TEXT, websocket_frames.BINARY])
-def test_picows_reads_what_a_server_writes(opcode: int) -> None:
+def test_picows_parses_server_frames(opcode: int) -> None:
     payloads = [b"x" * size for size in SIZES]
     written = b"".join(websocket_frames.server_frame(payload, opcode) for payload in payloads)
     assert asyncio.run(exchange(b"", written, len(SIZES))) == [(opcode, True, payload) for payload in payloads]
 
 
 @pytest.mark.parametrize("opcode", [websocket_frames.TEXT, websocket_frames.BINARY])
-def test_picows_reads_what_a_client_masks(opcode: int) -> None:
+def test_picows_parses_masked_client_frames(opcode: int) -> None:
     payloads = [bytes(range(256)) * (size // 256 + 1) for size in SIZES]
     payloads = [payload[:size] for payload, size in zip(payloads, SIZES, strict=True)]
     written = b"".join(websocket_frames.client_frame(payload, opcode) for payload in payloads)
@@ -67,7 +67,7 @@ def test_picows_reads_what_a_client_masks(opcode: int) -> None:
     assert asyncio.run(exchange(written, b"", len(payloads))) == [(opcode, True, payload) for payload in payloads]
 
 
-def test_picows_reads_fragments() -> None:
+def test_picows_parses_fragments() -> None:
     written = b"".join(
         websocket_frames.server_frame(piece, websocket_frames.BINARY, first=piece == b"one", last=piece == b"three")
         for piece in (b"one", b"two", b"three")
@@ -76,7 +76,7 @@ def test_picows_reads_fragments() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_short_way_for_texts_gives_the_same_bytes(size: int) -> None:
+def test_server_text_equals_server_frame(size: int) -> None:
     assert websocket_frames.server_text(b"x" * size) == websocket_frames.server_frame(
         b"x" * size, websocket_frames.TEXT
     )
@@ -88,7 +88,7 @@ def test_masks_differ() -> None:
     assert len({together[start : start + 10] for start in range(0, 500, 10)}) == 50
 
 
-def test_several_messages_of_a_server_are_their_frames_one_after_the_other() -> None:
+def test_server_frames_equals_concatenated_frames() -> None:
     packets = [Packet(b"x" * size, is_text) for size in [*SIZES, 1023, 1024] for is_text in (True, False)]
     opcodes = {True: websocket_frames.TEXT, False: websocket_frames.BINARY}
     expected = [websocket_frames.server_frame(packet.payload, opcodes[packet.is_text]) for packet in packets]

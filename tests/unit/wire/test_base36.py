@@ -1,4 +1,4 @@
-"""Base 36 as UMQ spells it, and none of what int(text, 36) takes besides."""
+"""Tests of base 36 numbers, which are stricter than int(text, 36)."""
 
 import tracemalloc
 
@@ -33,12 +33,12 @@ def test_parse(text: str, number: int) -> None:
         "3W5E11264SGSG", "ZZZZZZZZZZZZZ", "10000000000000", "Z" * 100_000,
     ],
 )  # fmt: skip
-def test_parse_refuses(text: str) -> None:
+def test_invalid_number_is_malformed(text: str) -> None:
     with pytest.raises(Malformed):
         base36.parse(text)
 
 
-def test_maximum_is_the_last_number_taken() -> None:
+def test_maximum_is_inclusive() -> None:
     assert base36.parse("ZZ", 1295) == 1295
     with pytest.raises(Malformed):
         base36.parse("100", 1295)
@@ -51,20 +51,20 @@ def test_write(number: int, text: str) -> None:
     assert base36.write(number) == text
 
 
-def test_write_refuses_numbers_below_zero() -> None:
+def test_negative_number_is_unrepresentable() -> None:
     with pytest.raises(Unrepresentable):
         base36.write(-1)
 
 
 @given(number=st.integers(0, U64) | st.integers(0, 50_000))
-def test_what_is_written_reads_back(number: int) -> None:
+def test_written_number_round_trips(number: int) -> None:
     text = base36.write(number)
     assert base36.parse(text) == number
     assert text == "0" or not text.startswith("0")
 
 
 @given(number=st.integers(0, 2**500))
-def test_other_maxima_hold(number: int) -> None:
+def test_any_maximum_is_enforced(number: int) -> None:
     assert base36.parse(base36.write(number), number) == number
     with pytest.raises(Malformed):
         base36.parse(base36.write(number + 1), number)

@@ -1,4 +1,4 @@
-"""Base91 by the vectors of RULES NQ-a12, by its inverse, and by all short texts."""
+"""Tests of base91: vectors of RULES NQ-a12, round trips, and all short texts."""
 
 import json
 from itertools import product
@@ -22,8 +22,8 @@ VECTORS = {
 data = st.binary(max_size=200) | st.lists(st.sampled_from([b"\x00", b"\xff", b"\x58", b"\x59\x20"])).map(b"".join)
 
 
-def plain_encode(whole: bytes) -> str:
-    """NQ-a12 word by word, one bit string and no table."""
+def reference_encode(whole: bytes) -> str:
+    """Encode as NQ-a12 describes it, with one bit string and no table."""
     bits, count, text = int.from_bytes(whole, "little"), 8 * len(whole), ""
     while count > 13:
         width = 13 if bits % 2**13 > 88 else 14
@@ -53,7 +53,7 @@ def test_alphabet_needs_no_escape_in_json() -> None:
 @given(raw=data)
 def test_encode_does_as_the_rule_says_and_decode_undoes_it(raw: bytes) -> None:
     text = base91.encode(raw)
-    assert text == plain_encode(raw)
+    assert text == reference_encode(raw)
     assert base91.decode(text) == raw
 
 

@@ -1,4 +1,4 @@
-"""CBOR against the examples of RFC 8949, against itself, and against cbor2 where both judge the same thing."""
+"""Tests of CBOR with the examples of RFC 8949, by round trips, and in comparison with cbor2."""
 
 import enum
 import json
@@ -27,8 +27,8 @@ class Vector(NamedTuple):
     written: bool = False
 
 
-def unmarked(value: object) -> object:
-    """Read bytes and floats in a vector, which is JSON."""
+def decode_marked(value: object) -> object:
+    """Decode the notation of bytes and floats in a vector, which is JSON."""
     match value:
         case {"$base64": str(text)}:
             return b64decode(text)
@@ -40,7 +40,7 @@ def unmarked(value: object) -> object:
 def vectors(*groups: str) -> list[object]:
     return [
         pytest.param(
-            Vector(bytes.fromhex(entry["hex"]), unmarked(entry.get("value")), entry.get("written", False)),
+            Vector(bytes.fromhex(entry["hex"]), decode_marked(entry.get("value")), entry.get("written", False)),
             id=entry["name"],
         )
         for group in groups
@@ -49,7 +49,7 @@ def vectors(*groups: str) -> list[object]:
 
 
 def accepts(raw: bytes) -> bool:
-    """Whether `skip` finds one well-formed item to the exact end."""
+    """Return whether `skip` finds exactly one well-formed item."""
     try:
         return cbor.skip(raw, 0) == len(raw)
     except Malformed:
@@ -57,7 +57,7 @@ def accepts(raw: bytes) -> bool:
 
 
 def refusal(raw: bytes) -> Malformed | None:
-    """What `parse` says against these bytes."""
+    """Return the error of `parse`, if any."""
     try:
         cbor.parse(raw)
     except Malformed as exc:
@@ -66,7 +66,7 @@ def refusal(raw: bytes) -> Malformed | None:
 
 
 def same(one: object, other: object) -> bool:
-    """Equal in value and type, NaN to NaN and -0.0 to -0.0 too."""
+    """Return whether values and types are equal, with NaN equal to NaN and -0.0 only to -0.0."""
     if type(one) is not type(other):
         return False
     match one, other:
@@ -104,7 +104,7 @@ def _map(pairs: list[tuple[bytes, bytes]]) -> bytes:
     return bytes([0xA0 + len(pairs)]) + b"".join(key + value for key, value in pairs)
 
 
-# Bytes that are CBOR more often than chance would have it, with keys, tags and simple values of all kinds.
+# Bytes that are often valid CBOR, with keys, tags and simple values of all kinds.
 heads = st.builds(
     lambda major, low, rest: bytes([major << 5 | low]) + rest,
     st.integers(0, 7),
@@ -129,7 +129,7 @@ garbage = st.binary(max_size=64) | items
 
 
 @pytest.mark.parametrize("vector", vectors("appendix_a", "values"))
-def test_item_is_understood(vector: Vector) -> None:
+def test_item_is_parsed(vector: Vector) -> None:
     assert same(cbor.parse(vector.raw), vector.value)
     assert cbor.skip(vector.raw, 0) == len(vector.raw)
     assert cbor.skip(b"\xff\xff" + vector.raw + b"\xff", 2) == 2 + len(vector.raw)
@@ -160,7 +160,7 @@ def test_item_that_is_not_well_formed_is_refused(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", vectors("only_well_formed"))
-def test_item_that_is_well_formed_but_means_nothing_is_passed_on_and_not_read(vector: Vector) -> None:
+def test_well_formed_item_without_a_value_is_skipped_but_not_parsed(vector: Vector) -> None:
     assert cbor.skip(vector.raw, 0) == len(vector.raw)
     with pytest.raises(Malformed):
         cbor.parse(vector.raw)
@@ -168,7 +168,7 @@ def test_item_that_is_well_formed_but_means_nothing_is_passed_on_and_not_read(ve
 
 @pytest.mark.parametrize("tail", [b"\x00", b"\xff", b"\xa0"])
 @pytest.mark.parametrize("raw", [b"\x00", b"\x61a", b"\xa0", b"\x81\x00", b"\x9f\xff", b"\xc6\x00"])
-def test_skip_stops_behind_the_item_and_parse_refuses_more(raw: bytes, tail: bytes) -> None:
+def test_skip_stops_after_the_item_and_parse_refuses_more(raw: bytes, tail: bytes) -> None:
     assert cbor.skip(raw + tail, 0) == len(raw)
     with pytest.raises(Malformed):
         cbor.parse(raw + tail)
@@ -190,7 +190,7 @@ def test_depth_128_is_accepted_and_129_refused(level: bytes, core: bytes) -> Non
 
 
 @pytest.mark.parametrize("code", [b"\x80", b"\xa0", b"\x9f\xff", b"\xbf\xff"])
-def test_empty_container_is_a_level_too(code: bytes) -> None:
+def test_empty_container_counts_for_the_depth(code: bytes) -> None:
     assert cbor.skip(b"\x81" + code, 0, max_depth=2)
     assert cbor.parse(b"\x81" + code, max_depth=2)
     with pytest.raises(Malformed):
@@ -200,14 +200,14 @@ def test_empty_container_is_a_level_too(code: bytes) -> None:
 
 
 @pytest.mark.parametrize("code", [b"\x81", b"\xa1", b"\xc6", b"\x9f", b"\xbf", b"\x5f", b"\x7f", b"\xd8\x1c"])
-def test_bomb_of_nesting_is_refused(code: bytes) -> None:
+def test_nesting_bomb_is_refused(code: bytes) -> None:
     with pytest.raises(Malformed):
         cbor.skip(code * 1_000_000, 0)
     with pytest.raises(Malformed):
         cbor.parse(code * 1_000_000)
 
 
-def test_long_array_of_small_integers_is_read() -> None:
+def test_long_array_of_small_integers_is_parsed() -> None:
     raw = b"\x9a\x00\x10\x00\x00" + b"\x05" * (1 << 20)
     assert cbor.skip(raw, 0) == len(raw)
     assert cbor.parse(raw) == [5] * (1 << 20)
@@ -234,7 +234,7 @@ def test_long_array_of_small_integers_is_read() -> None:
         ("ff", (7, -1, 1)),
     ],
 )
-def test_head_is_read_at_its_offset(raw: str, expected: tuple[int, int, int]) -> None:
+def test_head_is_parsed_at_its_offset(raw: str, expected: tuple[int, int, int]) -> None:
     major, argument, end = expected
     assert cbor.read_head(bytes.fromhex(raw), 0) == expected
     assert cbor.read_head(b"\x00" + bytes.fromhex(raw) + b"\x00", 1) == (major, argument, end + 1)
@@ -243,34 +243,34 @@ def test_head_is_read_at_its_offset(raw: str, expected: tuple[int, int, int]) ->
 @pytest.mark.parametrize(
     "raw", ["", "18", "58", "1900", "1a000000", "9b", "1c", "3d", "5e", "fc", "1f", "3f", "df", "f8", "f81f"]
 )
-def test_head_that_is_cut_off_or_reserved_is_refused(raw: str) -> None:
+def test_truncated_or_reserved_head_is_refused(raw: str) -> None:
     with pytest.raises(Malformed):
         cbor.read_head(bytes.fromhex(raw), 0)
 
 
 @given(value=values)
-def test_parse_undoes_write(value: object) -> None:
+def test_written_value_round_trips(value: object) -> None:
     raw = cbor.write(value)
     assert same(cbor.parse(raw), value)
     assert cbor.skip(raw, 0) == len(raw)
 
 
 @given(value=values)
-def test_cbor2_reads_what_is_written(value: object) -> None:
+def test_cbor2_decodes_written_values(value: object) -> None:
     assert same(cbor2.loads(cbor.write(value)), value)
 
 
 @given(value=values)
-def test_what_cbor2_writes_is_read(value: object) -> None:
+def test_cbor2_output_is_parsed(value: object) -> None:
     for canonical in (False, True):
         raw = cbor2.dumps(value, canonical=canonical)
         assert cbor.skip(raw, 0) == len(raw)
-        # canonical CBOR sorts the keys
+        # Canonical CBOR sorts the keys.
         assert same(cbor.parse(raw), cbor2.loads(raw))
 
 
 @given(value=values, data=st.data())
-def test_no_prefix_of_a_written_value_is_an_item(value: object, data: st.DataObject) -> None:
+def test_prefix_of_a_written_value_is_malformed(value: object, data: st.DataObject) -> None:
     raw = cbor.write(value)
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
     with pytest.raises(Malformed):
@@ -279,7 +279,7 @@ def test_no_prefix_of_a_written_value_is_an_item(value: object, data: st.DataObj
         cbor.parse(cut)
 
 
-# All that `parse` refuses in an item that is well-formed.
+# All errors of `parse` for a well-formed item.
 BEYOND_FORM = (
     "two equal keys",
     "simple value",
@@ -292,7 +292,7 @@ BEYOND_FORM = (
 
 
 @given(raw=garbage)
-def test_parse_takes_what_skip_takes_unless_the_meaning_is_wrong(raw: bytes) -> None:
+def test_parse_accepts_like_skip_except_for_invalid_content(raw: bytes) -> None:
     if refusal(raw) is None:
         assert accepts(raw)
     elif accepts(raw):
@@ -303,15 +303,15 @@ def untouched(value: object, _immutable: object) -> object:
     return value
 
 
-# cbor2's own meanings would refuse items that are well-formed; it is asked for the form alone.
+# cbor2's tag decoders would refuse some well-formed items, so only the form is compared.
 ITS_TAGS = dict.fromkeys(
     [*range(6), 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799], untouched
 )
 
 
 @given(raw=garbage)
-def test_skip_judges_as_cbor2_does(raw: bytes) -> None:
-    # It says nothing about bytes behind the item, so the item is followed by one more in an array of two.
+def test_skip_accepts_like_cbor2(raw: bytes) -> None:
+    # cbor2 ignores bytes after the item, so an array of two holds the item and another one.
     try:
         end = cbor.skip(raw, 0)
     except Malformed:
@@ -372,7 +372,7 @@ def test_tuple_or_subclass_is_written_as_its_plain_value(value: object, plain: o
     assert same(cbor.parse(cbor.write(value)), plain)
 
 
-def test_dict_keeps_the_order_given() -> None:
+def test_dict_order_is_kept() -> None:
     assert list(json.loads(json.dumps(cbor.parse(cbor.write({"b": 1, "a": 2}))))) == ["b", "a"]
 
 
@@ -382,14 +382,14 @@ def nested(depth: int, core: object) -> object:
     return core
 
 
-def test_write_nests_128_deep_and_no_deeper() -> None:
+def test_write_refuses_depth_129() -> None:
     raw = cbor.write(nested(MAX_DEPTH, 0))
     assert cbor.skip(raw, 0) == len(raw)
     raw = cbor.write(nested(MAX_DEPTH - 1, 1 << 64))
     assert cbor.skip(raw, 0) == len(raw)
     endless: list[object] = []
     endless.append(endless)
-    # The tag of a big integer is a level too.
+    # The tag of a big integer counts as a level.
     for value in (nested(MAX_DEPTH + 1, 0), nested(MAX_DEPTH, []), nested(MAX_DEPTH, 1 << 64), endless):
         with pytest.raises(Unrepresentable):
             cbor.write(value)
@@ -411,29 +411,29 @@ def test_write_nests_128_deep_and_no_deeper() -> None:
         math,
     ],
 )
-def test_value_that_cbor_or_the_hub_lacks_is_refused(value: object) -> None:
+def test_unsupported_value_is_refused(value: object) -> None:
     with pytest.raises(Unrepresentable):
         cbor.write([value])
 
 
 @given(text=st.text(max_size=80))
-def test_text_item_is_the_text_written(text: str) -> None:
+def test_text_item_equals_the_written_text(text: str) -> None:
     assert cbor.text_item(text) == cbor.write(text) == cbor2.dumps(text)
 
 
 @given(number=st.integers(0, (1 << 64) - 1) | st.integers(0, 70_000))
-def test_uint_item_is_the_number_written(number: int) -> None:
+def test_uint_item_equals_the_written_number(number: int) -> None:
     assert cbor.uint_item(number) == cbor.write(number) == cbor2.dumps(number)
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 64])
-def test_number_that_is_no_u64_is_refused(number: int) -> None:
+def test_number_outside_u64_is_refused(number: int) -> None:
     with pytest.raises(Unrepresentable):
         cbor.uint_item(number)
 
 
 @pytest.mark.parametrize("number", [10**4300 - 1, 1 - 10**4300])
-def test_the_biggest_integers_that_json_can_hold_too(number: int) -> None:
+def test_integers_are_limited_to_4300_digits(number: int) -> None:
     assert cbor.parse(cbor.write(number)) == number
     bigger = number + (1 if number > 0 else -1)
     with pytest.raises(Unrepresentable, match="4300 digits"):

@@ -1,9 +1,8 @@
-"""Bodies between the encodings, by tests/conformance/vectors/values.json.
+"""Tests of bodies in all encodings, with tests/conformance/vectors/values.json.
 
-A vector has a `body` in the encoding `from`, and what it is in others in `to`. JSON and text are written as strings,
-CBOR and binary as hexadecimal digits, values as themselves except for what JSON lacks: `{"!bytes": "00ff"}`,
-`{"!float": "nan"}`, `{"!tuple": [...]}`, `{"!surrogate": "d800"}`, `{"!nested": depth}`. `{"!error": ...}` is a
-refusal.
+A vector has a `body` in the encoding `from`, and its form in other encodings in `to`. JSON and text are strings, CBOR
+and binary are hexadecimal digits. Values are JSON, with these notations: `{"!bytes": "00ff"}`, `{"!float": "nan"}`,
+`{"!tuple": [...]}`, `{"!surrogate": "d800"}`, `{"!nested": depth}`. `{"!error": ...}` is an expected exception.
 """
 
 import json
@@ -33,46 +32,46 @@ def nested(depth: int) -> object:
 NOTATIONS: dict[str, Callable[..., object]] = {
     "!bytes": bytes.fromhex,
     "!float": float,
-    "!tuple": lambda items: tuple(map(meant, items)),
+    "!tuple": lambda items: tuple(map(decode_notation, items)),
     "!surrogate": lambda digits: chr(int(digits, 16)),
     "!nested": nested,
 }
 
 
-def meant(noted: object) -> object:
-    """Return the value that a vector writes down."""
-    if isinstance(noted, list):
-        return [meant(item) for item in noted]
-    if isinstance(noted, dict):
+def decode_notation(encoded: object) -> object:
+    """Return the value of a notation."""
+    if isinstance(encoded, list):
+        return [decode_notation(item) for item in encoded]
+    if isinstance(encoded, dict):
         for notation, read in NOTATIONS.items():
-            if notation in noted:
-                return read(noted[notation])
-        return {key: meant(item) for key, item in noted.items()}
-    return noted
+            if notation in encoded:
+                return read(encoded[notation])
+        return {key: decode_notation(item) for key, item in encoded.items()}
+    return encoded
 
 
-def in_bytes(noted: object) -> bytes:
-    return noted.encode() if isinstance(noted, str) else json.dumps(meant(noted)).encode()
+def json_bytes(encoded: object) -> bytes:
+    return encoded.encode() if isinstance(encoded, str) else json.dumps(decode_notation(encoded)).encode()
 
 
-def in_hex(noted: object) -> bytes:
-    return bytes.fromhex(str(noted))
+def hex_bytes(encoded: object) -> bytes:
+    return bytes.fromhex(str(encoded))
 
 
 FROM: dict[str, Callable[[object], Payload]] = {
     "text": lambda body: Text(str(body)),
-    "json": lambda body: Json(in_bytes(body)),
-    "cbor": lambda body: Cbor(in_hex(body)),
-    "binary": lambda body: Binary(in_hex(body)),
-    "value": lambda body: Value(meant(body)),
+    "json": lambda body: Json(json_bytes(body)),
+    "cbor": lambda body: Cbor(hex_bytes(body)),
+    "binary": lambda body: Binary(hex_bytes(body)),
+    "value": lambda body: Value(decode_notation(body)),
 }
 TO: dict[str, tuple[Callable[[Payload], object], Callable[[object], object]]] = {
-    "text": (lambda payload: payload.text(), lambda noted: in_bytes(noted).decode()),
-    "json": (lambda payload: payload.json(), in_bytes),
-    "nq": (lambda payload: payload.nq(), in_bytes),
-    "cbor": (lambda payload: payload.cbor(), in_hex),
-    "binary": (lambda payload: payload.binary(), in_hex),
-    "value": (lambda payload: payload.value(), meant),
+    "text": (lambda payload: payload.text(), lambda encoded: json_bytes(encoded).decode()),
+    "json": (lambda payload: payload.json(), json_bytes),
+    "nq": (lambda payload: payload.nq(), json_bytes),
+    "cbor": (lambda payload: payload.cbor(), hex_bytes),
+    "binary": (lambda payload: payload.binary(), hex_bytes),
+    "value": (lambda payload: payload.value(), decode_notation),
 }
 CASES = [(vector, target) for vector in VECTORS for target in vector["to"]]
 
@@ -85,16 +84,16 @@ def test_vector(vector: dict[str, object], target: str) -> None:
     convert, expected = TO[target]
     outcomes = vector["to"]
     assert isinstance(outcomes, dict)
-    noted = outcomes[target]
-    if isinstance(noted, dict) and "!error" in noted:
-        with pytest.raises(ERRORS[noted["!error"]]):
+    encoded = outcomes[target]
+    if isinstance(encoded, dict) and "!error" in encoded:
+        with pytest.raises(ERRORS[encoded["!error"]]):
             convert(payload)
     else:
-        # repr tells 1 from 1.0 and True, and finds NaN equal to itself
-        assert repr(convert(payload)) == repr(expected(noted))
+        # repr distinguishes 1 from 1.0 and True, and NaN equals itself.
+        assert repr(convert(payload)) == repr(expected(encoded))
 
 
-def test_vectors_go_from_and_to_every_encoding() -> None:
+def test_vectors_cover_every_encoding() -> None:
     assert {vector["from"] for vector in VECTORS} == set(FROM)
     assert {target for _, target in CASES} == set(TO)
 
@@ -123,34 +122,34 @@ values = st.recursive(
 )
 
 
-def alike(value: object) -> str:
-    """Tell 1 from 1.0, True and "1", and find NaN equal to itself."""
+def comparable(value: object) -> str:
+    """Return a text that distinguishes 1 from 1.0, True and "1", and in which NaN equals itself."""
     return repr(value)
 
 
 @given(value=values)
-def test_a_value_comes_back_from_every_encoding(value: object) -> None:
+def test_value_round_trips_through_every_encoding(value: object) -> None:
     payload = Value(value)
     assert payload.value() is value
-    assert alike(Text(payload.text()).value()) == alike(value)
-    assert alike(Json(payload.json()).value()) == alike(value)
-    assert alike(Json(payload.nq()).value()) == alike(value)
-    assert alike(Cbor(payload.cbor()).value()) == alike(value)
+    assert comparable(Text(payload.text()).value()) == comparable(value)
+    assert comparable(Json(payload.json()).value()) == comparable(value)
+    assert comparable(Json(payload.nq()).value()) == comparable(value)
+    assert comparable(Cbor(payload.cbor()).value()) == comparable(value)
     strict_json.check(payload.json())
     strict_json.check(payload.nq())
 
 
 @given(value=values)
-def test_a_value_comes_back_from_any_way_around(value: object) -> None:
+def test_value_round_trips_through_two_encodings(value: object) -> None:
     start = Value(value)
     for payload in (Text(start.text()), Json(start.json()), Json(start.nq()), Cbor(start.cbor())):
-        assert alike(Text(payload.text()).value()) == alike(value)
-        assert alike(Json(payload.json()).value()) == alike(value)
-        assert alike(Cbor(payload.cbor()).value()) == alike(value)
+        assert comparable(Text(payload.text()).value()) == comparable(value)
+        assert comparable(Json(payload.json()).value()) == comparable(value)
+        assert comparable(Cbor(payload.cbor()).value()) == comparable(value)
 
 
 @given(text=st.text(letters, max_size=20) | strings)
-def test_text_comes_back_as_a_string_or_as_json(text: str) -> None:
+def test_text_round_trips_as_a_string_or_json(text: str) -> None:
     payload = Text(text)
     assert payload.text() == text
     strict_json.check(payload.json())
@@ -159,7 +158,7 @@ def test_text_comes_back_as_a_string_or_as_json(text: str) -> None:
 
 
 @given(text=st.text(letters, max_size=20) | strings)
-def test_garbage_between_braces_is_a_value_or_refused(text: str) -> None:
+def test_garbage_in_a_marker_is_a_value_or_refused(text: str) -> None:
     for key in ("$base64", "$base91", "$number", "$$number"):
         try:
             value = Json(strict_json.write({key: text})).value()
@@ -168,7 +167,7 @@ def test_garbage_between_braces_is_a_value_or_refused(text: str) -> None:
         assert isinstance(value, bytes | float) or value == {"$number": text}
 
 
-def test_a_string_subclass_stays_what_it_is() -> None:
+def test_string_subclass_is_encoded_as_a_string() -> None:
     class Name(str):
         __slots__ = ()
 
@@ -178,13 +177,13 @@ def test_a_string_subclass_stays_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {1: math.nan}, {"a": object()}, {b"$base64": "a"}, [{1}], bytearray(b"a")])
-def test_what_is_no_value_has_no_encoding(value: object) -> None:
+def test_unsupported_value_has_no_encoding(value: object) -> None:
     for convert in (Payload.text, Payload.json, Payload.nq, Payload.cbor):
         with pytest.raises(Unrepresentable):
             convert(Value(value))
 
 
-def test_a_cycle_has_no_encoding() -> None:
+def test_cyclic_value_has_no_encoding() -> None:
     cycle: list[object] = []
     cycle.append({"a": cycle})
     for convert in (Payload.text, Payload.json, Payload.nq, Payload.cbor):
@@ -192,7 +191,7 @@ def test_a_cycle_has_no_encoding() -> None:
             convert(Value(cycle))
 
 
-def test_markers_too_need_room() -> None:
+def test_marker_counts_for_the_depth() -> None:
     value: object = b""
     for _ in range(128):
         value = [value]
@@ -200,14 +199,14 @@ def test_markers_too_need_room() -> None:
         Value(value).json()
 
 
-def test_a_text_with_a_lone_surrogate_is_a_string_that_goes_nowhere() -> None:
+def test_text_with_a_lone_surrogate_has_no_encoding() -> None:
     payload = Text('"\ud800"')
     assert payload.value() == '"\ud800"'
     with pytest.raises(Unrepresentable):
         payload.json()
 
 
-def test_json_without_blanks_is_decoded_as_it_is() -> None:
+def test_compact_json_is_unchanged() -> None:
     assert Json(b'{"a":1.10}').text() == '{"a":1.10}'
 
 
@@ -216,6 +215,6 @@ def test_null() -> None:
     assert Value(None) == NULL
 
 
-def test_the_base_class_has_no_value() -> None:
+def test_base_class_has_no_value() -> None:
     with pytest.raises(AssertionError):
         Payload().value()

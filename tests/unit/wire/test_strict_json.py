@@ -1,4 +1,4 @@
-"""What is JSON: parse and check against each other and against a strict reading by the standard library."""
+"""Tests of strict JSON: parse and check agree with each other and with a strict parser of the standard library."""
 
 import enum
 import json
@@ -19,7 +19,7 @@ MAX_DEPTH = 128
 
 
 class Pairs(list[tuple[str, object]]):
-    """An object of the reference reader, with the keys that a dict would swallow."""
+    """Object of the reference parser, with the repeated keys that a dict would drop."""
 
 
 def refuse_constant(name: str) -> object:
@@ -44,7 +44,7 @@ STRICT = json.JSONDecoder(
 
 
 def reference_value(item: object, max_depth: int) -> object:
-    """Bring Pairs to dicts, and refuse lone surrogates and too much depth on the way."""
+    """Convert Pairs to dicts; raise ValueError for lone surrogates and too much depth."""
     if isinstance(item, str):
         item.encode()
     if isinstance(item, list) and max_depth == 0:
@@ -63,8 +63,8 @@ def reference_parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
     return reference_value(STRICT.decode(text), max_depth)
 
 
-def outcome(read: Callable[[], object]) -> str:
-    """Tell values apart as strictly as their repr does: 1, 1.0, True; 0.0, -0.0."""
+def result_text(read: Callable[[], object]) -> str:
+    """Return the repr of a value, which distinguishes 1, 1.0 and True, or 0.0 and -0.0; `refused` for an error."""
     try:
         return repr(read())
     except (ValueError, RecursionError, Malformed):
@@ -72,9 +72,9 @@ def outcome(read: Callable[[], object]) -> str:
 
 
 def assert_all_agree(raw: bytes, max_depth: int = MAX_DEPTH) -> str:
-    expected = outcome(lambda: reference_parse(raw, max_depth))
-    assert outcome(lambda: strict_json.parse(raw, max_depth)) == expected
-    checked = outcome(lambda: strict_json.check(raw, max_depth))
+    expected = result_text(lambda: reference_parse(raw, max_depth))
+    assert result_text(lambda: strict_json.parse(raw, max_depth)) == expected
+    checked = result_text(lambda: strict_json.check(raw, max_depth))
     assert checked == ("refused" if expected == "refused" else "None")
     return expected
 
@@ -134,10 +134,10 @@ def test_json_is_accepted(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", NOT_JSON, ids=short)
-def test_all_else_is_refused(raw: bytes) -> None:
+def test_other_bytes_are_refused(raw: bytes) -> None:
     assert assert_all_agree(raw) == "refused"
     text = raw.decode(errors="surrogateescape")
-    assert outcome(lambda: strict_json.parse_text(text)) == "refused"
+    assert result_text(lambda: strict_json.parse_text(text)) == "refused"
     assert strict_json.encode_if_json(text) is None
 
 
@@ -161,7 +161,7 @@ values = st.recursive(
 
 @st.composite
 def damaged_json(draw: st.DrawFn) -> bytes:
-    """JSON in one of its spellings, with a few fragments put in or in place of others."""
+    """JSON in one of its spellings, with up to two fragments inserted or replaced."""
     spelled = json.dumps(draw(values), ensure_ascii=draw(st.booleans()), indent=draw(st.none() | st.just(1)))
     raw = spelled.encode()
     for _ in range(draw(st.integers(0, 2))):
@@ -184,7 +184,7 @@ def test_parse_and_check_agree_with_the_reference_on_depth(raw: bytes, max_depth
     pieces=st.lists(st.sampled_from(["[", "]", "{", '"', "\\", "x", '""', '"]"']), max_size=8),
     depth=st.integers(120, 135),
 )
-def test_brackets_in_strings_do_not_count(pieces: list[str], depth: int) -> None:
+def test_brackets_in_strings_do_not_count_for_the_depth(pieces: list[str], depth: int) -> None:
     strings_only = json.dumps([piece for piece in pieces for _ in range(40)], separators=(",", ":")).encode()
     raw = b"[" * depth + strings_only + b"]" * depth
     assert (assert_all_agree(raw) == "refused") == (depth + 1 > MAX_DEPTH)
@@ -208,18 +208,18 @@ def test_text_with_a_lone_surrogate_is_not_json() -> None:
     assert strict_json.encode_if_json('"\ud800"') is None
 
 
-def test_parse_text_reads_as_parse_does() -> None:
+def test_parse_text_equals_parse() -> None:
     assert strict_json.parse_text('{"é":[1]}') == {"é": [1]}
 
 
 @pytest.mark.parametrize("raw", [b"1e999", b"9" * 4301, b"[" * 129 + b"]" * 129], ids=short)
-def test_check_trusted_refuses_what_msgspec_skips(raw: bytes) -> None:
+def test_check_numbers_and_depth_refuses_values_that_msgspec_skips(raw: bytes) -> None:
     with pytest.raises(Malformed):
         strict_json.check_numbers_and_depth(raw)
 
 
 @given(value=values)
-def test_what_is_written_reads_back(value: object) -> None:
+def test_written_value_round_trips(value: object) -> None:
     raw = strict_json.write(value)
     assert repr(strict_json.parse(raw)) == repr(value)
     assert strict_json.compact(raw) == raw
@@ -277,16 +277,16 @@ UNWRITABLE = {
 
 
 @pytest.mark.parametrize("name", UNWRITABLE)
-def test_write_refuses_what_json_cannot_hold(name: str) -> None:
+def test_unsupported_value_is_unrepresentable(name: str) -> None:
     with pytest.raises(Unrepresentable):
         strict_json.write(UNWRITABLE[name])
 
 
-def test_write_goes_to_the_last_level() -> None:
+def test_write_supports_the_maximum_depth() -> None:
     assert strict_json.parse(strict_json.write(nested(128))) == nested(128)
 
 
-def test_write_keeps_to_its_digits_where_python_allows_more() -> None:
+def test_digit_limit_does_not_depend_on_python() -> None:
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
@@ -308,17 +308,17 @@ def test_write_keeps_to_its_digits_where_python_allows_more() -> None:
         (b"[" * 127 + b"[ ]" + b"]" * 127, b"[" * 128 + b"]" * 128),
     ],
 )
-def test_compact_takes_only_blanks(raw: bytes, expected: bytes) -> None:
+def test_compact_removes_only_whitespace(raw: bytes, expected: bytes) -> None:
     assert strict_json.compact(raw) == expected
 
 
-def test_compact_returns_the_same_bytes_where_there_is_no_blank() -> None:
+def test_compact_returns_the_same_object_without_whitespace() -> None:
     raw = b'{"a":[1.10]}'
     assert strict_json.compact(raw) is raw
 
 
 @pytest.mark.parametrize("raw", [b"[ 1", b"1 2", b"[" * 5000 + b" "])
-def test_compact_refuses_what_is_not_json(raw: bytes) -> None:
+def test_compact_refuses_invalid_json(raw: bytes) -> None:
     with pytest.raises(Malformed):
         strict_json.compact(raw)
 
