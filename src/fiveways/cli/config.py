@@ -14,7 +14,7 @@ def check(file: Path) -> None:
     """Say that a file is good; SettingsError says what is not."""
     loaded = read_settings(file, os.environ)
     if found := list(weak_secrets(loaded.settings)):
-        raise SettingsError("; ".join(found), place=str(file))
+        raise SettingsError("; ".join(found), source=str(file))
     for warning in loaded.warnings:
         print_stderr(f"fiveways config: {warning}")
     count = len(loaded.locations)

@@ -80,7 +80,7 @@ class Call(HubMessage, frozen=True):
     redelivered: bool = False
     """The call was delivered before, and may have run."""
     extras: Mapping[str, Payload] | None = None
-    """Additional keys of the caller, for callees whose protocol supports them."""
+    """Additional keys of the caller, for callees with support for them in their protocol."""
 
 
 class Part(HubMessage, frozen=True):
@@ -118,7 +118,7 @@ class Result(HubMessage, frozen=True):
     stream: bool = False
     last: bool = True
     extras: Mapping[str, Payload] | None = None
-    """Additional keys of the callee, for callers whose protocol supports them."""
+    """Additional keys of the callee, for callers with support for them in their protocol."""
 
 
 class Failure(HubMessage, frozen=True):

@@ -25,15 +25,15 @@ def error_from_failure(failure: Failure) -> CallError:
 
 
 def _build_error(failure: Failure) -> CallError:
-    reason, text, wait = failure.reason, failure.text, failure.retry_after
+    reason, text, retry_after_seconds = failure.reason, failure.text, failure.retry_after
     data = None if failure.data is None else _value(failure.data)
     if reason.execution is Execution.NO:
-        return NotExecuted(reason, text, data=data, retry_after=wait)
+        return NotExecuted(reason, text, data=data, retry_after=retry_after_seconds)
     if reason is Reason.RAISED:
         text = text or failure.name or "the method failed"
-        return CallFailed(text, name=failure.name, code=failure.code, data=data, retry_after=wait)
+        return CallFailed(text, name=failure.name, code=failure.code, data=data, retry_after=retry_after_seconds)
     kind = {Reason.TIMEOUT: CallTimeout, Reason.LOST: CallLost, Reason.CANCELLED: Cancelled}[reason]
-    return kind(text or reason.value, data=data, retry_after=wait)
+    return kind(text or reason.value, data=data, retry_after=retry_after_seconds)
 
 
 def _value(body: Payload) -> object:
@@ -60,7 +60,7 @@ def unsendable_request_error(error: LocalProtocolError) -> NotExecuted:
 
 
 def unsendable_result_failure(error: LocalProtocolError, protocol: str) -> tuple[str, str]:
-    """Return text and name of the error for a caller whose protocol cannot represent the response."""
+    """Return text and name of the error for a caller if `protocol` cannot represent the response."""
     if unsendable_reason(error) is Reason.OVERLOADED:
         # The reason remains "raised": "overloaded" would mean that the method has not run.
         return f"the method has run, and its answer was dropped: {error}", str(Reason.OVERLOADED.value)

@@ -97,14 +97,14 @@ class TextRedactor:
 
     def _redact_pairs(self, text: str) -> str:
         """Redact the values after names of secrets."""
-        kept, start, at = list[str](), 0, 0
+        pieces, start, at = list[str](), 0, 0
         while (match := _NAME_AND_SEPARATOR.search(text, at)) is not None:
             at = match.end()
             if self._names.is_secret(match["name"]):
                 opening = _OPENING_QUOTE.match(text, at)
-                kept += text[start:at], REDACTED
+                pieces += text[start:at], REDACTED
                 start = at = _value_end(text, at, match, opening)
-        return "".join([*kept, text[start:]])
+        return "".join([*pieces, text[start:]])
 
 
 def redacted_json(raw: bytes, value: object, cleaned: object) -> bytes | None:

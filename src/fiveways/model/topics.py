@@ -307,7 +307,7 @@ def _decode_hex(digits: str) -> str:
 
 
 def _restricted_style(label: str, separator: str, letters: str, digits: str) -> TopicStyle:
-    """Return the style of a protocol whose topics only consist of `letters` and `_`."""
+    """Return the style of a protocol with topics of `letters` and `_` only."""
     unescaped = re.compile(f"_(?![{letters}])|(?<![{letters}])_|[^{letters}_]")
     well_formed = re.compile(f"(?:[{letters}]|__[{digits}]{{2}}|_(?!_))*")
     escapes = re.compile(f"(?:__[{digits}]{{2}})+")

@@ -46,7 +46,7 @@ class LimitSettings(Limits):
     """Maximum number of steps to find the subscribers of one topic.
 
     All patterns of the same shape take one step together, and each partial wildcard in them one more. `sensors.*.heat`
-    has the shape of every pattern of three segments whose second is a wildcard. `sens*` and `temp*` have the same
+    has the shape of every pattern of three segments with a wildcard as the second. `sens*` and `temp*` have the same
     shape, `temperature*` has another.
     """
     max_retained: int = 10_000

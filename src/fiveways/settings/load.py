@@ -240,7 +240,7 @@ def _check_exposure(settings: Settings, locations: Mapping[str, SettingLocation]
         f"server.host = {host!r} makes the hub reachable from other machines, but no identity is configured: "
         'add an [[auth.identity]] with a token or a secret, or set auth.anonymous = "always" to admit everybody, '
         'or keep server.host = "127.0.0.1"',
-        place=location.source,
+        source=location.source,
         line=location.line(),
         key="server.host",
     )

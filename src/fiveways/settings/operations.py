@@ -32,7 +32,7 @@ class JournalSettings:
     group: str = ""
     """Group that may read the journal (files 0640, directory 2750); empty is the hub's user only (0600, 0700)."""
     redact: tuple[str, ...] = DEFAULT_SECRET_NAMES
-    """Names whose values are recorded as `***`: keys, variables, headers. Case and separators do not matter."""
+    """Names of secrets (keys, variables, headers): values are recorded as `***`. Case and separators do not matter."""
     redact_also: tuple[str, ...] = ()
     """Further names, in addition to those of `redact`."""
     redact_patterns: Annotated[tuple[str, ...], REGEX_FORMAT] = ()
@@ -113,7 +113,7 @@ class DashboardSettings:
     enabled: bool = True
     """Whether the hub serves the dashboard; without it, `/` is a plain text list of the hub's endpoints."""
     tables: str = ""
-    """Directory of `fiveways pipeline run --out` whose tables the dashboard shows; empty shows none.
+    """Directory of `fiveways pipeline run --out` with the tables that the dashboard shows; empty shows none.
 
     A `report.html` in it is served at `/report` to clients that may connect without a token.
     """

@@ -18,10 +18,10 @@ _ERROR_POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
 class SettingsError(FivewaysError):
     """Invalid settings; the message is a sentence with location and reason."""
 
-    def __init__(self, text: str, *, place: str = "", line: int | None = None, key: str = "") -> None:
-        location = f"{place}, line {line}" if line else place
+    def __init__(self, text: str, *, source: str = "", line: int | None = None, key: str = "") -> None:
+        location = f"{source}, line {line}" if line else source
         super().__init__(f"{location}: {text}" if location else text)
-        self.source = place
+        self.source = source
         """File, variable or flag."""
         self.line = line
         self.key = key
@@ -46,7 +46,7 @@ class SettingLocation:
 
     def error(self, text: str, key: str) -> SettingsError:
         """Return an error for this location."""
-        return SettingsError(text, place=self.source, line=self.line(), key=key)
+        return SettingsError(text, source=self.source, line=self.line(), key=key)
 
     def __str__(self) -> str:
         line = self.line()
@@ -62,19 +62,19 @@ def read_toml(path: Path) -> tuple[dict[str, object], SettingLocation]:
     try:
         raw = path.read_bytes()
     except OSError as exc:
-        raise SettingsError(f"cannot be read: {exc.strerror or exc}", place=str(path)) from exc
+        raise SettingsError(f"cannot be read: {exc.strerror or exc}", source=str(path)) from exc
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = raw.count(b"\n", 0, exc.start) + 1
-        raise SettingsError("not valid UTF-8", place=str(path), line=line) from exc
+        raise SettingsError("not valid UTF-8", source=str(path), line=line) from exc
     # Like tomllib, which normalizes line ends before it counts lines.
     text = text.replace("\r\n", "\n")
     try:
         return tomllib.loads(text), SettingLocation(str(path), text)
     except tomllib.TOMLDecodeError as exc:
         reason, line = _parse_error(exc, text)
-        raise SettingsError(f"not valid TOML: {reason}", place=str(path), line=line) from exc
+        raise SettingsError(f"not valid TOML: {reason}", source=str(path), line=line) from exc
 
 
 def _parse_error(exc: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:

@@ -28,7 +28,7 @@ class BatchStatement:
         self._width = row.count("?")
 
     def steps(self, values: list[Any]) -> Iterator[Step]:
-        """Yield the executions for all rows, whose values are concatenated in `values`."""
+        """Yield the executions for all rows; `values` is the concatenation of their values."""
         width, texts = self._width, self._texts
         remaining = len(values) // width
         if remaining in texts:

@@ -47,7 +47,7 @@ class RequestLog:
         self._bytes_since_sweep = 0
         """Bytes written since the last deletion."""
         self._purged_up_to = _NO_LINE
-        """All lines up to this one have no ends."""
+        """No line up to this one is an end."""
 
     # Writing.
 

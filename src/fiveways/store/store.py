@@ -39,7 +39,7 @@ class Store:
         connection, state = opened
         self.path = path
         self.waiting = 0
-        """Number of changes whose callback is pending."""
+        """Number of changes with a pending callback."""
         self.waiting_bytes = 0
         """Bytes of their payloads."""
         self._now = now

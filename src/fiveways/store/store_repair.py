@@ -283,7 +283,7 @@ def _drop_undecodable(path: Path, name: str, decode: Decode, report: DamageRepor
 
 
 def _report_orphans(report: DamageReport) -> None:
-    """Report intact requests and responses whose peer is lost."""
+    """Report intact requests and responses of lost peers."""
     if not any(record.startswith("table peer") for record in report.lost):
         return
     peers = {row[0] for row in report.rows["peer"]}

@@ -82,10 +82,10 @@ def _numbers(text: str) -> set[int]:
     return {int(number) for number in re.findall(r"\[Errno (\d+)\]", text)}
 
 
-def http_error(place: str, path: str, status: int | None, body: bytes) -> str:
+def http_error(server: str, path: str, status: int | None, body: bytes) -> str:
     """Return an error text for an HTTP response that is not from a hub, or that refuses the client."""
     text = " ".join(body.decode(errors="replace").split())
     if status in _REFUSALS and not text.startswith("<"):
-        return f"{place} refused: {status} {text[:_MAX_TEXT] or HTTPStatus(status).phrase}"
+        return f"{server} refused: {status} {text[:_MAX_TEXT] or HTTPStatus(status).phrase}"
     answer = "" if status is None else f" ({status} for {path})"
-    return f"a web server answers at {place}, but no Fiveways hub{answer}"
+    return f"a web server answers at {server}, but no Fiveways hub{answer}"

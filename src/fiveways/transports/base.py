@@ -58,7 +58,7 @@ class Link(Protocol):
         """Continue to read from the peer."""
 
     def discard_incoming(self) -> None:
-        """Discard an incomplete binary message: nobody needs its content."""
+        """Discard an incomplete binary message: no receiver needs its content."""
 
     def ping(self) -> None:
         """Send a heartbeat request if the transport has one."""

@@ -180,12 +180,12 @@ def _target(method: str, target: bytes, headers: dict[str, str]) -> tuple[str, s
         raise BadRequest(501, "this is not a proxy")
     text = target.partition(b"#")[0].decode("latin-1")
     if not text.startswith("/") and text != "*":
-        _, _, place = text.partition("://")
-        authority = _AUTHORITY.match(place)
+        _, _, authority_and_path = text.partition("://")
+        authority = _AUTHORITY.match(authority_and_path)
         if authority is None:
             raise BadRequest(400, "the request target has no host")
         headers["host"] = authority[0]
-        rest = place[authority.end() :]
+        rest = authority_and_path[authority.end() :]
         text = rest if rest.startswith("/") else "/" + rest
     path, _, query = text.partition("?")
     return path, query

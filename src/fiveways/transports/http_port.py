@@ -1,4 +1,4 @@
-"""One listening port for HTTP and WebSocket."""
+"""Listening port for HTTP and WebSocket."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from fiveways.transports.unfinished_input import UnfinishedInput
 
 
 class Port:
-    """Looks at the first request of each connection: it is answered as HTTP, or the socket is handed over."""
+    """Port that serves HTTP requests, and hands the sockets of WebSocket requests over to another protocol."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class Port:
         body_limit: BodyLimit | None = None,
         refused: RefusedCallback = ignore_refusal,
     ) -> None:
-        """Make it; what `handler` or `upgrade` raise is logged, and answered with a 500."""
+        """Initialize. Exceptions of `handler` and `upgrade` are logged and answered with 500."""
         self._handler = handler
         self._upgrade = upgrade
         self._body_limit = body_limit or (lambda _: (limits.max_body, True))
@@ -29,7 +29,7 @@ class Port:
         self._connections = Connections(limits, lambda: asyncio.get_running_loop().time(), refused)
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Accept connections, and return on which addresses; OSError as the system gives it. An empty host is all."""
+        """Listen and return the addresses; OSError if that fails. An empty host is all interfaces."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         self._servers.append(server)
@@ -37,25 +37,25 @@ class Port:
         return [(str(address[0]), int(address[1])) for address in addresses]
 
     async def close(self) -> None:
-        """Stop listening; end HTTP connections when what was asked is answered. Sockets handed over are not ours."""
+        """Stop listening, and drain HTTP connections. Upgraded sockets stay open: they belong to other protocols."""
         for server in self._servers:
-            # To wait for it would be to wait for those who took sockets over, too.
+            # Not awaited: wait_closed() would also wait for upgraded sockets.
             server.close()
         self._servers.clear()
         self._connections.drain()
         await asyncio.sleep(0)
 
     def connections(self) -> int:
-        """Return how many there are, those handed over included."""
+        """Return the number of open connections including upgraded sockets."""
         return len(self._connections)
 
     def unread(self) -> int:
-        """Return how many bytes of answers wait for clients that do not read as fast; all of them are in memory."""
+        """Return the bytes of responses in memory that slow clients have not read."""
         return self._connections.unread_bytes
 
     @property
     def unfinished(self) -> UnfinishedInput:
-        """The input of all connections that has not come completely."""
+        """Unfinished input of all connections."""
         return self._connections.unfinished
 
     def _accept(self) -> HttpProtocol:

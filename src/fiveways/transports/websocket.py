@@ -32,7 +32,7 @@ _NOT_UTF8: Final = 1007
 _TOO_LARGE: Final = 1009
 _OVERLOADED: Final = 1013
 READ_BUFFER_SIZE: Final = 1 << 14
-"""Bytes of a read buffer. A quarter would do for an idle peer, but costs a busy one four event loop iterations."""
+"""Bytes of a read buffer. A quarter would do for an idle peer, but costs a busy one four loop iterations for one."""
 
 # picows logs every connection and every invalid frame; relevant events are logged by Fiveways.
 _log = logging.getLogger("fiveways.websocket")

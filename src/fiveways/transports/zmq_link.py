@@ -287,8 +287,8 @@ def apply_limits(socket: Socket, limits: ZmqLimits) -> None:
     """Set the limits that the sockets of both ends have in common.
 
     ZeroMQ's heartbeats are not enabled: libzmq aborts the process if one is due on a connection that ended before all
-    its messages were read (libzmq issue 4364). At a port this happens, for example, when a peer leaves whose routing
-    id another peer has taken over. Both ends are on one machine, where the system reports the end of each connection.
+    its messages were read (libzmq issue 4364). At a port this happens, for example, when a peer leaves and another one
+    has taken over its routing id. Both ends are on one machine, where the system reports the end of each connection.
     """
     socket.setsockopt(zmq.MAXMSGSIZE, limits.max_frame)
     socket.setsockopt(zmq.SNDHWM, limits.queue)

@@ -72,9 +72,9 @@ class ZmqPort:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         socket.setsockopt(zmq.IPV6, int(":" in host))
-        place = f"[{host}]" if ":" in host else host or "*"
+        bind_host = f"[{host}]" if ":" in host else host or "*"
         try:
-            socket.bind(f"tcp://{place}:{port or '*'}")
+            socket.bind(f"tcp://{bind_host}:{port or '*'}")
         except zmq.ZMQError as exc:
             socket.close(0)
             raise OSError(exc.errno, f"cannot listen on {host}:{port}: {exc.strerror}") from None

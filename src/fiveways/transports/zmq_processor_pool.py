@@ -32,12 +32,12 @@ class ProcessorsBusy(FivewaysError):
 class _Submission:
     """Request without a response so far."""
 
-    __slots__ = ("done", "payload", "timer", "wait")
+    __slots__ = ("done", "payload", "retry_delay", "timer")
 
-    def __init__(self, payload: bytes, done: DoneCallback, wait: float) -> None:
+    def __init__(self, payload: bytes, done: DoneCallback, retry_delay: float) -> None:
         self.payload = payload
         self.done = done
-        self.wait = wait
+        self.retry_delay = retry_delay
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -187,7 +187,7 @@ class ProcessorPool:
                     send(self._prefix + number.to_bytes(_NUMBER, "big"), _MORE)
                     send(b"", _MORE)
                     send(submission.payload, _NOBLOCK)
-                    submission.timer = self._loop.call_later(submission.wait, self._retry, number)
+                    submission.timer = self._loop.call_later(submission.retry_delay, self._retry, number)
                 unsent.popleft()
         except zmq.Again:
             if len(unsent) < before:
@@ -198,7 +198,7 @@ class ProcessorPool:
     def _retry(self, number: int) -> None:
         """Send a request again: its processor is dead or slow."""
         submission = self._pending[number]
-        submission.wait = min(2 * submission.wait, self._max_retry_after)
+        submission.retry_delay = min(2 * submission.retry_delay, self._max_retry_after)
         submission.timer = None
         self.retried += 1
         self._unsent.append(number)

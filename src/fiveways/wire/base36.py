@@ -39,7 +39,7 @@ def write(number: int) -> str:
     return _write_prefix(number // _PAIR_BASE) + _PAIRS[number % _PAIR_BASE]
 
 
-# Each session counts up: 1,296 consecutive numbers have the same prefix.
+# Each session counts up, so one cache entry serves 1,296 consecutive identifiers.
 @lru_cache(64)
 def _write_prefix(number: int) -> str:
     """Return all digits except the last two."""

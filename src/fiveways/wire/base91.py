@@ -10,7 +10,7 @@ ALPHABET = "".join(map(chr, range(ord("!"), ord("~")))).replace('"', "").replace
 _BASE = len(ALPHABET)
 _BITS_13 = (1 << 13) - 1
 _BITS_14 = (1 << 14) - 1
-# Two characters have 8281 values, 89 more than 13 bits: groups up to this value carry a 14th bit.
+# Two characters have 8281 values, 89 more than 13 bits: the encoder stores 14 bits in groups up to this value.
 _LAST_14_BIT_GROUP = _BASE**2 - (1 << 13) - 1
 
 _PAIRS = [ALPHABET[group % _BASE] + ALPHABET[group // _BASE] for group in range(_BASE**2)]
@@ -80,7 +80,7 @@ def _encode_tail(bits: int, count: int) -> str:
 
 def _decode_tail(text: str, count: int) -> str:
     """Return the bits, high first, of the last one or two characters; `count` bits precede them."""
-    bits = sum(ALPHABET.index(char) * _BASE**place for place, char in enumerate(text))
+    bits = sum(ALPHABET.index(char) * _BASE**exponent for exponent, char in enumerate(text))
     to_whole_byte = -count % 8
     for width in (to_whole_byte, to_whole_byte + 8):
         if bits >> width == 0 and _encode_tail(bits, width) == text:

@@ -78,7 +78,7 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
                 elif 0xA0 <= code < 0xB8:
                     kind, todo, at = MAP, 2 * (code - 0xA0) + 1, at + 1
                 else:
-                    # A tag is represented by a negative number.
+                    # The parser represents a tag by a negative number.
                     kind = code >> 5 if code < 0xC0 else ~read_head(raw, at)[1]
                     at, todo = enter(raw, at)
             elif code == 0xFF:

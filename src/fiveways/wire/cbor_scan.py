@@ -159,11 +159,11 @@ def _enter_by_blocks(raw: bytes, at: int) -> tuple[int, int]:
 def check_break(todo: int) -> None:
     """Raise Malformed for a break that does not end an indefinite array, or an indefinite map after a whole pair."""
     if todo < INDEFINITE or (todo <= INDEFINITE_MAP and todo & 1):
-        raise Malformed("a break outside an indefinite item")
+        raise Malformed("a break that ends nothing")
 
 
 def read_string(raw: bytes, at: int, major: int, size: int) -> tuple[str | bytes, int]:
-    """Return the text or byte string whose head ends at `at`, and its end. May raise UnicodeDecodeError."""
+    """Return the text or byte string after a head that ends at `at`, and its end. May raise UnicodeDecodeError."""
     if size < 0:
         return _read_chunks(raw, at, major)
     end = at + size

@@ -45,7 +45,7 @@ class Limits:
     """Seconds without progress after which an incomplete attachment fails if it delays complete ones of other senders.
 
     This applies to attachments for the same receiver. After this time the attachment must also have
-    `min_attachment_rate` on average. A sender whose failed attachment is not completely sent gets no such time.
+    `min_attachment_rate` on average. A sender gets no such time before the end of its failed attachment.
     """
     max_attachment_delay: float = 20.0
     """Maximum seconds for which an incomplete attachment may delay those of other senders, at any rate.

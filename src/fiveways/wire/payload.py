@@ -205,7 +205,7 @@ def _encode_markers(value: object, bytes_marker: Callable[[bytes], object], room
             return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
         case dict():
             escape = "$" if _sole_marker_key(value) else ""
-            # strict_json rejects a key that is not a string.
+            # The encoder of strict_json rejects a key that is not a string.
             return {
                 escape + key if escape else key: _encode_markers(item, bytes_marker, room - 1)
                 for key, item in value.items()
@@ -246,7 +246,7 @@ def _decode_base64(content: str) -> bytes:
         data = b64decode(content, validate=True)
     except ValueError as exc:
         raise Malformed(f"$base64: {exc}") from exc
-    # Python ignores the bits after the last byte; two spellings of the same bytes would be two different messages.
+    # Python's decoder ignores the bits after the last byte; two spellings of the same bytes would be two messages.
     if b64encode(data).decode() != content:
         raise Malformed("$base64 does not encode back to itself")
     return data

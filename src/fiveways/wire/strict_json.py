@@ -50,7 +50,7 @@ def parse(raw: bytes, max_depth: int = MAX_DEPTH) -> object:
     try:
         value: object = _decode(raw)
     except msgspec.ValidationError:
-        # msgspec rejects a large number by its length, which includes the sign.
+        # The decoder of msgspec rejects a large number by its length, which includes the sign.
         check(raw, max_depth)
         return json.loads(raw)
     except _NOT_JSON as exc:

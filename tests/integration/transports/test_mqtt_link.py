@@ -36,8 +36,8 @@ def unique_topic() -> str:
 @pytest.fixture(params=BROKERS)
 def own_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
     """Broker that a test may stop."""
-    with running(request.param) as each:
-        yield each
+    with running(request.param) as running_broker:
+        yield running_broker
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -127,7 +127,7 @@ async def test_topic_may_be_any_text(broker: RunningBroker) -> None:
         for topic in topics:
             link.publish(topic, topic.encode())
         await ear.hears(len(topics))
-        assert {message.topic: message.payload for message in ear.heard} == {each: each.encode() for each in topics}
+        assert {message.topic: message.payload for message in ear.heard} == {topic: topic.encode() for topic in topics}
 
 
 @on_both_loops
@@ -202,15 +202,15 @@ async def test_frozen_broker_is_lost(own_broker: RunningBroker) -> None:
 @pytest.fixture(scope="module")
 def server_certificate() -> Iterator[Certificate]:
     """Certificate of all brokers with TLS."""
-    with certificate() as each:
-        yield each
+    with certificate() as issued:
+        yield issued
 
 
 @pytest.fixture(params=BROKERS, scope="module")
 def tls_broker(request: pytest.FixtureRequest, server_certificate: Certificate) -> Iterator[RunningBroker]:
     """Broker with TLS and a password."""
-    with running(request.param, Wanted("me", "pass-word", server_certificate)) as each:
-        yield each
+    with running(request.param, Wanted("me", "pass-word", server_certificate)) as running_broker:
+        yield running_broker
 
 
 @on_both_loops

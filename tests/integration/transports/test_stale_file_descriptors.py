@@ -37,11 +37,11 @@ async def leave_stale_handle() -> None:
     with socket.socket() as client, socket.create_server(("127.0.0.1", 0)) as server:
         client.connect(server.getsockname())
         accepted, _ = server.accept()
-        came = asyncio.Event()
-        asyncio.get_running_loop().add_reader(client.fileno(), came.set)
+        received = asyncio.Event()
+        asyncio.get_running_loop().add_reader(client.fileno(), received.set)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         accepted.close()
-        await came.wait()
+        await received.wait()
         os.close(client.detach())
 
 
@@ -77,16 +77,16 @@ async def test_zmq_socket_is_read_where_a_reader_was_left() -> None:
         os.close(closed.detach())
         with other, context.socket(zmq.PULL) as pull:
             assert pull.getsockopt(zmq.FD) == number
-            came = asyncio.Event()
+            received = asyncio.Event()
 
             def read() -> None:
                 pull.recv(zmq.NOBLOCK)
-                came.set()
+                received.set()
 
             watch = SocketWatcher(pull, read)
             pull.connect("inproc://stale")
             for _ in range(10):  # the first check, which finds no message
                 await asyncio.sleep(0)
             push.send(b"something")
-            await asyncio.wait_for(came.wait(), 60)
+            await asyncio.wait_for(received.wait(), 60)
             watch.close()

@@ -108,7 +108,7 @@ async def test_messages_of_a_lost_link_are_not_sent_later() -> None:
         second_router = new_router(context)
         await asyncio.to_thread(bind_again, second_router, url)
         link, _ = await connect(context, url, b"here again")
-        assert [len(each) for each in await asyncio.to_thread(receive_all, second_router)] == [len(b"here again")]
+        assert [len(item) for item in await asyncio.to_thread(receive_all, second_router)] == [len(b"here again")]
         link.close()
 
 
@@ -137,12 +137,12 @@ async def test_written_messages_are_sent_after_close() -> None:
 
 @on_both_loops
 async def test_zeromq_heartbeats_are_disabled() -> None:
-    """They abort the process when a peer leaves whose routing id another peer has taken over."""
+    """They abort the process when a peer leaves and another one has taken over its routing id."""
     with new_context() as context:
         port = ZmqPort(lambda link, _: Greeter(link, b"welcome"), limits=LIMITS, context=context)
         _, number = await port.listen("127.0.0.1", 0)
         link, _ = await connect(context, f"tcp://127.0.0.1:{number}", b"hello")
         sockets = [port._socket, link._owner._socket]  # type: ignore[attr-defined]
-        assert [each.getsockopt(zmq.HEARTBEAT_IVL) for each in sockets if each is not None] == [0, 0]
+        assert [item.getsockopt(zmq.HEARTBEAT_IVL) for item in sockets if item is not None] == [0, 0]
         link.close()
         await port.close()

@@ -208,9 +208,9 @@ async def test_flood_does_not_block_the_loop() -> None:
 async def test_dead_peer_is_lost_at_the_next_write() -> None:
     async with running() as hub:
         peer, other = hub.peer(), hub.peer()
-        for each in (peer, other):
-            each.send(b"hello")
-            await receive_parts(each)
+        for socket in (peer, other):
+            socket.send(b"hello")
+            await receive_parts(socket)
         peer.close(0)
         link = hub.receivers[0].link
 
@@ -575,8 +575,8 @@ async def test_paused_client_causes_backpressure_at_the_port() -> None:
         send_texts(link, b"hello")
         await until(lambda: hub.receivers)
         link.pause_reading()
-        there = hub.receivers[0].link
-        written = await fill(there, b"x" * 50_000)
+        port_link = hub.receivers[0].link
+        written = await fill(port_link, b"x" * 50_000)
         hub.receivers[0].events.clear()
         send_texts(link, b"still writes")
         await until(lambda: hub.receivers[0].messages == [b"hello", b"still writes"])

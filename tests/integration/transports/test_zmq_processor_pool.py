@@ -106,9 +106,9 @@ def kill(child: "subprocess.Popen[bytes]") -> None:
 @pytest.mark.parametrize("kind", [zmq.REP, zmq.DEALER, zmq.ROUTER])
 async def test_each_kind_of_processor_answers(kind: int) -> None:
     async with running() as (processors, context):
-        there = Worker(context, kind)
-        processors.add(there.endpoint)
-        workers = [there]
+        listening = Worker(context, kind)
+        processors.add(listening.endpoint)
+        workers = [listening]
         if kind != zmq.ROUTER:  # a ROUTER cannot send before it has received
             workers.append(Worker(context, kind, connect=processors.listen(ANY_PORT)))
         responses = Responses()

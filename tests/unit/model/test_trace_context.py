@@ -1,4 +1,4 @@
-"""Tests of the header traceparent."""
+"""Tests of the parser for the header traceparent."""
 
 import pytest
 

@@ -98,15 +98,15 @@ async def test_changes_are_loaded_after_a_restart(
 async def test_contents_are_ordered(tmp_path: Path) -> None:
     keys = ["m", "z", "a", *map(str, range(200))]
     requests = [PutRequest(f"p{len(key)}", key, b"", LATER) for key in keys]
-    answers = [PutAnswer(each.peer, each.key, b"a", LATER) for each in requests[3:6]]
+    answers = [PutAnswer(item.peer, item.key, b"a", LATER) for item in requests[3:6]]
     items = [PutJob("q", number, b"", 0) for number in (10, 9, -1, 2**63 - 1)]
     tombs = [PutTombstone("p", str(until), float(until)) for until in (1003, 1001, 1002)]
     await keep(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
-    found = content(tmp_path / "s")
-    assert found.requests == [*requests[:3], *requests[6:]]
-    assert found.answers == answers[::-1]
-    assert [item.number for item in found.jobs] == [-1, 9, 10, 2**63 - 1]
-    assert [tomb.until for tomb in found.tombstones] == [1001, 1002, 1003]
+    loaded = content(tmp_path / "s")
+    assert loaded.requests == [*requests[:3], *requests[6:]]
+    assert loaded.answers == answers[::-1]
+    assert [item.number for item in loaded.jobs] == [-1, 9, 10, 2**63 - 1]
+    assert [tomb.until for tomb in loaded.tombstones] == [1001, 1002, 1003]
 
 
 @in_loop
@@ -118,12 +118,12 @@ async def test_expired_records_are_dropped_and_counted(tmp_path: Path) -> None:
     ]
     await keep(tmp_path / "s", *expired, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
     assert content(tmp_path / "s", 1.0).expired_count == 0
-    found = content(tmp_path / "s", 1600.0)
-    assert (found.expired_count, found.expired_requests) == (2, expired[:1])  # its peer still needs a response
-    assert ([each.key for each in found.requests], [each.key for each in found.tombstones]) == (["5"], ["4"])
-    # The file has no expired records either, at any time of reading.
+    loaded = content(tmp_path / "s", 1600.0)
+    assert (loaded.expired_count, loaded.expired_requests) == (2, expired[:1])  # its peer still needs a response
+    assert ([item.key for item in loaded.requests], [item.key for item in loaded.tombstones]) == (["5"], ["4"])
+    # The transaction also deleted expired records from the file, so an earlier time does not return them.
     assert content(tmp_path / "s", 1.0) == StoreContents(
-        requests=[*found.expired_requests, *found.requests], tombstones=found.tombstones
+        requests=[*loaded.expired_requests, *loaded.requests], tombstones=loaded.tombstones
     )
 
 
@@ -143,7 +143,7 @@ async def test_mark_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> N
         marked += mark_on_disk(tmp_path / "s")
     store.close()
     # The clock may advance before the writer thread reads it.
-    times = sorted({int(each.removeprefix("at ")) for each in marked})
+    times = sorted({int(item.removeprefix("at ")) for item in marked})
     assert len(times) == 3
     assert all(60 <= after - before < 65 for before, after in pairwise(times))
     assert mark_on_disk(tmp_path / "s") == ["at 1130"]
@@ -162,9 +162,9 @@ def mark_on_disk(path: Path) -> list[str]:
         if path.with_name(path.name + end).exists():
             copyfile(f"{path}{end}", f"{copy}{end}")
     connection = sqlite3.connect(copy)
-    found = [str(value) for (value,) in connection.execute("SELECT value FROM mark WHERE name = 'last'")]
+    loaded = [str(value) for (value,) in connection.execute("SELECT value FROM mark WHERE name = 'last'")]
     connection.close()
-    return found
+    return loaded
 
 
 @in_loop
@@ -309,7 +309,7 @@ async def test_failing_callback_is_reported_to_the_loop(tmp_path: Path) -> None:
     store.write(REQUEST, fail)
     assert await written(store, JOB) == [None]
     store.close()
-    assert [type(each) for each in results] == [ZeroDivisionError]
+    assert [type(item) for item in results] == [ZeroDivisionError]
 
 
 @in_loop
@@ -363,8 +363,8 @@ def test_store_behaves_like_the_model(
     assert results == [None] * sum(len(records) for _, records in runs)
 
 
-def have_same_records(found: StoreContents, expected: StoreContents) -> bool:
+def have_same_records(loaded: StoreContents, expected: StoreContents) -> bool:
     """Compare the records; expired ones may be deleted before they are counted."""
     names = ("peers", "requests", "answers", "tombstones", "jobs", "dead_jobs", "retained")
-    assert [getattr(found, name) for name in names] == [getattr(expected, name) for name in names]
+    assert [getattr(loaded, name) for name in names] == [getattr(expected, name) for name in names]
     return True

@@ -30,7 +30,7 @@ from tests.support.store_helpers import LATER, child, content, in_loop, keep, op
 async def test_folder_and_file_are_created_without_access_for_others(tmp_path: Path) -> None:
     path = tmp_path / "one" / "two" / "s"
     store = opened(path)
-    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path, path.with_name("s-wal"))]
+    modes = [stat.S_IMODE(item.stat().st_mode) for item in (path.parent, path, path.with_name("s-wal"))]
     store.close()
     assert modes == [0o700, 0o600, 0o600]
 
@@ -48,7 +48,7 @@ async def test_file_has_application_id_and_version(tmp_path: Path) -> None:
 async def test_commits_are_synchronous(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     assert store._connection is not None
-    answers = [store._connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("synchronous", "journal_mode")]
+    answers = [store._connection.execute(f"PRAGMA {item}").fetchone()[0] for item in ("synchronous", "journal_mode")]
     store.close()
     assert answers == [2, "wal"]
 
@@ -61,7 +61,7 @@ async def test_statements_use_an_index(tmp_path: Path) -> None:
         step for statement in [request_log.APPEND, *schema.STATEMENTS.values()] for step in statement.all_texts()
     ):
         plan = store._connection.execute(f"EXPLAIN QUERY PLAN {run_sql}", values)
-        scanned = [row[3] for row in plan if row[3].split()[:2] in (["SCAN", each] for each in TABLES)]
+        scanned = [row[3] for row in plan if row[3].split()[:2] in (["SCAN", item] for item in TABLES)]
         assert not scanned, run_sql
     store.close()
 
@@ -204,7 +204,7 @@ INVALID_FILES: list[tuple[str, Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"), [each[1:] for each in INVALID_FILES], ids=[each[0] for each in INVALID_FILES]
+    ("make", "sentence"), [item[1:] for item in INVALID_FILES], ids=[item[0] for item in INVALID_FILES]
 )
 @in_loop
 async def test_other_file_is_refused_and_unchanged(
@@ -255,8 +255,8 @@ async def test_second_process_is_refused(tmp_path: Path) -> None:
             opened(path)
         holder.kill()
     store = opened(path)
-    with child("hold", path) as other:
-        _, err = other.communicate()
+    with child("hold", path) as process:
+        _, err = process.communicate()
     with pytest.raises(StoreError, match=sentence):
         opened(path)
     store.close()
@@ -272,8 +272,8 @@ def test_missing_permission_is_an_error(name: str, mode: int) -> None:
         asyncio.run(keep(folder / "s", PutRequest("p", "k", b"", LATER)))
         (folder / name).chmod(mode)
         try:
-            with child("denied", folder / "s") as other:
-                out, err = other.communicate()
+            with child("denied", folder / "s") as process:
+                out, err = process.communicate()
         finally:
             folder.chmod(0o700)
     assert out.startswith(f"{folder / 's'} cannot be opened ([Errno 13] Permission denied"), err

@@ -290,12 +290,12 @@ async def test_refused_filter_is_an_error() -> None:
     async with fake_broker() as place:
         link = await open_mqtt(place.broker, Ear())
         connection = await place.connection()
-        for codes, error_text in ((b"\x01\x80", "subscription to b/c"), (b"\x01", "1 of 2"), (b"\x01\x01\x01", "3 of 2")):
+        for codes, error in ((b"\x01\x80", "subscription to b/c"), (b"\x01", "1 of 2"), (b"\x01\x01\x01", "3 of 2")):
             pending = asyncio.ensure_future(link.subscribe(["a", "b/c"]))
             packet = await connection.packet()
             assert packet[4:] == b"\x00\x01a\x01\x00\x03b/c\x01"
             connection.say(bytes((0x90, 2 + len(codes))) + packet[2:4] + codes)
-            with pytest.raises(SubscriptionRefused, match=error_text):
+            with pytest.raises(SubscriptionRefused, match=error):
                 await pending
         link.close()
 
@@ -311,9 +311,9 @@ async def test_pending_requests_fail_when_the_connection_is_lost() -> None:
         cancelled.cancel()
         connection.hang_up()
         assert await ear.loses()
-        for each in pending:
+        for request in pending:
             with pytest.raises(ConnectionLost):
-                await each
+                await request
 
 
 @on_both_loops

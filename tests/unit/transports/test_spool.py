@@ -43,7 +43,7 @@ def test_address_is_limited_to_its_share() -> None:
     refused = spools.for_remote("10.0.0.1:3").store(b"y")
     assert refused.error == "the limit for attachments on disk is reached for 10.0.0.1"
     blobs.append(spools.for_remote("10.0.0.2:1").store(b"x" * 50))
-    assert [each.error for each in blobs] == [None] * 3
+    assert [blob.error for blob in blobs] == [None] * 3
     blobs.clear()
     assert (spools.used, spools._by_address) == (0, {})
 

@@ -1,4 +1,4 @@
-"""Tests of fragmented messages whose content is discarded."""
+"""Tests of fragmented messages with discarded content."""
 
 from fiveways.transports.spool import DiskSpools
 from fiveways.transports.websocket_fragments import SPOOL_ABOVE, FragmentedMessage

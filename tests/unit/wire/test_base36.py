@@ -1,4 +1,4 @@
-"""Tests of base 36 numbers, which are stricter than int(text, 36)."""
+"""Tests of the base 36 parser, which is stricter than int(text, 36), and of the serializer."""
 
 import tracemalloc
 

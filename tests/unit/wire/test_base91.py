@@ -1,4 +1,4 @@
-"""Tests of base91: vectors of RULES NQ-a12, round trips, and all short texts."""
+"""Tests of the base91 encoder and decoder: vectors of RULES NQ-a12, round trips, and all short texts."""
 
 import json
 from itertools import product

@@ -1,4 +1,4 @@
-"""Tests of CBOR with the examples of RFC 8949, by round trips, and in comparison with cbor2."""
+"""Tests of the CBOR parser and encoder with the examples of RFC 8949, by round trips, and against cbor2."""
 
 import enum
 import json
@@ -265,7 +265,7 @@ def test_cbor2_output_is_parsed(value: object) -> None:
     for canonical in (False, True):
         raw = cbor2.dumps(value, canonical=canonical)
         assert cbor.skip(raw, 0) == len(raw)
-        # Canonical CBOR sorts the keys.
+        # The canonical encoder sorts the keys.
         assert same(cbor.parse(raw), cbor2.loads(raw))
 
 
@@ -279,7 +279,7 @@ def test_prefix_of_a_written_value_is_malformed(value: object, data: st.DataObje
         cbor.parse(cut)
 
 
-# All errors of `parse` for a well-formed item.
+# All errors of the parser for a well-formed item.
 BEYOND_FORM = (
     "two equal keys",
     "simple value",
@@ -311,7 +311,7 @@ ITS_TAGS = dict.fromkeys(
 
 @given(raw=garbage)
 def test_skip_accepts_like_cbor2(raw: bytes) -> None:
-    # cbor2 ignores bytes after the item, so an array of two holds the item and another one.
+    # The decoder of cbor2 ignores bytes after the item, so an array of two holds the item and another one.
     try:
         end = cbor.skip(raw, 0)
     except Malformed:
