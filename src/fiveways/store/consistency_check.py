@@ -15,7 +15,7 @@ from fiveways.store.state_file import Phase, StoreState, state_path, wal_path
 _MAX_WAL_RESETS: Final = 1 << 20
 """Maximum number of WAL resets since the state file was synced to disk."""
 _BACKUP_HINT: Final = (
-    "; if the store was restored from a backup, delete {state} and all files that are not in it, and start again"
+    "; if the store was restored from a backup, delete {state} and files without a copy in the backup, and restart"
 )
 
 
