@@ -92,7 +92,7 @@ class _ErrorCollector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take an error."""
-        if not (self.is_full and record.name == "fiveways.keeping"):
+        if not (self.is_full and record.name == "fiveways.persister"):
             self._add(record.exc_info[1] if record.exc_info else None, record.getMessage())
 
     def caught(self, _loop: object, context: dict[str, Any]) -> None:

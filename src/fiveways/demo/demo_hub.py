@@ -142,7 +142,7 @@ class Ports:
 def check_port(wanted: int | None) -> None:
     """Raise NoStage if the port that somebody wants is taken."""
     if wanted and not _is_free(wanted):
-        raise StartFailed(f"port {wanted} is taken; choose another with --port, or 0 for any that is free")
+        raise StartFailed(f"port {wanted} is in use; choose another with --port, or 0 for any free port")
 
 
 def _is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""The one place where time is asked for, besides the event loop's own."""
+"""The clocks of the runtime, besides the event loop's own."""
 
 import time
 from functools import partial
@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 steady_clock = time.monotonic
-"""Return the seconds of the event loop's clock: uvloop tells them in whole milliseconds, too coarse for a call."""
+"""Return the time of the event loop's clock; uvloop's own rounds to milliseconds, too coarse for one call."""
 wall_clock = time.time
-"""Return the seconds since 1970."""
+"""Return Unix time in seconds."""
 wall_clock_ns = time.time_ns
-"""Return the ns since 1970."""
+"""Return Unix time in ns."""
 boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-"""Return seconds that nobody can set, and that go on while the machine sleeps where the system can tell that."""
+"""Return seconds of a clock that cannot be set and, on Linux, also counts while the machine is suspended."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return which start of the machine `boot_clock` counts from; empty if the system does not tell."""
+    """Return the id of the machine's current boot, to which `boot_clock` belongs; empty if unknown."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""A hub inside another program: `async with fiveways.serve(port=0) as hub`."""
+"""A hub inside another program."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,8 +57,8 @@ class EmbeddedHub:
         for label, url in self._server.urls:
             if name in {label, urlsplit(url).scheme}:
                 return url
-        known = sorted({label for label, _ in self._server.urls})
-        raise FivewaysError(f"the hub does not serve {name!r}; it serves {', '.join(known)}")
+        names = sorted({label for label, _ in self._server.urls})
+        raise FivewaysError(f"the hub does not serve {name!r}; it serves {', '.join(names)}")
 
 
 def serve(

@@ -1,4 +1,4 @@
-"""Subscribers who get the same bytes: their frames are made once, gathered once, and written to each at once."""
+"""Groups of subscribers that receive the same bytes: their frames are encoded once and joined once."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -10,21 +10,21 @@ from fiveways.runtime.outbox import SharedFrame
 from fiveways.runtime.participant import Participant
 
 GroupMember: TypeAlias = tuple[Participant, Callable[[SharedFrame], None], Subscriber]
-"""A subscriber, and how to put one more frame into its outbox."""
+"""A participant, the function that puts a frame into its outbox, and its subscription."""
 _MAX_CACHED_MEMBERS: Final = 100_000
-"""Members of groups that are remembered, of all topics together."""
+"""Members of cached groups, over all topics."""
 
 
 class FanoutGroup:
-    """Subscribers of one protocol to one topic, under the same name.
+    """The subscribers of one protocol to one topic under the same subscription name.
 
-    Those whose next event is the same bytes as everybody's ride along: what comes for them in a pass of the loop is
-    kept once, however many they are. Who hears or says anything else is let off, and gets each frame by itself until
-    the pass is over.
+    Members whose next event has the same bytes are batched: the group holds their frames of an event loop iteration
+    once. A member that receives or sends anything else leaves the batch, and gets each frame in its own outbox until
+    the iteration ends.
     """
 
     __slots__ = (
-        "_known",
+        "_cache",
         "_miss_counter",
         "_skipping_members",
         "batched",
@@ -37,135 +37,134 @@ class FanoutGroup:
         "unbatched",
     )
 
-    def __init__(self, name: str, members: list[GroupMember], tally: ProtocolStats, known: "FanoutGroupCache") -> None:
+    def __init__(self, name: str, members: list[GroupMember], tally: ProtocolStats, cache: "FanoutGroupCache") -> None:
         self.name = name
         self.size = len(members)
         self.tally = tally
-        """Where it is counted what they get."""
+        """The traffic counters of the members' protocol."""
         self.is_batching = False
         self.shared_frames: list[SharedFrame] = []
-        """The frames of this pass, the same for all riders."""
+        """The frames of this event loop iteration, the same for all batched members."""
         self.batched: dict[Participant, GroupMember] = {}
         self.unbatched = members
         self.is_cached = False
-        """Whether it is used for more than one publication."""
-        self._known = known
+        """Whether the group is used for more than one publication."""
+        self._cache = cache
         self._skipping_members: dict[Participant, GroupMember] = {}
-        """Those that are too slow, and for whom `_skipping` walks."""
+        """Slow consumers that skip events; `_miss_counter` receives events in their place."""
         self._miss_counter: SharedMissCounter | None = None
 
     def begin_batch(self) -> None:
-        """Begin with the first event of a pass: let those get on who can."""
+        """Batch all members that allow it, at the first event of an event loop iteration."""
         self.is_batching = True
         if self.unbatched:
-            still: list[GroupMember] = []
+            unbatched: list[GroupMember] = []
             for member in self.unbatched:
-                party = member[0]
-                if party.is_slow and member[2].when_full == "skip" and party.can_skip_in_group:
-                    self._begin_skipping(member, still)
-                elif party.batch is None and self.name in party.shareable:
-                    party.batch = self
-                    self.batched[party] = member
+                participant = member[0]
+                if participant.is_slow and member[2].when_full == "skip" and participant.can_skip_in_group:
+                    self._begin_skipping(member, unbatched)
+                elif participant.batch is None and self.name in participant.shareable:
+                    participant.batch = self
+                    self.batched[participant] = member
                 else:
-                    still.append(member)
-            self.unbatched = still
+                    unbatched.append(member)
+            self.unbatched = unbatched
 
-    def _begin_skipping(self, member: GroupMember, walkers: list[GroupMember]) -> None:
-        """Let a member skip events from here on."""
-        party = member[0]
+    def _begin_skipping(self, member: GroupMember, unbatched: list[GroupMember]) -> None:
+        participant = member[0]
         if self._miss_counter is None:
-            self._miss_counter = SharedMissCounter(self._known.traffic)
+            self._miss_counter = SharedMissCounter(self._cache.traffic)
         if not self._skipping_members:
-            self._known.groups_with_skippers.add(self)
-            walkers.append((self._miss_counter, self._miss_counter.outbox.put, member[2]))
-        self._skipping_members[party] = member
-        self._miss_counter.add(party)
-        party.join_skip_group(self)
+            self._cache.groups_with_skippers.add(self)
+            unbatched.append((self._miss_counter, self._miss_counter.outbox.put, member[2]))
+        self._skipping_members[participant] = member
+        self._miss_counter.add(participant)
+        participant.join_skip_group(self)
 
-    def take_missed(self, party: Participant) -> int:
-        """Return how many events a party has skipped here since this was asked last."""
-        return 0 if self._miss_counter is None else self._miss_counter.take_missed(party)
+    def take_missed(self, participant: Participant) -> int:
+        """Return the number of events that a participant skipped here since the last call."""
+        return 0 if self._miss_counter is None else self._miss_counter.take_missed(participant)
 
-    def resume_delivery(self, party: Participant) -> None:
-        """Give a party events again that has skipped some."""
-        self.unbatched.append(self._skipping_members.pop(party))
+    def resume_delivery(self, participant: Participant) -> None:
+        """Deliver events again to a participant that skipped some."""
+        self.unbatched.append(self._skipping_members.pop(participant))
         if self._miss_counter is not None:
-            self._miss_counter.remove(party)
+            self._miss_counter.remove(participant)
         if not self._skipping_members:
-            self._known.groups_with_skippers.discard(self)
+            self._cache.groups_with_skippers.discard(self)
             self.unbatched = [member for member in self.unbatched if member[0] is not self._miss_counter]
 
     def dissolve(self) -> None:
-        """End it: those who skip events here do so in other groups from now on."""
-        for party in self._skipping_members:
-            party.leave_skip_group(self)
+        """End the group: its skipping members are counted by other groups from now on."""
+        for participant in self._skipping_members:
+            participant.leave_skip_group(self)
         self._skipping_members.clear()
 
-    def leave_batch(self, party: Participant) -> GroupMember:
-        """Let a rider walk from here on: it has in its own outbox what came so far."""
-        member = self.batched.pop(party)
-        party.batch = None
+    def leave_batch(self, participant: Participant) -> GroupMember:
+        """Move the batched frames of a participant to its own outbox, and batch nothing more for it."""
+        member = self.batched.pop(participant)
+        participant.batch = None
         for shared in self.shared_frames:
-            party.outbox.put(shared)
+            participant.outbox.put(shared)
         self.unbatched.append(member)
         return member
 
     def finish_batch(self) -> tuple[bytes, list[SharedFrame], list[Participant]]:
-        """Be done with the pass; return who rode to its end, and what all of them are to get."""
-        burst, self.shared_frames = self.shared_frames, []
+        """End the batch of this event loop iteration; return its joined frames, its frames and its participants."""
+        frames, self.shared_frames = self.shared_frames, []
         self.is_batching = False
         if self._skipping_members and not self.is_cached:
-            self._known.groups_with_skippers.discard(self)
+            self._cache.groups_with_skippers.discard(self)
             self.dissolve()
-        self.tally.frames_out += len(burst) * len(self.batched)
-        self.tally.bytes_out += sum([len(each.packet.payload) for each in burst]) * len(self.batched)
-        return b"".join([each.frame for each in burst]), burst, list(self.batched)
+        self.tally.frames_out += len(frames) * len(self.batched)
+        self.tally.bytes_out += sum([len(shared.packet.payload) for shared in frames]) * len(self.batched)
+        return b"".join([shared.frame for shared in frames]), frames, list(self.batched)
 
 
 class FanoutGroupCache:
-    """The groups among the subscribers of each topic, as long as nobody comes or goes."""
+    """The fan-out groups of each topic, cached until a participant or subscription changes."""
 
-    def __init__(self, parties: Mapping[str, Participant], traffic: TrafficTotals) -> None:
-        self._parties = parties
+    def __init__(self, participants: Mapping[str, Participant], traffic: TrafficTotals) -> None:
+        self._participants = participants
         self.traffic = traffic
         self.groups_with_skippers: set[FanoutGroup] = set()
-        """Those with members that skip events."""
-        self._known: dict[int, tuple[tuple[Subscriber, ...], list[FanoutGroup]]] = {}
+        """Groups with members that skip events."""
+        self._cache: dict[int, tuple[tuple[Subscriber, ...], list[FanoutGroup]]] = {}
         self._members = 0
 
     def clear(self) -> None:
-        """Look at everybody anew."""
+        """Forget all groups."""
         for group in self.groups_with_skippers:
             group.dissolve()
         self.groups_with_skippers.clear()
-        self._known.clear()
+        self._cache.clear()
         self._members = 0
 
     def groups_for(self, subscribers: tuple[Subscriber, ...]) -> list[FanoutGroup]:
-        """Return who gets a publication, those together whose frames may be the same."""
-        known = self._known.get(id(subscribers))
-        is_known = known is not None and known[0] is subscribers
-        if known is not None and is_known and known[1]:
-            return known[1]
-        found = self._find(subscribers)
+        """Return the fan-out groups of a publication's subscribers."""
+        cached = self._cache.get(id(subscribers))
+        is_known = cached is not None and cached[0] is subscribers
+        if cached is not None and is_known and cached[1]:
+            return cached[1]
+        groups = self._find(subscribers)
         if not is_known:
             self._members += len(subscribers)
             if self._members > _MAX_CACHED_MEMBERS:
                 self.clear()
                 self._members = len(subscribers)
-        # The tuple is kept, so that no other can have its address; its groups from the second time on, since many a
-        # tuple is made for one publication alone.
-        self._known[id(subscribers)] = (subscribers, found if is_known else [])
-        for group in found if is_known else ():
+        # Holding the tuple keeps its address unique. Groups are cached from the second use on, because many tuples
+        # serve one publication only.
+        self._cache[id(subscribers)] = (subscribers, groups if is_known else [])
+        for group in groups if is_known else ():
             group.is_cached = True
-        return found
+        return groups
 
     def _find(self, subscribers: tuple[Subscriber, ...]) -> list[FanoutGroup]:
         groups: dict[tuple[str, str, bool], list[GroupMember]] = {}
         for subscriber in subscribers:
-            party = self._parties.get(subscriber.peer)
-            if party is not None:
-                key = (party.protocol, subscriber.subscription, subscriber.envelope)
-                groups.setdefault(key, []).append((party, party.outbox.put, subscriber))
+            participant = self._participants.get(subscriber.peer)
+            if participant is not None:
+                key = (participant.protocol, subscriber.subscription, subscriber.envelope)
+                groups.setdefault(key, []).append((participant, participant.outbox.put, subscriber))
         tally = self.traffic.protocol_stats
-        return [FanoutGroup(name, members, tally(family), self) for (family, name, _), members in groups.items()]
+        return [FanoutGroup(name, members, tally(protocol), self) for (protocol, name, _), members in groups.items()]

@@ -1,4 +1,4 @@
-"""Whether a hub is well, part by part: what must work for it to be sent new peers, and what it goes on without."""
+"""The health of a hub, component by component."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -6,29 +6,29 @@ from typing import NamedTuple
 
 
 class Health(Enum):
-    """How well a part is."""
+    """The health of a component."""
 
     OK = 1.0
     DEGRADED = 0.5
-    """The hub goes on without it, and somebody should know. Other hubs are not better off: what they share is away."""
+    """The hub works without the component, and the operator should know. Other hubs share the problem."""
     UNHEALTHY = 0.0
-    """The hub cannot do what it promises, and another one may: it should get no new peers."""
+    """The hub cannot serve new peers, and another hub may: a load balancer should send it none."""
 
 
 class HealthCheck(NamedTuple):
-    """What was found about one part."""
+    """The health of one component."""
 
     component: str
     health: Health
     text: str
-    """Why, where it is not well."""
+    """The problem; empty if there is none."""
 
 
-def verdict(findings: Iterable[HealthCheck]) -> tuple[Health, str]:
-    """Return how well all parts together are, and why in one line."""
-    listed = list(findings)
-    worst = min((each.health for each in listed), key=lambda health: health.value, default=Health.OK)
-    texts = "; ".join(each.text for each in listed if each.health is not Health.OK)
+def verdict(checks: Iterable[HealthCheck]) -> tuple[Health, str]:
+    """Return the worst health, and the problems in one line."""
+    checks = list(checks)
+    worst = min((check.health for check in checks), key=lambda health: health.value, default=Health.OK)
+    texts = "; ".join(check.text for check in checks if check.health is not Health.OK)
     match worst:
         case Health.OK:
             return worst, "ok"
@@ -38,7 +38,7 @@ def verdict(findings: Iterable[HealthCheck]) -> tuple[Health, str]:
             return worst, texts
 
 
-def render_checks(findings: Iterable[HealthCheck]) -> str:
-    """Return a line for each part."""
+def render_checks(checks: Iterable[HealthCheck]) -> str:
+    """Return one line per component."""
     signs = {Health.OK: "[+]", Health.DEGRADED: "[!]", Health.UNHEALTHY: "[-]"}
-    return "".join(f"{signs[each.health]} {each.component}: {each.text or 'ok'}\n" for each in findings)
+    return "".join(f"{signs[check.health]} {check.component}: {check.text or 'ok'}\n" for check in checks)

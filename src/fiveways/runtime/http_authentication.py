@@ -1,4 +1,4 @@
-"""Logins over HTTP: the credentials of a request, and the answer to those that are refused."""
+"""Logins over HTTP: the credentials of a request, and the response to refused ones."""
 
 from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal
@@ -7,13 +7,13 @@ from fiveways.transports.http import Request, Response, bearer_token, proxied_cl
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Return what a request shows of its sender."""
+    """Return the credentials of a request."""
     bearer, client = bearer_token(request.headers), proxied_client(request)
     return Credentials(request.is_loopback, bearer, remote=request.remote, proxied_address=client)
 
 
 def refusal_response(refusal: Refusal) -> Response:
-    """Return the answer to a request whose token was refused."""
+    """Return the response to a request with a refused token."""
     if refusal.reason is Reason.OVERLOADED:
         return too_many_requests(refusal.text, refusal.retry_after)
     return unauthorized(refusal.text)

@@ -1,4 +1,4 @@
-"""Sentences for those who ask the port for something in plain HTTP."""
+"""Responses to plain HTTP requests."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,23 +10,23 @@ from fiveways.transports.http import Response
 METHOD_NOT_ALLOWED: Final = Response(405, b"only GET is answered here\n", headers={"Allow": "GET, HEAD"})
 CLOSING_RESPONSE: Final = Response(503, b"the hub is closing\n", headers={"Retry-After": "1"})
 PLAIN_HTTP_PATHS: Final = ("/", *ADMIN_PATHS)
-"""What is there besides the protocols and the pages."""
+"""Paths besides those of protocols and pages."""
 
 
 def welcome_page(urls: Iterable[tuple[str, str]]) -> str:
-    """Say what is served where."""
-    lines = [f"{what:8} {url}" for what, url in urls]
+    """List the served URLs."""
+    lines = [f"{name:8} {url}" for name, url in urls]
     return "\n".join(["This is a Fiveways hub. It speaks:", "", *lines, ""])
 
 
 def path_not_found(path: str) -> Response:
-    """Say what there is instead."""
+    """Return a 404 that lists the served paths."""
     paths = ", ".join([*PLAIN_HTTP_PATHS, *ENDPOINTS])
     return Response(404, f"nothing is served under {path[:80]}; try one of {paths}\n".encode())
 
 
 def upgrade_required(endpoint: Endpoint, method: str) -> Response:
-    """Say who is answered under the path of a protocol, by which methods."""
+    """Return the response to a plain request for the path of a protocol."""
     path = endpoint.path
     allowed = "GET, HEAD, OPTIONS, POST" if endpoint.accepts_post else "GET, HEAD"
     if method == "OPTIONS" and endpoint.accepts_post:

@@ -1,4 +1,4 @@
-"""The limits of the hub's port, and why a hub cannot listen, as a sentence with a way out."""
+"""Errors of ports that cannot be opened, and the limits of the HTTP port."""
 
 import errno
 
@@ -9,20 +9,20 @@ from fiveways.transports.http import HttpLimits
 
 
 class CannotListen(FivewaysError):
-    """The port is taken, or the address is not ours."""
+    """The port is in use, or the address is not local."""
 
 
 def listen_error(host: str, port: int, error: OSError) -> str:
-    """Return why a port cannot be had."""
+    """Return why a port cannot be opened, and a remedy."""
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken; choose another with --port, or 0 for any that is free"
+        return f"port {port} is in use; choose another with --port, or 0 for any free port"
     if error.errno == errno.EACCES:
-        return f"port {port} needs more rights than we have; choose one above 1023 with --port"
+        return f"port {port} needs root privileges; choose one above 1023 with --port"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
 
 
 def http_limits(limits: LimitSettings) -> HttpLimits:
-    """Return the limits of the port."""
+    """Return the limits of the HTTP port."""
     return HttpLimits(
         max_connections=limits.max_sessions,
         max_connections_per_address=limits.max_connections_per_address,

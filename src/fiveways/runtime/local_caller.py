@@ -1,4 +1,4 @@
-"""The peer that called a method of an application in this process."""
+"""The caller of a method of an application in the hub's process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
@@ -14,34 +14,34 @@ from fiveways.model.messages import Call, HubMessage, Result, SetVariable, Unset
 from fiveways.model.outcomes import value_of_result
 from fiveways.wire.payload import Payload
 
-# ruff: noqa: ASYNC109  a timeout is the hub's to keep
+# ruff: noqa: ASYNC109  the hub enforces the timeout
 
 
 class PeerRequester(Protocol):
-    """An application's place in the hub."""
+    """The application's participant in the hub."""
 
     ids: "count[int]"
 
-    async def request_peer(self, to: str, word: HubMessage, attachments: Sequence[bytes] = ()) -> Result:
-        """Make a request of one peer; CallError if it fails."""
+    async def request_peer(self, peer: str, message: HubMessage, attachments: Sequence[bytes] = ()) -> Result:
+        """Send a request to one peer; CallError if it fails."""
 
-    async def request_peer_reply(self, to: str, word: Call, attachments: Sequence[bytes] = ()) -> Reply:
-        """Call one peer, and wait for the attachments of its answer too; CallError if it fails."""
+    async def request_peer_reply(self, peer: str, message: Call, attachments: Sequence[bytes] = ()) -> Reply:
+        """Call one peer, and wait for the attachments of its response, too; CallError if it fails."""
 
     def open_updates(self, caller: CallingPeer, topic_id: str) -> Updates:
-        """Take what a peer publishes under a topic id; NotExecuted if that is impossible."""
+        """Receive a peer's updates under a topic id; NotExecuted if that is impossible."""
 
-    def close_peer(self, to: str, text: str) -> None:
+    def close_peer(self, peer: str, text: str) -> None:
         """End the session of one peer; NotExecuted if that is impossible."""
 
 
 class LocalCaller(CallingPeer):
     """One caller."""
 
-    def __init__(self, known: Caller, place: PeerRequester) -> None:
-        self.peer, self.protocol, self.identity = known.peer, known.protocol, known.identity
-        self._caller = known
-        self._requester = place
+    def __init__(self, caller: Caller, requester: PeerRequester) -> None:
+        self.peer, self.protocol, self.identity = caller.peer, caller.protocol, caller.identity
+        self._caller = caller
+        self._requester = requester
 
     @property
     def vars(self) -> CallerVars:
@@ -51,7 +51,7 @@ class LocalCaller(CallingPeer):
     async def call(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
-        """Call a method of it."""
+        """Call one of its methods."""
         return value_of_result(
             await self._requester.request_peer(self.peer, self._call(method, body, timeout), attachments)
         )
@@ -59,13 +59,13 @@ class LocalCaller(CallingPeer):
     async def call_reply(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> Reply:
-        """Call a method of it, and wait for the attachments of the answer."""
+        """Call one of its methods, and wait for the attachments of the response."""
         return await self._requester.request_peer_reply(self.peer, self._call(method, body, timeout), attachments)
 
     async def callback(
         self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
-        """Call a callback of it."""
+        """Call one of its callbacks."""
         call = self._call(token, body, timeout, is_callback=True)
         return value_of_result(await self._requester.request_peer(self.peer, call, attachments))
 
@@ -81,7 +81,7 @@ class LocalCaller(CallingPeer):
         )
 
     def updates(self, topic_id: str) -> Updates:
-        """Take what it publishes under a topic id."""
+        """Receive its updates under a topic id."""
         return self._requester.open_updates(self, topic_id)
 
     async def close(self, text: str = "") -> None:
@@ -90,26 +90,26 @@ class LocalCaller(CallingPeer):
 
 
 class LocalVars(CallerVars):
-    """Variables of one caller."""
+    """The variables of one caller."""
 
-    def __init__(self, known: Caller, place: PeerRequester) -> None:
-        super().__init__(DecodedVariables(known.variables))
-        self._peer = known.peer
-        self._requester = place
+    def __init__(self, caller: Caller, requester: PeerRequester) -> None:
+        super().__init__(DecodedVariables(caller.variables))
+        self._peer = caller.peer
+        self._requester = requester
 
     async def set(self, name: str, value: object) -> None:
-        """Set one on the caller."""
+        """Set a variable of the caller."""
         await self._requester.request_peer(
             self._peer, SetVariable(str(next(self._requester.ids)), name, to_body(value))
         )
 
     async def unset(self, name: str) -> None:
-        """Take one back."""
+        """Unset a variable of the caller."""
         await self._requester.request_peer(self._peer, UnsetVariable(str(next(self._requester.ids)), name))
 
 
 class DecodedVariables(Mapping[str, object]):
-    """Variables as plain values, read when they are looked at."""
+    """Variables as Python values, decoded on access."""
 
     def __init__(self, variables: Mapping[str, Payload]) -> None:
         self._variables = variables

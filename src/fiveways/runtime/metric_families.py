@@ -1,4 +1,4 @@
-"""Every number that is told under `/metrics`: its name, what it counts, and what tells one of a family from another."""
+"""The metrics of `/metrics`: names, types, labels and help texts."""
 
 from typing import Final, NamedTuple
 
@@ -8,7 +8,7 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
 
 class MetricFamily(NamedTuple):
-    """Numbers of one name."""
+    """A metric name with its type, help text and labels."""
 
     name: str
     kind: str
@@ -16,121 +16,152 @@ class MetricFamily(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-def _hub(kind: str, numbers: dict[str, str]) -> list[MetricFamily]:
-    """Return the families of the numbers that `hub.stats` tells by the same names."""
-    end = "_total" if kind == COUNTER else ""
-    return [MetricFamily(f"fiveways_{name}{end}", kind, what) for name, what in numbers.items()]
+def _hub(kind: str, help_texts: dict[str, str]) -> list[MetricFamily]:
+    """Return the families of numbers that `hub.stats` returns by the same names."""
+    suffix = "_total" if kind == COUNTER else ""
+    return [MetricFamily(f"fiveways_{name}{suffix}", kind, help_text) for name, help_text in help_texts.items()]
 
 
 _GAUGES: Final = {
-    "sessions": "Peers that are connected, or may come back.",
-    "connected_sessions": "Sessions with a connection, as `max_sessions` counts them.",
-    "resumable_sessions": "NQ sessions with or without a connection, as `max_resumable` counts them.",
-    "offers": "Methods and routes on offer.",
+    "sessions": "Open sessions, including NQ sessions that can be resumed.",
+    "connected_sessions": "Sessions with a connection, as limits.max_sessions counts them.",
+    "resumable_sessions": "NQ sessions with or without a connection, as limits.max_resumable counts them.",
+    "offers": "Registered methods and routes.",
     "subscriptions": "Subscriptions of all peers.",
-    "retained": "Topics whose last value is kept.",
-    "callbacks": "Callbacks that were not called yet.",
-    "open_calls": "Calls that wait for their answer.",
-    "owed": "Accepted requests of NQ that wait for their answer.",
-    "incomplete_bytes": "Bytes of messages that wait for their attachments, as `max_incomplete_bytes` counts them.",
+    "retained": "Topics with a retained value.",
+    "callbacks": "Callbacks that have not been called yet.",
+    "open_calls": "Pending calls.",
+    "owed": "Accepted durable requests without a response so far.",
+    "incomplete_bytes": "Bytes of messages waiting for attachments, as limits.max_incomplete_bytes counts them.",
 }
 _COUNTERS: Final = {
-    "calls": "Calls that were passed on to somebody.",
-    "publications": "Publications.",
+    "calls": "Calls forwarded to a callee.",
+    "publications": "Publications by peers.",
     "deliveries": "Events, one for each subscriber of each publication.",
     "results": "Calls that ended with a result.",
-    "arrived": "Links that came, whoever was behind them.",
-    "refused": "Requests that the hub itself did not carry out.",
-    "refused_logins": "Peers that did not show who they are.",
-    "refused_sessions": "Sessions and connections refused because a limit of sessions, or a share of it, is used up.",
-    "dropped": "Requests that could not be carried out, and wanted no answer.",
-    "stray": "Answers that nobody waited for.",
-    "undelivered": "Words that the receiver's protocol could not say.",
+    "arrived": "Sessions begun, including refused ones.",
+    "refused": "Requests that the hub itself refused.",
+    "refused_logins": "Logins refused because authentication failed.",
+    "refused_sessions": "Sessions and connections refused because a session limit, or a share of it, is used up.",
+    "dropped": "Failed requests that expected no response.",
+    "stray": "Responses without a pending call.",
+    "undelivered": "Messages that the receiver's protocol cannot represent.",
 }
 _BRIDGE: Final = ("caller", "callee")
 
 UNLABELLED: Final = (
     *_hub(GAUGE, _GAUGES),
     *_hub(COUNTER, _COUNTERS),
-    MetricFamily("fiveways_outbox_bytes", GAUGE, "Bytes that wait for peers in memory, of all of them together."),
-    MetricFamily("fiveways_slow_peers", GAUGE, "Peers that have missed events, or have much unread."),
-    MetricFamily("fiveways_connections", GAUGE, "Open connections of HTTP and WebSocket."),
-    MetricFamily(
-        "fiveways_unfinished_bytes", GAUGE, "Bytes of frames and HTTP requests that have not come completely."
-    ),
-    MetricFamily("fiveways_journaled_total", COUNTER, "Records of the journal that are on disk."),
+    MetricFamily("fiveways_outbox_bytes", GAUGE, "Bytes in memory that wait in the outboxes of all peers."),
+    MetricFamily("fiveways_slow_peers", GAUGE, "Slow consumers: peers that missed events or have many unread bytes."),
+    MetricFamily("fiveways_connections", GAUGE, "Open HTTP and WebSocket connections."),
+    MetricFamily("fiveways_unfinished_bytes", GAUGE, "Bytes of partly received frames and HTTP requests."),
+    MetricFamily("fiveways_journaled_total", COUNTER, "Journal records on disk."),
     MetricFamily("fiveways_journal_lost_total", COUNTER, "Records that could not be written to the journal."),
     MetricFamily("fiveways_store_waiting", GAUGE, "Changes that are being written to the store."),
-    MetricFamily("fiveways_store_behind", GAUGE, "Changes that the store could not take, and that are tried again."),
+    MetricFamily("fiveways_store_behind", GAUGE, "Changes whose write to the store failed and is tried again."),
+    MetricFamily("fiveways_broker_rival_topics", GAUGE, "Topics of this hub that another hub at its MQTT broker owns."),
     MetricFamily(
-        "fiveways_broker_rival_topics", GAUGE, "Topics of this hub on which another hub at its MQTT broker answers."
+        "fiveways_broker_false_claims_total", COUNTER, "Topic claims at the MQTT broker that no hub can have published."
     ),
-    MetricFamily("fiveways_broker_false_claims_total", COUNTER, "Claims at the MQTT broker that no hub can have made."),
-    MetricFamily("fiveways_spans_sent_total", COUNTER, "Spans of traces that the collector has."),
-    MetricFamily("fiveways_spans_lost_total", COUNTER, "Spans that found no room, or no collector."),
-    MetricFamily("fiveways_start_time_seconds", GAUGE, "When the hub began to count, in seconds since 1970."),
-    MetricFamily("process_start_time_seconds", GAUGE, "When the process was started, in seconds since 1970."),
-    MetricFamily("process_cpu_seconds_total", COUNTER, "Processor time of the hub's process, user and system."),
-    MetricFamily("process_resident_memory_bytes", GAUGE, "Memory of the hub's process that is not swapped out."),
-    MetricFamily("process_open_fds", GAUGE, "File descriptors that are open."),
-    MetricFamily("process_max_fds", GAUGE, "File descriptors that may be open."),
+    MetricFamily("fiveways_spans_sent_total", COUNTER, "Trace spans that the collector accepted."),
+    MetricFamily(
+        "fiveways_spans_lost_total", COUNTER, "Trace spans dropped by a full queue or not accepted by the collector."
+    ),
+    MetricFamily("fiveways_start_time_seconds", GAUGE, "Start time of the hub's counters, in Unix time."),
+    MetricFamily("process_start_time_seconds", GAUGE, "Start time of the hub's process, in Unix time."),
+    MetricFamily("process_cpu_seconds_total", COUNTER, "CPU time of the hub's process, user and system."),
+    MetricFamily("process_resident_memory_bytes", GAUGE, "Resident memory of the hub's process."),
+    MetricFamily("process_open_fds", GAUGE, "Open file descriptors of the hub's process."),
+    MetricFamily("process_max_fds", GAUGE, "Maximum number of open file descriptors of the hub's process."),
 )
-"""Those that are one number each; what does not exist, such as a journal, has none."""
+"""Families without labels. A family without a source, such as the journal's without a journal, is omitted."""
 
 LABELLED: Final = (
-    MetricFamily("fiveways_build_info", GAUGE, "Always 1; the labels tell what is running.", ("version", "python")),
+    MetricFamily("fiveways_build_info", GAUGE, "Always 1; the labels hold the versions.", ("version", "python")),
     MetricFamily(
-        "fiveways_ready", GAUGE, "1 where nothing is wrong, 0.5 where the hub goes on without it, else 0.", ("check",)
+        "fiveways_ready",
+        GAUGE,
+        "Health of a component: 1 if healthy, 0.5 if degraded, 0 if the hub is not ready because of it.",
+        ("check",),
     ),
     MetricFamily(
         "fiveways_connections_refused_total",
         COUNTER,
-        "Connections of HTTP and WebSocket that a limit refused or closed.",
+        "HTTP and WebSocket connections that a limit refused or closed.",
         ("limit",),
     ),
     MetricFamily("fiveways_failures_total", COUNTER, "Calls that ended without a result, by reason.", ("reason",)),
+    MetricFamily("fiveways_queue_items", GAUGE, "Jobs of all work queues, by state.", ("state",)),
     MetricFamily(
-        "fiveways_queue_items", GAUGE, "Items of all work queues together, by what becomes of them.", ("state",)
+        "fiveways_protocol_sessions",
+        GAUGE,
+        "Open sessions by protocol, including NQ sessions that can be resumed.",
+        ("protocol",),
     ),
-    MetricFamily("fiveways_protocol_sessions", GAUGE, "Peers that are connected, or may come back.", ("protocol",)),
-    MetricFamily("fiveways_frames_received_total", COUNTER, "Frames that came.", ("protocol",)),
-    MetricFamily("fiveways_frames_sent_total", COUNTER, "Frames that went out, or wait to.", ("protocol",)),
+    MetricFamily("fiveways_frames_received_total", COUNTER, "Frames received from peers.", ("protocol",)),
+    MetricFamily("fiveways_frames_sent_total", COUNTER, "Frames sent to peers, including queued ones.", ("protocol",)),
     MetricFamily(
-        "fiveways_received_bytes_total", COUNTER, "Bytes of frames that came, without the transport's.", ("protocol",)
+        "fiveways_received_bytes_total",
+        COUNTER,
+        "Payload bytes received from peers, excluding transport framing.",
+        ("protocol",),
     ),
-    MetricFamily("fiveways_sent_bytes_total", COUNTER, "Bytes of frames that went out, likewise.", ("protocol",)),
-    MetricFamily("fiveways_protocol_publications_total", COUNTER, "Publications, by who published.", ("protocol",)),
-    MetricFamily("fiveways_protocol_deliveries_total", COUNTER, "Events, by who subscribed.", ("protocol",)),
+    MetricFamily(
+        "fiveways_sent_bytes_total",
+        COUNTER,
+        "Payload bytes sent to peers, excluding transport framing.",
+        ("protocol",),
+    ),
+    MetricFamily(
+        "fiveways_protocol_publications_total", COUNTER, "Publications, by the publisher's protocol.", ("protocol",)
+    ),
+    MetricFamily("fiveways_protocol_deliveries_total", COUNTER, "Events, by the subscriber's protocol.", ("protocol",)),
     MetricFamily(
         "fiveways_bridge_calls_total",
         COUNTER,
-        "Calls from peers of one protocol to those of another. The hub is a callee, too, and `app` is in its process.",
+        "Calls, by the protocols of caller and callee. The hub itself counts as a callee; `app` is in its process.",
         _BRIDGE,
     ),
-    MetricFamily("fiveways_bridge_failures_total", COUNTER, "Of these, those without a result.", (*_BRIDGE, "reason")),
     MetricFamily(
-        "fiveways_method_calls_total", COUNTER, "Calls, by method; each try of a request is one.", ("method",)
+        "fiveways_bridge_failures_total",
+        COUNTER,
+        "Calls that ended without a result, by the protocols of caller and callee and by reason.",
+        (*_BRIDGE, "reason"),
     ),
-    MetricFamily("fiveways_method_failures_total", COUNTER, "Of these, those without a result.", ("method", "reason")),
+    MetricFamily(
+        "fiveways_method_calls_total",
+        COUNTER,
+        "Calls by method; each delivery of a durable request counts as one call.",
+        ("method",),
+    ),
+    MetricFamily(
+        "fiveways_method_failures_total",
+        COUNTER,
+        "Calls that ended without a result, by method and reason.",
+        ("method", "reason"),
+    ),
     MetricFamily(
         "fiveways_call_duration_seconds",
         HISTOGRAM,
-        "From a call to its end, for those that were passed on to somebody.",
+        "Time from a call to its end, for calls forwarded to a callee.",
         ("method",),
     ),
-    MetricFamily("fiveways_topic_publications_total", COUNTER, "Publications, by topic.", ("topic",)),
-    MetricFamily("fiveways_topic_deliveries_total", COUNTER, "Events, one for each subscriber.", ("topic",)),
-    MetricFamily("fiveways_topic_missed_total", COUNTER, "Of these, those that did not go out.", ("topic",)),
+    MetricFamily("fiveways_topic_publications_total", COUNTER, "Publications by topic.", ("topic",)),
+    MetricFamily("fiveways_topic_deliveries_total", COUNTER, "Events by topic, one for each subscriber.", ("topic",)),
+    MetricFamily(
+        "fiveways_topic_missed_total", COUNTER, "Events by topic that were not sent to a subscriber.", ("topic",)
+    ),
 )
-"""Those that are several numbers."""
+"""Families with labels."""
 
 FAMILIES: Final = {family.name: family for family in (*LABELLED, *UNLABELLED)}
 
 _HEAD: Final = """# Metrics
 
-`/metrics` tells these in the text format of Prometheus, version 0.0.4. All times are in seconds, all sizes in bytes.
-The built-in method `hub.traffic` tells most of them as JSON, in any protocol. A page is made once a second at most, and
-told again until then.
+`/metrics` returns the metrics of a hub in the Prometheus text format, version 0.0.4. Times are in
+seconds, sizes in bytes. The built-in method `hub.traffic` returns most of them as JSON, in any
+protocol. A page is cached for one second.
 
 ```yaml
 scrape_configs:
@@ -139,35 +170,46 @@ scrape_configs:
       - targets: ["localhost:7500"]
 ```
 
-Names of methods and topics come from peers, so that only so many of them are labels: `max_methods` and `max_topics` of
-`[metrics]` in the [configuration](configuration.md). What finds no room is counted as `(other)`. When that happens
-often, the names make room that were used least: their own numbers end there, and what comes under them from then on is
-counted as `(other)`, or anew if they have room again. So nothing is counted twice, and the sum over all names falls at
-that moment; `hub.traffic` tells of calls how many that were in all, as `forgotten`. Numbers by protocol, and by
-`caller` and `callee`, hold everything. The hub's own methods always have room. A call that nobody is given is counted
-by its name if that is on offer, or was; below a route by the name of the route; else as `(unknown)`. Callbacks are
-`(callback)`; work of queues is counted as `hub.pull`. A label never holds a token, an id of a peer, or anything that
-was sent. What has a label `method` or `topic` is told only to those who may call `hub.traffic`: without a token where
-the hub takes the anonymous, else with `Authorization: Bearer`, which Prometheus calls `authorization`. A token that
-nobody has is answered with 401, and is a refused login like any other.
+## Labels
 
-An [observer](hub.md#sessions-and-observers), such as the dashboard, has `observer` in place of its protocol for its
-frames, and for its calls of the hub's own methods. `hub.traffic` leaves these out.
+Peers choose the names of methods and topics, so the number of labels is limited: `max_methods` and
+`max_topics` of `[metrics]` in the [configuration](configuration.md). Calls and events beyond the
+limit count as `(other)`. If that happens often, the least used names make room. Their series end;
+their later calls and events count as `(other)`, or start from 0 if they get a label again. Nothing
+counts twice, but the sum over all names falls at that moment; `hub.traffic` returns the number of
+calls removed this way as `forgotten`. Metrics by protocol, and by `caller` and `callee`, are
+complete. The hub's built-in methods always have a label.
 
-A request of NQ that is given to several callees, one after the other, is a call for each of them. Behind an MQTT broker
-the hub hears its own messages as well: they count as frames that came.
+- A call without a callee counts under its name if that is or was registered, below a route under
+  the name of the route, else as `(unknown)`.
+- Callbacks are `(callback)`; jobs of work queues count as `hub.pull`.
+- A label never holds a token, a peer id or payload.
+- An [observer](hub.md#sessions-and-observers), such as the dashboard, has the label value
+  `observer` instead of its protocol for its frames and for its calls of built-in methods.
+  `hub.traffic` leaves these out.
+- A durable request that is delivered to several callees in turn is one call for each of them.
+- Behind an MQTT broker, the hub also receives its own messages: they count as received frames.
+
+## Access
+
+Metrics with the label `method` or `topic` are visible only to clients that may call `hub.traffic`:
+without a token if the hub admits anonymous peers, else with `Authorization: Bearer`, which
+Prometheus calls `authorization`. An unknown token is answered with 401 and counts as a refused
+login.
+
+## Reference
 """
 
 
 def render_reference() -> str:
-    """Return the reference, in Markdown."""
+    """Return docs/metrics.md."""
     lines = [_HEAD, "| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
     for family in FAMILIES.values():
         labels = ", ".join(f"`{label}`" for label in family.labels)
         lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
     bounds = ", ".join(f"{bound:g}" for bound in BOUNDS)
-    lines += ["", f"The buckets of the histogram end at {bounds} seconds.", ""]
-    return "\n".join([*lines, "This page is made from the code by `python -m fiveways.runtime.metric_families`.", ""])
+    lines += ["", f"The upper bounds of the histogram's buckets are {bounds} seconds.", ""]
+    return "\n".join([*lines, "This page is generated by `python -m fiveways.runtime.metric_families`.", ""])
 
 
 if __name__ == "__main__":

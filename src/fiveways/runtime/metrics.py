@@ -1,4 +1,4 @@
-"""What a hub has done and has to do, in the words of Prometheus."""
+"""The metrics page in the Prometheus text format."""
 
 import platform
 import re
@@ -15,64 +15,64 @@ from fiveways.runtime.metric_families import FAMILIES, HISTOGRAM, UNLABELLED, Me
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
-"""What would end a line somewhere, or cannot be written at all."""
+"""Characters that end a line in some reader, or cannot be encoded."""
 
 _NAMES: Final = frozenset({"method", "topic"})
-"""Labels whose values peers have chosen."""
+"""Labels with values that peers choose."""
 _BOUNDS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""The values of a family's labels, and the number."""
+"""Label values and a number."""
 Tables: TypeAlias = dict[str, list[Sample]]
-"""By the name of the family."""
+"""Samples by the name of the family."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """All that there is to tell."""
+    """The sources of one metrics page."""
 
     version: str
     stats: Mapping[str, object]
-    """What `hub.stats` answers."""
+    """The result of `hub.stats`."""
     traffic: TrafficTotals
     unlabelled: Mapping[str, float]
     """Further numbers without labels, by the names of their families."""
     work_queues: Mapping[str, Mapping[str, int]]
-    """What `hub.queues` answers."""
+    """The result of `hub.queues`."""
     readiness: Mapping[str, float]
-    """How well each part is: 1, 0.5 or 0."""
+    """The health of each component: 1, 0.5 or 0."""
     refused_connections: Mapping[str, int] = field(default_factory=dict)
     """The number of connections that each limit refused or closed."""
 
 
-def render_metrics(numbers: MetricsSnapshot, *, names: bool = True) -> bytes:
-    """Return the page; without `names`, nothing by method or topic, and no work for it either."""
-    traffic = numbers.traffic
+def render_metrics(snapshot: MetricsSnapshot, *, names: bool = True) -> bytes:
+    """Return the page; without `names`, it omits metrics by method or topic."""
+    traffic = snapshot.traffic
     methods: Mapping[str, CallStats] = {}
-    tables = {
-        **_unlabelled_samples(numbers),
-        **_hub_samples(numbers),
+    samples = {
+        **_unlabelled_samples(snapshot),
+        **_hub_samples(snapshot),
         **_protocol_samples(traffic),
         **_bridge_samples(traffic),
     }
     families: Iterable[MetricFamily] = FAMILIES.values()
     if names:
         methods = traffic.by_method()
-        tables |= {**_method_samples(methods), **_topic_samples(traffic)}
+        samples |= {**_method_samples(methods), **_topic_samples(traffic)}
     else:
         families = (family for family in families if not _NAMES.intersection(family.labels))
-    return ("\n".join(_lines(families, tables, methods)) + "\n").encode()
+    return ("\n".join(_lines(families, samples, methods)) + "\n").encode()
 
 
-def _lines(families: Iterable[MetricFamily], tables: Tables, methods: Mapping[str, CallStats]) -> Iterator[str]:
+def _lines(families: Iterable[MetricFamily], samples: Tables, methods: Mapping[str, CallStats]) -> Iterator[str]:
     for family in families:
         if family.kind == HISTOGRAM:
             yield from _head(family)
             for method, cell in methods.items():
                 yield from _histogram(family.name, _labels(family.labels, (method,)), cell.histogram)
-        elif family.name in tables:  # a hub without a journal has no numbers of one
+        elif family.name in samples:  # families without a source are omitted
             yield from _head(family)
-            for values, number in tables[family.name]:
+            for values, number in samples[family.name]:
                 yield f"{family.name}{_braced(_labels(family.labels, values))} {_render_number(number)}"
 
 
@@ -93,8 +93,8 @@ def _render_number(number: float) -> str:
 
 
 def escape_label(text: str) -> str:
-    """Return a text as it may stand between quotes: it may be a peer's, and anything."""
-    text = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if not text.isprintable() else text
+    """Return a label value escaped for the text format; it may come from a peer."""
+    text = _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if not text.isprintable() else text
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -107,31 +107,30 @@ def _histogram(name: str, labels: str, histogram: Histogram) -> Iterator[str]:
     yield f"{name}_count{{{labels}}} {total}"
 
 
-# Where the numbers come from.
+# Sources.
 
 
-def _unlabelled_samples(numbers: MetricsSnapshot) -> Tables:
-    """Return those without labels that there are."""
-    tables: Tables = {}
+def _unlabelled_samples(snapshot: MetricsSnapshot) -> Tables:
+    samples: Tables = {}
     for family in UNLABELLED:
-        known = numbers.stats.get(family.name.removeprefix("fiveways_").removesuffix("_total"))
-        number = known if isinstance(known, int) else numbers.unlabelled.get(family.name)
+        stat = snapshot.stats.get(family.name.removeprefix("fiveways_").removesuffix("_total"))
+        number = stat if isinstance(stat, int) else snapshot.unlabelled.get(family.name)
         if number is not None:
-            tables[family.name] = [((), number)]
-    return tables
+            samples[family.name] = [((), number)]
+    return samples
 
 
-def _hub_samples(numbers: MetricsSnapshot) -> Tables:
-    failures = numbers.stats["failures"]
+def _hub_samples(snapshot: MetricsSnapshot) -> Tables:
+    failures = snapshot.stats["failures"]
     states = Counter[str]()
-    for queue in numbers.work_queues.values():
+    for queue in snapshot.work_queues.values():
         states.update(queue)
     return {
-        "fiveways_build_info": [((numbers.version, platform.python_version()), 1)],
+        "fiveways_build_info": [((snapshot.version, platform.python_version()), 1)],
         "fiveways_connections_refused_total": [
-            ((limit,), count) for limit, count in numbers.refused_connections.items()
+            ((limit,), count) for limit, count in snapshot.refused_connections.items()
         ],
-        "fiveways_ready": [((check,), number) for check, number in numbers.readiness.items()],
+        "fiveways_ready": [((check,), number) for check, number in snapshot.readiness.items()],
         "fiveways_failures_total": [((reason,), count) for reason, count in failures.items()]
         if isinstance(failures, Mapping)
         else [],
@@ -143,13 +142,13 @@ def _protocol_samples(traffic: TrafficTotals) -> Tables:
     traffic.aggregate_frames()
     tallies = traffic.protocols.items()
     return {
-        "fiveways_protocol_sessions": [((name,), each.sessions) for name, each in tallies if name != OBSERVER],
-        "fiveways_frames_received_total": [((name,), each.frames_in) for name, each in tallies],
-        "fiveways_frames_sent_total": [((name,), each.frames_out) for name, each in tallies],
-        "fiveways_received_bytes_total": [((name,), each.bytes_in) for name, each in tallies],
-        "fiveways_sent_bytes_total": [((name,), each.bytes_out) for name, each in tallies],
-        "fiveways_protocol_publications_total": [((name,), each.publications) for name, each in tallies],
-        "fiveways_protocol_deliveries_total": [((name,), each.deliveries) for name, each in tallies],
+        "fiveways_protocol_sessions": [((name,), totals.sessions) for name, totals in tallies if name != OBSERVER],
+        "fiveways_frames_received_total": [((name,), totals.frames_in) for name, totals in tallies],
+        "fiveways_frames_sent_total": [((name,), totals.frames_out) for name, totals in tallies],
+        "fiveways_received_bytes_total": [((name,), totals.bytes_in) for name, totals in tallies],
+        "fiveways_sent_bytes_total": [((name,), totals.bytes_out) for name, totals in tallies],
+        "fiveways_protocol_publications_total": [((name,), totals.publications) for name, totals in tallies],
+        "fiveways_protocol_deliveries_total": [((name,), totals.deliveries) for name, totals in tallies],
     }
 
 
@@ -171,11 +170,11 @@ def _method_samples(methods: Mapping[str, CallStats]) -> Tables:
 def _topic_samples(traffic: TrafficTotals) -> Tables:
     topics = by_topic(traffic).items()
     return {
-        "fiveways_topic_publications_total": [((name,), each.publications) for name, each in topics],
-        "fiveways_topic_deliveries_total": [((name,), each.deliveries) for name, each in topics],
-        "fiveways_topic_missed_total": [((name,), each.missed) for name, each in topics],
+        "fiveways_topic_publications_total": [((name,), totals.publications) for name, totals in topics],
+        "fiveways_topic_deliveries_total": [((name,), totals.deliveries) for name, totals in topics],
+        "fiveways_topic_missed_total": [((name,), totals.missed) for name, totals in topics],
     }
 
 
-def _failures(cells: Iterable[tuple[tuple[str, ...], CallStats]]) -> list[Sample]:
-    return [((*key, reason.value), count) for key, cell in cells for reason, count in cell.failures.items()]
+def _failures(calls: Iterable[tuple[tuple[str, ...], CallStats]]) -> list[Sample]:
+    return [((*key, reason.value), count) for key, cell in calls for reason, count in cell.failures.items()]

@@ -1,6 +1,7 @@
-"""Subscribers that are too slow for their events: what they miss is counted once for all of them, not for each.
+"""Counters of events that slow consumers miss.
 
-Two hundred of them would else cost more time for each event than two hundred that read.
+One counter serves all slow members of a group: with 200 single counters, an event cost more time than its delivery to
+200 subscribers that read.
 """
 
 from fiveways.hub.delivery import Delivery, Subscriber
@@ -12,7 +13,7 @@ from fiveways.runtime.participant import EventBatch, Participant
 
 
 class SharedMissCounter(Participant):
-    """Stands in a group for all members that skip events."""
+    """A stand-in for all members of a group that skip events."""
 
     def __init__(self, traffic: TrafficTotals) -> None:
         self.peer = ""
@@ -20,7 +21,7 @@ class SharedMissCounter(Participant):
         self._traffic = traffic
         self._events = 0
         self._missed_before: dict[Participant, int] = {}
-        """All for which it stands, and how many events had come before that."""
+        """Each skipping participant, with the number of events before it joined or was last asked."""
 
     def deliver(self, delivery: Delivery, _now: float) -> None:
         """Count an event with attachments."""
@@ -36,41 +37,44 @@ class SharedMissCounter(Participant):
         self._traffic.count_missed(topic, len(self._missed_before))
 
     def close(self, _why: str) -> None:
-        """Stay: nobody is behind it."""
+        """Do nothing: there is no connection."""
 
-    def add(self, party: Participant) -> None:
-        """Stand for one more."""
-        self._missed_before[party] = self._events
+    def add(self, participant: Participant) -> None:
+        """Count the events that a participant misses."""
+        self._missed_before[participant] = self._events
 
-    def remove(self, party: Participant) -> None:
-        """Stand for it no more."""
-        del self._missed_before[party]
+    def remove(self, participant: Participant) -> None:
+        """Stop counting for a participant."""
+        del self._missed_before[participant]
 
-    def take_missed(self, party: Participant) -> int:
-        """Return how many events have come since this was asked last."""
-        since, self._missed_before[party] = self._missed_before[party], self._events
+    def take_missed(self, participant: Participant) -> int:
+        """Return the number of events since the last call."""
+        since, self._missed_before[participant] = self._missed_before[participant], self._events
         return self._events - since
 
 
 class MissCountingParticipant(Participant):
-    """A party that can be too slow. The next event of a subscription tells how many were left out before it."""
+    """A participant that can be a slow consumer.
+
+    The next event of a subscription carries the number of missed events.
+    """
 
     _missed_events: dict[str, int]
-    """By subscription, but for what groups still count."""
+    """Missed events by subscription, without those that groups still count."""
     _skip_groups: tuple[EventBatch, ...] = ()
-    """The groups that count what it misses."""
+    """The groups that count its missed events."""
 
     def count_missed(self, subscription: str, events: int = 1) -> None:
-        """Count events that the peer is too slow for, or cannot be told of; the next one tells."""
+        """Count events that were not delivered; the next event of the subscription carries the number."""
         self._missed_events[subscription] = self._missed_events.get(subscription, 0) + events
 
     def join_skip_group(self, group: EventBatch) -> None:
-        """Let a group count what it misses there."""
+        """Let a group count the events that this participant misses there."""
         self._skip_groups += (group,)
         self._missed_events.setdefault(group.name, 0)
 
     def collect_missed(self) -> None:
-        """Take over what groups have counted."""
+        """Add the counts of all groups."""
         for group in self._skip_groups:
             events = group.take_missed(self)
             if events:
@@ -78,18 +82,18 @@ class MissCountingParticipant(Participant):
                 self.missed += events
 
     def leave_skip_group(self, group: EventBatch) -> None:
-        """Take over what a group has counted that is about to go."""
+        """Add the counts of a group that is about to dissolve."""
         self.collect_missed()
         self._skip_groups = tuple(each for each in self._skip_groups if each is not group)
 
     def resume_events(self) -> None:
-        """Get all events again."""
+        """Receive all events again."""
         self.collect_missed()
         groups, self._skip_groups = self._skip_groups, ()
         for group in groups:
             group.resume_delivery(self)
 
     def forget_missed(self, subscription: str) -> None:
-        """Tell nothing of what was missed under a name: its subscription has ended."""
+        """Forget the missed events of a subscription that has ended."""
         self.collect_missed()
         self._missed_events.pop(subscription, None)

@@ -1,4 +1,4 @@
-"""The hub's spans in the words of OpenTelemetry. This is the only module that imports its SDK."""
+"""Conversion of spans to OpenTelemetry, and their export. Only this module imports the OpenTelemetry SDK."""
 
 import logging
 import platform
@@ -18,27 +18,27 @@ from fiveways.hub.spans import FinishedSpan
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NS: Final = 1_000_000_000
 
-# It tells of every try that fails; we tell what matters ourselves.
+# The SDK logs each failed attempt; the hub logs failures itself, once.
 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 class SpanFactory:
-    """Makes spans of calls that are over.
+    """Creates SDK spans of finished calls.
 
-    The SDK's own spans are made while what they are about goes on, which takes the hub many times as long as to note
-    what happened.
+    The SDK's usual spans are created during the operation, which costs the hub many times as much as recording the
+    facts.
     """
 
     def __init__(self, service: str, version: str, epoch: float) -> None:
-        given = {"service.name": service, "service.version": version, "service.instance.id": platform.node()}
-        self._resource = Resource.create(given)
+        attributes = {"service.name": service, "service.version": version, "service.instance.id": platform.node()}
+        self._resource = Resource.create(attributes)
         self._scope = InstrumentationScope("fiveways", version)
         self._epoch = epoch
 
     def create(self, call: FinishedSpan) -> ReadableSpan:
         """Return the span of one call."""
-        own, parent = call.span
-        above = SpanContext(own.trace_id, parent, is_remote=True, trace_flags=_SAMPLED) if parent else None
+        context, parent = call.span
+        parent_context = SpanContext(context.trace_id, parent, is_remote=True, trace_flags=_SAMPLED) if parent else None
         attributes = {
             "rpc.system": "fiveways",
             "rpc.method": call.method,
@@ -51,29 +51,29 @@ class SpanFactory:
         }
         return ReadableSpan(
             call.method,
-            SpanContext(own.trace_id, own.parent_span_id, is_remote=False, trace_flags=_SAMPLED),
-            above,
+            SpanContext(context.trace_id, context.parent_span_id, is_remote=False, trace_flags=_SAMPLED),
+            parent_context,
             self._resource,
             attributes,
             kind=SpanKind.SERVER,
             instrumentation_scope=self._scope,
             status=Status(StatusCode.UNSET) if call.reason is None else Status(StatusCode.ERROR, call.reason.value),
-            start_time=self._at(call.started_at),
-            end_time=self._at(call.ended_at),
+            start_time=self._to_unix_ns(call.started_at),
+            end_time=self._to_unix_ns(call.ended_at),
         )
 
-    def _at(self, time: float) -> int:
+    def _to_unix_ns(self, time: float) -> int:
         return int((self._epoch + time) * _NS)
 
 
 class _CollectorSession(Session):
-    """HTTP to the collector, which remembers what went wrong at last: the exporter tells only that something did."""
+    """An HTTP session that remembers its last error: the exporter returns only success or failure."""
 
     def __init__(self) -> None:
         super().__init__()
         self.last_error = ""
 
-    def send(self, request: PreparedRequest, **options: Any) -> Response:  # noqa: ANN401  those of requests
+    def send(self, request: PreparedRequest, **options: Any) -> Response:  # noqa: ANN401  the options of requests
         """Send one request."""
         self.last_error = ""
         try:
@@ -82,20 +82,20 @@ class _CollectorSession(Session):
             self.last_error = _root_cause(exc)
             raise
         if not response.ok:
-            self.last_error = f"it answers {response.status_code}"
+            self.last_error = f"it responded with status {response.status_code}"
         return response
 
 
 def _root_cause(exc: BaseException) -> str:
-    """Return why a request failed, by what began it; the texts above that name the URL, which may hold a secret."""
-    first = exc
-    while (before := first.__cause__ or first.__context__) is not None:
-        first = before
-    return (isinstance(first, OSError) and first.strerror) or type(first).__name__
+    """Return the first cause of a failure: the later exceptions name the URL, which may contain a secret."""
+    root = exc
+    while (cause := root.__cause__ or root.__context__) is not None:
+        root = cause
+    return (isinstance(root, OSError) and root.strerror) or type(root).__name__
 
 
 class OtlpExporter:
-    """Sends spans to one collector."""
+    """The export of spans to one collector."""
 
     def __init__(self, endpoint: str, timeout: float) -> None:
         self._session = _CollectorSession()
@@ -103,13 +103,13 @@ class OtlpExporter:
 
     @property
     def last_error(self) -> str:
-        """What went wrong at last, in words."""
-        return self._session.last_error or "they cannot be written"
+        """The last error as text."""
+        return self._session.last_error or "they cannot be encoded"
 
     def send(self, spans: Sequence[ReadableSpan]) -> bool:
-        """Send them, and say whether they have arrived."""
+        """Send spans; return whether the collector accepted them."""
         return self._exporter.export(spans) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """Send nothing more."""
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no types
+        """Stop sending."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # untyped in the SDK

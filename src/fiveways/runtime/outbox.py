@@ -1,4 +1,4 @@
-"""What waits to be written to one peer: bounded, in order, and written once for every pass of the loop."""
+"""The bounded, ordered queue of frames for one peer, written once per event loop iteration."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet, packet_size
 
 FRAGMENT_SIZE: Final = 1 << 17
-"""Bytes of a large attachment that go out as one fragment."""
+"""Bytes of a large attachment per fragment."""
 FLUSH_THRESHOLD: Final = 1 << 18
-"""So much is written at once, even before the pass is over."""
+"""Bytes above which an outbox is written before the end of the event loop iteration."""
 _MIN_SPOOLED: Final = 1 << 12
-"""An attachment smaller than this costs more on disk than in memory."""
+"""Bytes of the smallest attachment that is spooled; a smaller one costs more on disk than in memory."""
 _FRAGMENTS_PER_FLUSH: Final = 8
-"""Fragments that are written before others get their turn."""
+"""Fragments written before other peers get their turn."""
 
 
 class SharedFrame(NamedTuple):
-    """A frame that several get, what is in it, and to which operation it belongs."""
+    """A frame for several peers, with its packet and its operation."""
 
     frame: bytes
     packet: Packet
@@ -33,7 +33,7 @@ class SharedFrame(NamedTuple):
 
 
 class FrameQueue:
-    """Frames in order, and how many bytes they are together."""
+    """Frames in order, and their size."""
 
     __slots__ = ("buffered_bytes", "pending")
 
@@ -44,12 +44,12 @@ class FrameQueue:
         """Bytes that wait in memory."""
 
     def put(self, shared: SharedFrame) -> None:
-        """Let a frame wait that others get, too."""
+        """Add a frame that other peers get, too."""
         self.pending.append(shared.frame)
 
 
 class Outbox(FrameQueue):
-    """Frames for one link. What is too slow for it is decided by its owner, who asks `is_choked` and `is_over`."""
+    """Frames for one link. Its owner checks `is_above_high_water` and `has_overflowed`, and acts on them."""
 
     __slots__ = ("_blobs", "_counted", "_counted_size", "_limits", "_offset", "_unrecorded", "link", "tally", "track")
 
@@ -57,45 +57,49 @@ class Outbox(FrameQueue):
         super().__init__()
         self.link = link
         self.track: ConnectionRecorder | None = None
-        """Where what is written is noted down, if it is."""
+        """The journal's recorder of written frames, if any."""
         self.tally = ProtocolStats()
-        """Where it is counted."""
+        """The traffic counters of the peer's protocol."""
         self._limits = limits
         self._blobs = 0
         self._counted = self._counted_size = 0
-        """How many from the head on are in the size that `count` found last; 0 when something has gone since."""
+        """Frames from the head on, and their bytes, that `recount` included last; 0 after any of them was written."""
         self._offset = 0
-        """How much of the blob at the head has gone."""
+        """Written bytes of the blob at the head."""
         self._unrecorded: deque[tuple[int, Sequence[Packet], Sequence[str]]] = deque()
-        """For each that waits, since when, what is in it, and what that belongs to; empty without a track."""
+        """For each pending entry: time, packets and operations for the journal; empty without a journal."""
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether more waits than events may take."""
+        """Whether more bytes wait than `limits.max_unread_events` allows for events."""
         if not (self._blobs or self.link.is_full):
-            return False  # all of it is about to be written
+            return False  # the next flush writes everything
         return self.buffered_bytes + self.link.unsent_bytes() > self._limits.max_unread_events
 
     @property
     def should_spool(self) -> bool:
-        """Whether an attachment that is added now would wait for so long that it had better do so on disk."""
+        """Whether an attachment added now would wait so long that it belongs on disk."""
         return bool(self._blobs) or self.is_above_high_water
 
     @property
     def has_overflowed(self) -> bool:
-        """Whether more waits than anything may take, on disk too."""
+        """Whether more waits than `limits.max_unread` or `limits.max_attachments` allows, on disk included."""
         return self.buffered_bytes > self._limits.max_unread or self._blobs > self._limits.max_attachments
 
-    def spool_attachment(self, word: Attachment, spools: AttachmentSpools, awaited: str) -> Attachment:
-        """Let an attachment wait on disk that has to wait: for one that is awaited before it, or for a slow reader."""
-        data = word.data
-        if not isinstance(data, bytes) or len(data) < _MIN_SPOOLED or (awaited == word.name and not self.should_spool):
-            return word
+    def spool_attachment(self, message: Attachment, spools: AttachmentSpools, awaited_name: str) -> Attachment:
+        """Move an attachment to disk if it must wait for another attachment or for a slow consumer."""
+        data = message.data
+        if (
+            not isinstance(data, bytes)
+            or len(data) < _MIN_SPOOLED
+            or (awaited_name == message.name and not self.should_spool)
+        ):
+            return message
         blob = spools.store(data)
-        return Attachment(word.name, error=blob.error) if blob.error else Attachment(word.name, blob)
+        return Attachment(message.name, error=blob.error) if blob.error else Attachment(message.name, blob)
 
     def add(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
-        """Let packets wait, which belong to operations, one each, where that is noted down."""
+        """Queue packets; with a journal, `ops` holds the operation of each packet."""
         frame_of, append, tally = self.link.frame, self.pending.append, self.tally
         for number, packet in enumerate(packets):
             tally.count_sent(packet_size(packet))
@@ -110,7 +114,7 @@ class Outbox(FrameQueue):
                 self._unrecorded.append((self.track.clock(), (packet,), (ops[number],)))
 
     def put(self, shared: SharedFrame) -> None:
-        """Let a frame wait that others get, too."""
+        """Add a frame that other peers get, too."""
         self.pending.append(shared.frame)
         tally = self.tally
         tally.frames_out += 1
@@ -118,24 +122,24 @@ class Outbox(FrameQueue):
         if self.track is not None:
             self._unrecorded.append((self.track.clock(), (shared.packet,), (shared.op,)))
 
-    def write_shared(self, frames: bytes, burst: Sequence[SharedFrame]) -> None:
-        """Write frames that others get, too, or let them wait; whoever has them for all counts them."""
-        is_late = self.pending or self.link.is_full
-        if is_late:
+    def write_shared(self, frames: bytes, shared_frames: Sequence[SharedFrame]) -> None:
+        """Write or queue frames that other peers get, too; the caller counts them."""
+        must_wait = self.pending or self.link.is_full
+        if must_wait:
             self.pending.append(frames)
         else:
             self.link.write(frames)
         if self.track is not None:
-            packets, ops = [each.packet for each in burst], [each.op for each in burst]
-            if is_late:
+            packets, ops = [shared.packet for shared in shared_frames], [shared.op for shared in shared_frames]
+            if must_wait:
                 self._unrecorded.append((self.track.clock(), packets, ops))
             else:
                 self.track.record_sent_many(packets, ops)
 
     def send(self, packets: Sequence[Packet], ops: Sequence[str] = ()) -> None:
-        """Write packets, after those that wait; what the link does not take waits. `ops` are as for `add`."""
+        """Write packets behind those that wait; queue the rest if the link is full. `ops` is as for `add`."""
         sizes = [len(packet.payload) for packet in packets]
-        # Whatever has a blob has nothing else.
+        # A packet with a blob has no payload.
         if not self.pending and not self.link.is_full and all(sizes):
             frames = self.link.frame(packets[0]) if len(packets) == 1 else self.link.frames(packets)
             if len(frames) <= FLUSH_THRESHOLD:
@@ -150,37 +154,37 @@ class Outbox(FrameQueue):
         self.flush()
 
     def recount(self) -> None:
-        """Find out anew how much waits: events are put in without being counted."""
-        waiting = self.pending
-        # Only those that are new: a reader that is stuck has ten thousand of them, and is asked in every iteration.
-        added = islice(reversed(waiting), len(waiting) - self._counted)
-        size = sum([len(each) for each in added if type(each) is bytes])
+        """Update `buffered_bytes`: events are queued without being counted."""
+        pending = self.pending
+        # Only new frames: a stuck reader has ten thousand of them, and is checked in every iteration.
+        added = islice(reversed(pending), len(pending) - self._counted)
+        size = sum([len(shared) for shared in added if type(shared) is bytes])
         self.buffered_bytes = size + self._counted_size if self._counted else size
-        self._counted, self._counted_size = len(waiting), self.buffered_bytes
+        self._counted, self._counted_size = len(pending), self.buffered_bytes
 
     def flush(self) -> None:
-        """Write what the link takes."""
-        waiting, link = self.pending, self.link
-        pieces = 0
-        while waiting and not link.is_full and pieces < _FRAGMENTS_PER_FLUSH:
-            if self._blobs and isinstance(waiting[0], Blob):
-                self._write_fragment(waiting[0])
-                pieces += 1
+        """Write as much as the link accepts."""
+        pending, link = self.pending, self.link
+        fragments = 0
+        while pending and not link.is_full and fragments < _FRAGMENTS_PER_FLUSH:
+            if self._blobs and isinstance(pending[0], Blob):
+                self._write_fragment(pending[0])
+                fragments += 1
             elif self._blobs or self.buffered_bytes > FLUSH_THRESHOLD:
                 link.write(self._take_frames())
             else:
-                link.write(waiting.popleft() if len(waiting) == 1 else b"".join(waiting))
-                waiting.clear()
+                link.write(pending.popleft() if len(pending) == 1 else b"".join(pending))
+                pending.clear()
                 self._counted = 0
             if self.track is not None:
                 self._record_written(self.track)
-        if waiting:
+        if pending:
             self.recount()
         else:
             self.buffered_bytes = 0
 
     def _take_frames(self) -> bytes:
-        """Return the frames up to the next blob, not too many at once."""
+        """Return the frames before the next blob, up to about `FLUSH_THRESHOLD` bytes."""
         taken: list[bytes] = []
         size = self._counted = 0
         while self.pending and size < FLUSH_THRESHOLD and not isinstance(self.pending[0], Blob):
@@ -200,14 +204,13 @@ class Outbox(FrameQueue):
             self.pending.popleft()
 
     def clear(self) -> int:
-        """Forget all that waits; return how many of those that were to be noted down will never be written."""
+        """Discard everything; return the number of packets that the journal will not record as written."""
         self.pending.clear()
         unwritten = sum(len(packets) for _, packets, _ in self._unrecorded)
         self._unrecorded.clear()
         return unwritten
 
     def _record_written(self, track: ConnectionRecorder) -> None:
-        """Note what waits no longer."""
         while len(self._unrecorded) > len(self.pending):
             since, packets, ops = self._unrecorded.popleft()
             track.record_sent_many(packets, ops, since)

@@ -1,4 +1,4 @@
-"""Whoever takes part: a peer behind a link, or an application in this process."""
+"""The base class of participants: peers behind connections, and the application in the hub's process."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -12,50 +12,50 @@ from fiveways.runtime.outbox import FrameQueue, SharedFrame
 if TYPE_CHECKING:
     from fiveways.runtime.exchange import Exchange
 
-# ruff: noqa: B027  what a party need not care for it leaves as it is here: nothing happens
+# ruff: noqa: B027  the empty methods are defaults: subclasses override only those that concern them
 
 _NORMAL: Final = 1000
 _REFUSED: Final = 1008
 
 
 class EventBatch(Protocol):
-    """What a party shares with others."""
+    """A group of participants that receive the same frames."""
 
     name: str
-    """Of the subscription."""
+    """The name of the subscription."""
 
-    def take_missed(self, party: "Participant") -> int:
-        """Return how many events the party has skipped since this was asked last."""
+    def take_missed(self, participant: "Participant") -> int:
+        """Return the number of events that the participant skipped since the last call."""
 
-    def resume_delivery(self, party: "Participant") -> None:
-        """Give the party events again that has skipped some."""
+    def resume_delivery(self, participant: "Participant") -> None:
+        """Deliver events again to a participant that skipped some."""
 
-    def leave_batch(self, party: "Participant") -> object:
-        """Put what came so far into the party's own outbox, and keep nothing more for it."""
+    def leave_batch(self, participant: "Participant") -> object:
+        """Move the batched frames to the participant's own outbox, and batch nothing more for it."""
 
 
 class Participant(ABC):
-    """One of those to whom the hub's deliveries go. None of its methods raises; here, most of them do nothing."""
+    """A receiver of the hub's deliveries. Its methods raise nothing; the defaults of most do nothing."""
 
     peer: str
     protocol: str = ""
-    """Its protocol: who is of another family gets other bytes for the same event."""
+    """The name of its protocol; an event has different bytes in different protocols."""
     outbox: FrameQueue
-    """What waits for it."""
+    """Frames that wait for it."""
     shareable: Collection[str] = frozenset()
-    """Subscriptions for which the next event is the same bytes as for others of its family, who say so too."""
+    """Subscriptions for which the next event has the same bytes as for other participants that list them."""
     batch: "EventBatch | None" = None
-    """Its group, while what comes for it is kept there and not in its outbox."""
+    """The group that batches its events instead of its outbox, if any."""
     is_slow: bool = False
-    """It reads so slowly that the policy of its topics has to strike."""
+    """Whether it is a slow consumer, to which overflow policies apply."""
     can_skip_in_group: bool = False
-    """What it misses may be counted together with what others miss: `skips_in`."""
+    """Whether a group may count its missed events together with those of others."""
     missed: int = 0
-    """Events that it did not get, since it was too slow for them or cannot be told."""
+    """Events that it missed, because it was too slow or because its protocol cannot represent them."""
     is_logged_slow: bool = False
-    """It was told of that it reads too slowly."""
+    """Whether the log has named it as a slow consumer."""
     is_flush_scheduled: bool = False
-    """It will be flushed when this pass of the loop is over."""
+    """Whether it is flushed at the end of this event loop iteration."""
 
     _exchange: "Exchange"
 
@@ -66,67 +66,67 @@ class Participant(ABC):
 
     @abstractmethod
     def deliver(self, delivery: Delivery, now: float) -> None:
-        """Take a word."""
+        """Deliver a message."""
 
     @abstractmethod
     def deliver_event(self, event: Event, subscriber: Subscriber, now: float) -> SharedFrame | None:
-        """Take an event without attachments; return its frame, if others of the family may get the same."""
+        """Deliver an event without attachments; return its frame if others of the protocol may share it."""
 
     def encode_shared(self, event: Event, subscriber: Subscriber) -> SharedFrame | None:
-        """Return what an event is for all of the family who are alike, without telling anybody; None if it is not."""
+        """Return an event as a frame for all that may share it, without delivering it; None if no such frame exists."""
         return None
 
-    def write_shared(self, frames: bytes, burst: Sequence[SharedFrame]) -> None:
-        """Pass on what it got together with others: all frames in one, and one by one."""
+    def write_shared(self, frames: bytes, shared_frames: Sequence[SharedFrame]) -> None:
+        """Write shared frames; `frames` is the concatenation of `shared_frames`."""
 
     def flush_if_large(self) -> None:
-        """Pass on what was said, if that is much already."""
+        """Write the outbox if it is large."""
 
     def flush(self) -> None:
-        """Pass on all that was said."""
+        """Write the outbox."""
 
     def count_missed(self, subscription: str, events: int = 1) -> None:
-        """Know that events were left out."""
+        """Count events that were not delivered."""
 
     def join_skip_group(self, group: "EventBatch") -> None:
-        """Let a group count what it misses there."""
+        """Let a group count the events that this participant misses there."""
 
     def leave_skip_group(self, group: "EventBatch") -> None:
-        """Take over what a group has counted that is about to go."""
+        """Add the counts of a group that is about to dissolve."""
 
     def collect_missed(self) -> None:
-        """Take over what groups have counted."""
+        """Add the counts of all groups."""
 
     def record_drop(self, event: Event, reason: str) -> None:
-        """Have it noted down that an event did not reach it, where that is done."""
+        """Record an undelivered event in the journal, if there is one."""
 
     def unsent_bytes(self) -> int:
-        """Return how many bytes wait for it in memory."""
+        """Return the number of bytes in memory that wait for it."""
         return 0
 
     def block_publisher(self, publisher: "Participant") -> None:
-        """Let a publisher wait until this party has caught up."""
+        """Pause a publisher until this participant has caught up."""
 
     def pause_publishing(self) -> None:
-        """Publish nothing more, until all who hold it back have let go."""
+        """Accept no publications until every blocking subscriber has caught up."""
 
     def resume_publishing(self) -> None:
-        """Go on, unless somebody else holds it back."""
+        """Accept publications again, unless another subscriber still blocks."""
 
     def abort(self) -> None:
-        """End it at once: something is wrong with it."""
+        """Disconnect at once after an internal error."""
 
     @abstractmethod
     def close(self, why: str) -> None:
-        """End it, with a word where there is still room for one."""
+        """End the session, with a goodbye if there is room for one."""
 
 
-def close_code(farewell: Goodbye | None) -> tuple[int, str]:
-    """Return the code and the reason with which a WebSocket is closed behind a farewell: 1008 for a refused login."""
-    if farewell is None:
+def close_code(goodbye: Goodbye | None) -> tuple[int, str]:
+    """Return the WebSocket close code and reason after a goodbye: 1008 for a refused login, else 1000."""
+    if goodbye is None:
         return _NORMAL, ""
-    return (_REFUSED if farewell.denied else _NORMAL), farewell.text
+    return (_REFUSED if goodbye.denied else _NORMAL), goodbye.text
 
 
-def discard_message(_word: HubMessage, _now: float) -> None:
-    """Stand for a conversation that has not begun."""
+def discard_message(_message: HubMessage, _now: float) -> None:
+    """Discard a message of a conversation that has not begun."""

@@ -1,4 +1,4 @@
-"""Ids of resumable sessions, by which their peers come back."""
+"""Ids of resumable sessions, by which peers reconnect."""
 
 from hashlib import blake2b
 from hmac import compare_digest
@@ -14,14 +14,14 @@ _LENGTH: Final = _ID_DIGITS + _TIME_DIGITS + 2 * _SEAL_BYTES
 
 
 class PeerIds:
-    """Mints ids, and recognizes those that it minted lately, without remembering them.
+    """Creates peer ids, and recognizes recent ones without storing them.
 
-    A session that nothing is kept for ends with its connection. Its id still shows for whom and when it was minted, so
-    that a session under the same id can begin where that one ended. Ids hold 128 random bits, the time, and a seal.
+    An empty session ends with its connection. Its id still proves the identity and time of its creation, so a new
+    session with the same id can continue its numbering. An id holds 128 random bits, the time, and a keyed hash.
     """
 
     def __init__(self, random: Random, lifetime: float) -> None:
-        """Make it; an id is recognized for so many seconds."""
+        """`lifetime` is the number of seconds for which an id is recognized."""
         self._random = random
         self._lifetime = lifetime
         self._key = random.getrandbits(256).to_bytes(32)
@@ -33,20 +33,20 @@ class PeerIds:
         return stem + self._seal(stem, identity)
 
     def is_recent(self, peer: str, identity: str, now: float) -> bool:
-        """Return whether this is an id that was minted lately for this identity and was not retired."""
+        """Return whether the id was created recently for this identity and is not retired."""
         stem, seal = peer[: -2 * _SEAL_BYTES], peer[-2 * _SEAL_BYTES :]
         if len(peer) != _LENGTH or not peer.isascii() or not compare_digest(seal, self._seal(stem, identity)):
             return False
         return peer not in self._retired and now - int(stem[_ID_DIGITS:], 16) < self._lifetime
 
     def retire(self, peer: str, now: float) -> None:
-        """Recognize an id no longer: its session ended although something was kept for it, and cannot be continued."""
+        """Stop recognizing an id: its session ended with stored state, and cannot continue."""
         self._retired[peer] = now
         while (oldest := next(iter(self._retired))) and now - self._retired[oldest] > self._lifetime:
             del self._retired[oldest]
 
     def id_prefix(self, peer: str) -> str:
-        """Return what identifiers that the hub mints for this peer begin with: always the same for the same id."""
+        """Return the prefix of the message ids that the hub creates for this peer: always the same for one peer id."""
         return blake2b(peer.encode(), key=self._key, digest_size=_RUN_BYTES, person=b"run").hexdigest()
 
     def _seal(self, stem: str, identity: str) -> str:

@@ -1,116 +1,163 @@
-"""What the hub wants to be written down: in its order, and what is to follow only when that is safe."""
+"""Persistence of durable state: writes in order, and deliveries that wait until a write is safe."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
 from fiveways.hub.core import Hub
 from fiveways.hub.delivery import Deliveries, Persist
-from fiveways.model.store_changes import PutAnswer, PutRequest, PutTombstone
-from fiveways.runtime.backlog import Backlog
+from fiveways.model.store_changes import (
+    DropJob,
+    DropRetained,
+    PutAnswer,
+    PutDeadLetter,
+    PutJob,
+    PutRequest,
+    PutRetained,
+    PutTombstone,
+    StoreChange,
+)
 from fiveways.runtime.clock import steady_clock
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 
-_log = logging.getLogger("fiveways.keeping")
+_log = logging.getLogger("fiveways.persister")
 _RETRY_INTERVAL: Final = 1.0
-"""Seconds after which something is written down anew that could not be."""
+"""Seconds between attempts to write a failed record."""
 _NOT_PERSISTED: Final = "it cannot be kept now"
 _PROBE: Final = Persist(PutTombstone("", "", 0.0), [])
-"""A line that says nothing, to find out whether one can be written at all; the store takes it out again."""
+"""A record without effect, which tests whether the store is writable; the store deletes it."""
+
+
+class Backlog:
+    """Records that wait until the store is writable again; a record of a topic or a job replaces the previous one."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[Hashable, Persist] = OrderedDict()
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Persist) -> None:
+        """Append a record."""
+        record = item.record
+        if isinstance(record, PutJob | DropJob):
+            self._items.pop(("dead", record.queue, record.number), None)
+        self._added += 1
+        self._items[_dedup_key(record) or self._added] = item
+
+    def take_first(self) -> Persist:
+        """Remove and return the first record."""
+        return self._items.popitem(last=False)[1]
+
+    def put_back(self, item: Persist) -> None:
+        """Insert a record at the front, unless a newer one has replaced it."""
+        self._added += 1
+        key = _dedup_key(item.record) or self._added
+        if key not in self._items:
+            self._items[key] = item
+            self._items.move_to_end(key, last=False)
+
+    def take_all(self) -> list[Persist]:
+        """Remove and return all records in order."""
+        items = list(self._items.values())
+        self._items.clear()
+        return items
 
 
 class Persister:
-    """Has records written to a store, if there is one."""
+    """Writes records to the store, if there is one."""
 
     def __init__(self, hub: Hub, perform: Callable[[Deliveries, float], None]) -> None:
-        """Make it; `perform` does what is to follow."""
+        """`perform` performs the deliveries that follow a write."""
         self._hub = hub
         self._perform = perform
         self._loop = asyncio.get_running_loop()
         self.store: Store | None = None
         self.error: StoreError | None = None
-        """Why nothing can be written now, for as long as nothing was."""
+        """The error of the last write; None after a successful one."""
         self._backlog = Backlog()
-        """What was promised is kept here, until there is room for it again."""
+        """Accepted records that wait until the store is writable again."""
         self._retrying: Persist | None = None
         """The record that is being tried again."""
         self._refused: list[Persist] = []
-        """Records that were to be on disk before their callers are answered, and are not."""
+        """Unwritten records of requests that still wait for acceptance."""
         self._is_probing = False
 
     @property
     def backlog_size(self) -> int:
-        """How much that is."""
+        """The number of records in the backlog."""
         return len(self._backlog) + (self._retrying is not None)
 
-    def persist(self, keep: Persist, now: float) -> None:
-        """Write it down, after all that came before."""
+    def persist(self, item: Persist, now: float) -> None:
+        """Write a record after all previous ones."""
         store = self.store
         if store is None:
-            self._perform(self._hub.handle_persisted(keep, now), now)
+            self._perform(self._hub.handle_persisted(item, now), now)
         elif self.error is not None:
-            self._on_failed(keep, self.error)
+            self._on_failed(item, self.error)
         else:
             try:
-                store.write(keep.record, partial(self._written, keep))
+                store.write(item.record, partial(self._on_written, item))
             except StoreError as error:
-                self._on_failed(keep, error)
+                self._on_failed(item, error)
 
-    def _written(self, keep: Persist, error: StoreError | None) -> None:
-        if keep is _PROBE:
+    def _on_written(self, item: Persist, error: StoreError | None) -> None:
+        if item is _PROBE:
             self._is_probing = False
         if error is not None:
-            self._on_failed(keep, error)
-        elif keep.then:
+            self._on_failed(item, error)
+        elif item.then:
             now = steady_clock()
-            self._perform(self._hub.handle_persisted(keep, now), now)
+            self._perform(self._hub.handle_persisted(item, now), now)
 
-    def _on_failed(self, keep: Persist, error: StoreError) -> None:
+    def _on_failed(self, item: Persist, error: StoreError) -> None:
         now = steady_clock()
-        if isinstance(keep.record, PutRequest):
-            self._perform(self._hub.handle_not_persisted(keep, _refusal_text(error), now), now)
+        if isinstance(item.record, PutRequest):
+            self._perform(self._hub.handle_not_persisted(item, _refusal_text(error), now), now)
             if not error.is_record_error:
                 self._probe(now)
         elif error.is_record_error:
-            _log.error("%s; it is gone if the hub ends", error)
-            self._perform(self._hub.handle_persisted(keep, now), now)
+            _log.error("%s; the record is lost when the hub stops", error)
+            self._perform(self._hub.handle_persisted(item, now), now)
         else:
             if self.error is None:
                 self._set_error(error)
-                _log.error("%s; another try in %g seconds", error, _RETRY_INTERVAL)
+                _log.error("%s; trying again every %g seconds", error, _RETRY_INTERVAL)
                 self._loop.call_later(_RETRY_INTERVAL, self._retry_first)
-            if keep.then and not isinstance(keep.record, PutAnswer):
-                self._schedule_refusal(keep)
-                keep = Persist(keep.record, [])
-            self._backlog.add(keep)
+            if item.then and not isinstance(item.record, PutAnswer):
+                self._schedule_refusal(item)
+                item = Persist(item.record, [])
+            self._backlog.add(item)
 
     def _set_error(self, error: StoreError | None) -> None:
-        """Note why nothing can be written; while that is so, the hub refuses what must be on disk first."""
+        """Set the error; while there is one, the hub refuses durable requests."""
         self.error = error
         self._hub.store_status.unavailable_reason = "" if error is None else _refusal_text(error)
 
-    def _schedule_refusal(self, keep: Persist) -> None:
-        """Refuse all promises of a batch together: the hub looks through its queues once."""
+    def _schedule_refusal(self, item: Persist) -> None:
+        """Refuse the requests of a batch together, so that the hub searches its queues once."""
         if not self._refused:
             self._loop.call_soon(self._refuse_collected)
-        self._refused.append(keep)
+        self._refused.append(item)
 
     def _refuse_collected(self) -> None:
         refused, self._refused = self._refused, []
-        why = self._hub.store_status.unavailable_reason or _NOT_PERSISTED
-        self._perform(self._hub.store_status.fail_unwritten(refused, why), steady_clock())
+        reason = self._hub.store_status.unavailable_reason or _NOT_PERSISTED
+        self._perform(self._hub.store_status.fail_unwritten(refused, reason), steady_clock())
 
     def _probe(self, now: float) -> None:
-        """Find out whether a request was refused for its size alone; if not, when requests can be taken again."""
+        """Test whether the store is writable, after a request was refused perhaps only for its size."""
         if self.error is None and not self._is_probing:
             self._is_probing = True
             self.persist(_PROBE, now)
 
     def _retry_first(self) -> None:
-        """Write the first that could not be written; all others wait until that could be."""
+        """Write the first record of the backlog; the others wait for its success."""
         if self.store is not None:
             self._retrying = self._backlog.take_first()
             try:
@@ -120,21 +167,30 @@ class Persister:
                 self._on_retried(error)
 
     def _on_retried(self, error: StoreError | None) -> None:
-        first, self._retrying = self._retrying, None
-        if first is None:
+        retried, self._retrying = self._retrying, None
+        if retried is None:
             return
         if error is not None and not error.is_record_error:
-            self._backlog.put_back(first)
+            self._backlog.put_back(retried)
             self._set_error(error)
             self._loop.call_later(_RETRY_INTERVAL, self._retry_first)
             return
         self._set_error(None)
-        _log.info("the store can be written again")
+        _log.info("the store is writable again")
         now = steady_clock()
-        for keep in self._backlog.take_all():
-            self.persist(keep, now)
-        self._written(first, error)
+        for item in self._backlog.take_all():
+            self.persist(item, now)
+        self._on_written(retried, error)
 
 
 def _refusal_text(error: StoreError) -> str:
     return f"{_NOT_PERSISTED}{error.reason and f': {error.reason}'}"
+
+
+def _dedup_key(record: StoreChange) -> Hashable:
+    """Return the key under which only the newest record counts; None if every record counts."""
+    if isinstance(record, PutRetained | DropRetained):
+        return "topic", record.topic
+    if isinstance(record, PutJob | DropJob):
+        return "job", record.queue, record.number
+    return ("dead", record.queue, record.number) if isinstance(record, PutDeadLetter) else None

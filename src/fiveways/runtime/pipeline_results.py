@@ -1,7 +1,7 @@
-"""What the pipeline found out last, for `hub.results`: a short summary of its tables.
+"""A summary of the pipeline's latest tables, for `hub.results`.
 
-The tables are read in a thread, and only when a run has put others in their place. Of tables that have a file for each
-day the last day is read. However much there is, little of it is kept.
+A thread reads the tables when a pipeline run has replaced them. Of tables with a file per day, it reads only the last
+day. The size of a summary is bounded.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from fiveways.errors import FivewaysError
+from fiveways.runtime.structured_logging import log_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,26 +21,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fiveways.results")
 _RUN_FILE: Final = "_run.json"
 _POLL_INTERVAL: Final = 3.0
-"""Seconds between two looks at whether there are others."""
+"""Seconds between checks for new tables."""
 _MAX_ROWS: Final = 2_000_000
-"""Of one table; what is larger is not summed up here."""
+"""Rows of the largest table that is summarized."""
 _TOP_ROWS: Final = 10
 _TOP_BRIDGES: Final = 100
-_LONGEST_TEXT: Final = 200
+_MAX_TEXT: Final = 200
 _UNKNOWN_STATE: Final = object()
-"""In place of what was seen: it is looked at anew."""
-_UNEXPECTED: Final = "something went wrong; the log of the hub says what"
+"""The state before the first check and after a transient error: the tables are read again."""
+_UNEXPECTED: Final = "internal error; see the log of the hub"
 
 
 class TableSummary(NamedTuple):
-    """How one table is summed up."""
+    """The summary of one table."""
 
     keys: dict[str, str]
-    """Columns by which rows belong together, and what they are called here."""
+    """Columns to group by, and their names in the summary."""
     aggregates: dict[str, tuple[str, str]]
-    """The other columns: how they are put together, and what they are called here; `_ns` becomes seconds."""
+    """Aggregated columns: the function, and the name in the summary; `_ns` becomes seconds."""
     order_by: str
-    """The largest of this come first; who has none of it is left out."""
+    """The column for the descending order; rows in which it is empty or 0 are omitted."""
     max_rows: int = _TOP_ROWS
 
 
@@ -74,7 +75,7 @@ SUMMARIES: Final = {
 
 
 class _RunRecord(msgspec.Struct):
-    """What is needed of the pipeline's own record."""
+    """The needed fields of the pipeline's run record."""
 
     finished_at: str = ""
     late: int = 0
@@ -84,17 +85,17 @@ class _RunRecord(msgspec.Struct):
 
 
 class UnreadableTables(FivewaysError):
-    """What lies there is no output of the pipeline, or cannot be opened."""
+    """The files are not the pipeline's output, or cannot be opened."""
 
-    def __init__(self, where: str, error: Exception) -> None:
-        text = getattr(error, "strerror", None) or str(error)  # not where it lies: that is nobody's business
-        super().__init__(f"{where}: {_truncate(text.partition(chr(10))[0])}")
+    def __init__(self, source: str, error: Exception) -> None:
+        text = getattr(error, "strerror", None) or str(error)  # without the path, which is not for every peer
+        super().__init__(f"{source}: {_truncate(text.partition(chr(10))[0])}")
         self.is_transient = isinstance(error, OSError)
-        """It is the system that does not give a file now; later it may, without another run."""
+        """Whether it is an error of the system that can pass without another pipeline run."""
 
 
 class PipelineResults:
-    """The latest summary, once somebody has said where the tables are."""
+    """The latest summary of the tables in a directory."""
 
     def __init__(self) -> None:
         self._latest: object = None
@@ -102,11 +103,11 @@ class PipelineResults:
         self._task: asyncio.Task[None] | None = None
 
     def latest(self) -> object:
-        """Return it; None if there is none."""
+        """Return the summary; None if there is none."""
         return self._latest
 
     def follow(self, directory: str) -> None:
-        """Follow the tables of this directory from now on, of which there may be none yet; of none if it is empty."""
+        """Follow the tables of a directory, which may still be empty; an empty name stops following."""
         if directory == self._directory:
             return
         self.stop()
@@ -115,7 +116,7 @@ class PipelineResults:
             self._task = asyncio.create_task(self._follow(Path(directory)), name="follow the pipeline's tables")
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following."""
         self._latest, self._directory = None, ""
         if self._task is not None:
             self._task.cancel()
@@ -130,18 +131,18 @@ class PipelineResults:
             await asyncio.sleep(_POLL_INTERVAL)
 
     async def _reload(self, directory: Path) -> bool:
-        """Read the tables that are there now; say whether that is done, for good or ill. Else they are read again."""
+        """Read the current tables; return False if they have to be read again."""
         try:
             self._latest = await asyncio.to_thread(read_summary, directory)
         except FileNotFoundError:
-            return False  # others are being put in their place: the next look finds them
+            return False  # the pipeline is replacing them: the next check finds the new ones
         except UnreadableTables as exc:
             if self._is_new_error(str(exc)):
-                _log.warning("the tables in %s cannot be read: %s", directory, exc)
+                _log.warning("cannot read tables: %s", exc, extra=log_fields(directory=directory))
             return not exc.is_transient
-        except Exception:  # noqa: BLE001  whatever it is: the next run may do better
+        except Exception:  # noqa: BLE001  the next pipeline run may fix it
             if self._is_new_error(_UNEXPECTED):
-                _log.exception("the tables in %s cannot be read", directory)
+                _log.exception("cannot read tables", extra=log_fields(directory=directory))
             return False
         return True
 
@@ -151,20 +152,20 @@ class PipelineResults:
 
 
 def _file_state(directory: Path) -> object:
-    """Return what is another whenever the tables are others."""
+    """Return a value that changes whenever the tables change."""
     try:
-        there = (directory / _RUN_FILE).stat()
-    except (OSError, ValueError):  # nor is there a file of an impossible name
+        status = (directory / _RUN_FILE).stat()
+    except (OSError, ValueError):  # ValueError: the name contains a null byte
         return None
-    return there.st_mtime_ns, there.st_ino, there.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def read_summary(directory: Path) -> dict[str, object] | None:
     """Return the summary of the tables in a directory, None if there are none.
 
     Raises:
-        FileNotFoundError: They went away while they were read.
-        Unreadable: They are none of the pipeline, or the system does not give them.
+        FileNotFoundError: The tables were replaced during the read.
+        UnreadableTables: The files are not the pipeline's output, or the system cannot read them.
     """
     try:
         return _read(directory)
@@ -183,7 +184,7 @@ def _read(directory: Path) -> dict[str, object] | None:
         run = msgspec.json.decode(text, type=_RunRecord)
     except msgspec.MsgspecError as exc:
         raise UnreadableTables(_RUN_FILE, exc) from exc
-    told: dict[str, object] = {
+    summary: dict[str, object] = {
         "finished_at": run.finished_at,
         "segments": len(run.segments),
         "late": run.late,
@@ -191,17 +192,17 @@ def _read(directory: Path) -> dict[str, object] | None:
         "rows": {name: count for name, count in run.rows.items() if not name.startswith("_")},
         "day": "",
     }
-    for name, summary in SUMMARIES.items():
+    for name, spec in SUMMARIES.items():
         files, day = _last_day_files(directory / name)
-        told[name] = _rows(files, name, summary)
-        told["day"] = max(str(told["day"]), day)
+        summary[name] = _rows(files, name, spec)
+        summary["day"] = max(str(summary["day"]), day)
     if path.read_bytes() != text:
-        raise FileNotFoundError(f"{directory} has been exchanged")
-    return told
+        raise FileNotFoundError(f"{directory} was replaced")
+    return summary
 
 
 def _last_day_files(folder: Path) -> tuple[list[Path], str]:
-    """Return the files of the last day, and which it is; all files where they are not named by days."""
+    """Return the files of the last day, and that day; all files if their names contain no day."""
     files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
     days = {path.name[:10] for path in files if path.name[:4].isdecimal() and path.name[4:5] == "-"}
     if not days:
@@ -209,51 +210,50 @@ def _last_day_files(folder: Path) -> tuple[list[Path], str]:
     return [path for path in files if path.name.startswith(max(days))], max(days)
 
 
-def _rows(files: list[Path], name: str, summary: TableSummary) -> list[dict[str, object]]:
-    """Return the rows that an operator looks at first."""
-    import pyarrow as pa  # noqa: PLC0415  a hub without tables does without it
+def _rows(files: list[Path], name: str, spec: TableSummary) -> list[dict[str, object]]:
+    import pyarrow as pa  # noqa: PLC0415  only a hub with tables needs it
 
     try:
-        return _aggregate(files, summary)
+        return _aggregate(files, spec)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, LookupError, TypeError) as exc:
         raise UnreadableTables(name, exc) from exc
 
 
-def _aggregate(files: list[Path], summary: TableSummary) -> list[dict[str, object]]:
+def _aggregate(files: list[Path], spec: TableSummary) -> list[dict[str, object]]:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    columns = [*summary.keys, *summary.aggregates]
+    columns = [*spec.keys, *spec.aggregates]
     if not files or sum(pq.read_metadata(path).num_rows for path in files) > _MAX_ROWS:
         return []
     table = pa.concat_tables(pq.read_table(path, columns=columns, use_threads=False) for path in files)
-    how = [(column, kind) for column, (kind, _) in summary.aggregates.items()]
-    found = table.group_by(list(summary.keys), use_threads=False).aggregate(how)
-    rows = [_row(each, summary) for each in _top_rows(found, summary)]
-    return [row for row in rows if row[summary.order_by]]
+    aggregations = [(column, function) for column, (function, _) in spec.aggregates.items()]
+    aggregated = table.group_by(list(spec.keys), use_threads=False).aggregate(aggregations)
+    rows = [_row(row, spec) for row in _top_rows(aggregated, spec)]
+    return [row for row in rows if row[spec.order_by]]
 
 
-def _top_rows(table: "pa.Table", summary: TableSummary) -> list[dict[str, Any]]:
+def _top_rows(table: "pa.Table", spec: TableSummary) -> list[dict[str, Any]]:
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    column, kind = next(
-        (column, kind) for column, (kind, name) in summary.aggregates.items() if name == summary.order_by
+    column, function = next(
+        (column, function) for column, (function, name) in spec.aggregates.items() if name == spec.order_by
     )
-    keys = [(f"{column}_{kind}", "descending"), *((key, "ascending") for key in summary.keys)]
-    largest: list[dict[str, Any]] = table.take(pc.sort_indices(table, keys)[: summary.max_rows]).to_pylist()
+    keys = [(f"{column}_{function}", "descending"), *((key, "ascending") for key in spec.keys)]
+    largest: list[dict[str, Any]] = table.take(pc.sort_indices(table, keys)[: spec.max_rows]).to_pylist()
     return largest
 
 
-def _row(row: Mapping[str, Any], summary: TableSummary) -> dict[str, object]:
-    told: dict[str, object] = {name: _truncate(str(row[column] or "")) for column, name in summary.keys.items()}
-    for column, (kind, name) in summary.aggregates.items():
-        value = row[f"{column}_{kind}"]
+def _row(row: Mapping[str, Any], spec: TableSummary) -> dict[str, object]:
+    summary: dict[str, object] = {name: _truncate(str(row[column] or "")) for column, name in spec.keys.items()}
+    for column, (function, name) in spec.aggregates.items():
+        value = row[f"{column}_{function}"]
         is_time = column.endswith(("_ns", "_at"))
-        told[name] = value / 1e9 if is_time and value is not None else value
-    return told
+        summary[name] = value / 1e9 if is_time and value is not None else value
+    return summary
 
 
 def _truncate(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"

@@ -1,4 +1,4 @@
-"""Connections that a limit refuses or ends, as numbers and as log lines."""
+"""Connections that a limit refuses or closes: counters and log lines."""
 
 import logging
 from collections import Counter, defaultdict
@@ -10,15 +10,15 @@ _log = logging.getLogger("fiveways.connections")
 
 
 class RefusedConnections:
-    """Counts them by limit. A flood of them is not worth a flood of lines, and must not hide those of other limits."""
+    """Counters by limit. Each limit has its own rate-limited log, so a flood at one does not hide the others."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._lines: defaultdict[str, RateLimitedLog] = defaultdict(lambda: RateLimitedLog(_log))
+        self._logs: defaultdict[str, RateLimitedLog] = defaultdict(lambda: RateLimitedLog(_log))
         self.counts = Counter[str]()
 
     def add(self, limit: str, remote: str) -> None:
-        """Count and log one; `remote` is where its client is."""
+        """Count and log one refusal; `remote` is the client's address."""
         self.counts[limit] += 1
         fields = {"limit": limit, "from": remote}
-        self._lines[limit].log(self._now(), "a connection was refused or closed by a limit", **fields)
+        self._logs[limit].log(self._now(), "connection refused or closed by a limit", **fields)

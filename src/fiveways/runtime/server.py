@@ -1,4 +1,4 @@
-"""The hub with its port: from settings to listening sockets, and from a signal to the end."""
+"""The hub process: ports, start, reload and shutdown."""
 
 import asyncio
 import dataclasses
@@ -22,15 +22,15 @@ from fiveways.runtime.clock import steady_clock, wall_clock
 from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.endpoints import ENDPOINTS, ConversationFactory, Endpoint, list_urls
 from fiveways.runtime.exchange import Exchange
+from fiveways.runtime.garbage_collector import GarbageCollector
 from fiveways.runtime.http_authentication import read_credentials
 from fiveways.runtime.listen_errors import CannotListen, http_limits, listen_error
 from fiveways.runtime.local_peer import LocalPeer
 from fiveways.runtime.mqtt.gateway import MqttGateway
 from fiveways.runtime.peer_connection import PeerConnection
 from fiveways.runtime.pipeline_results import PipelineResults
-from fiveways.runtime.process_metrics import GarbageCollector
 from fiveways.runtime.refused_connections import RefusedConnections
-from fiveways.runtime.resumable_session import SessionConnection
+from fiveways.runtime.session_connection import SessionConnection
 from fiveways.runtime.session_registry import PEER_HEADER, SessionRegistry
 from fiveways.runtime.store_restore import restore_hub
 from fiveways.runtime.structured_logging import RateLimitedLog, log_fields
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fiveways.server")
 _CLOSE_TIMEOUT: Final = 5.0
-"""Seconds for all peers to be gone after the last word; a link that lingers is cut off before."""
+"""Seconds for all peers to disconnect after the goodbye; lingering links are aborted earlier."""
 _MAX_LOGGED_PATH: Final = 200
-"""Of a refused request, so much is noted down."""
+"""Characters of a refused request's path in the log."""
 _RELOADABLE_SECTIONS: Final = frozenset({"app", "auth", "calls", "dashboard", "metrics", "topics"})
-"""Sections whose new settings hold at once."""
+"""Sections of the settings that apply without a restart."""
 _PINGS_PER_ITERATION: Final = 256
-"""Peers that are asked for a sign of life before others get their turn."""
+"""Keepalive checks before other tasks get their turn."""
 
 
 class Server:
@@ -77,12 +77,14 @@ class Server:
         self._random = SystemRandom()
         self._app = app
         self._shows_errors = app is not None and app.show_errors
-        most, most_each = self._limits.max_spool, self._limits.max_attachment
-        self._spools = DiskSpools(most, most_each, settings.server.spool_directory or None, self._limits.share)
-        self._speakers = ConversationFactory(self._random, self._limits, settings.protocol_options())
-        now, keeps = steady_clock(), bool(settings.store.path)
+        max_spool, max_attachment = self._limits.max_spool, self._limits.max_attachment
+        self._spools = DiskSpools(
+            max_spool, max_attachment, settings.server.spool_directory or None, self._limits.share
+        )
+        self._conversations = ConversationFactory(self._random, self._limits, settings.protocol_options())
+        now, is_durable = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
-        hub = Hub(self._random, self._limits, to_hub_settings(settings), self._epoch, began_at=now, keeps=keeps)
+        hub = Hub(self._random, self._limits, to_hub_settings(settings), self._epoch, began_at=now, keeps=is_durable)
         self.exchange = exchange = Exchange(hub)
         self._refusals = RefusedConnections(exchange.now)
         self._port = Port(
@@ -119,7 +121,7 @@ class Server:
         self._mqtt: MqttGateway | None = None
         self._address = settings.server.host, settings.server.port
         self.urls: list[tuple[str, str]] = []
-        """What is served where, once it is."""
+        """Pairs of a protocol or page and its URL, after the start."""
         self._pages = Pages(settings, lambda: http_responses.welcome_page(self.urls), self._may_call, self._port.unread)
         self._results = PipelineResults()
         self.exchange.hub.built_ins.pipeline_results = self._results.latest
@@ -139,10 +141,10 @@ class Server:
             raise
 
     async def _serve(self) -> None:
-        places = await self._listen()
-        self._address = places[0]
+        addresses = await self._listen()
+        self._address = addresses[0]
         has_page = self._settings.dashboard.enabled
-        self.urls = [url for host, port in places for url in list_urls(host, port, has_page=has_page)]
+        self.urls = [url for host, port in addresses for url in list_urls(host, port, has_page=has_page)]
         self._results.follow(self._settings.dashboard.tables)
         self.urls += await self._zmq.start()
         if self._app is not None:
@@ -156,10 +158,10 @@ class Server:
         if self._tracing is not None:
             self._tracing.start()
             self.exchange.hub.set_span_recorder(self._tracing.spans)
-        self._keepalive_task = asyncio.create_task(self._check_keepalive(), name="watch over silent peers")
+        self._keepalive_task = asyncio.create_task(self._check_keepalive(), name="check keepalives")
 
     def _restore(self) -> None:
-        """Begin the journal, and take over what the store holds."""
+        """Start the journal, and restore the hub's state from the store."""
         store = self.exchange.persister.store
         self._clock_guard.resume("" if store is None else store.last_mark())
         if self._journal is not None:
@@ -178,22 +180,22 @@ class Server:
             raise CannotListen(listen_error(server.host, server.port, exc)) from exc
 
     def log_started(self) -> None:
-        """Say in the log that it runs, and where."""
+        """Log the version, process id and address of the running hub."""
         host, port = self._address
-        about = log_fields(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
-        _log.info("the hub is running", extra=about)
+        fields = log_fields(version=version("fiveways"), pid=os.getpid(), host=host, port=port)
+        _log.info("the hub is running", extra=fields)
 
     def _show_errors(self) -> None:
-        """Let callers be told what methods raise, if the settings or the application's own code want that."""
+        """Show callers the exceptions of methods, if the settings or the application say so."""
         if self._app is not None:
             self._app.show_errors = self._shows_errors or self._settings.app.show_errors
 
     def reload(self, settings: Settings) -> None:
-        """Take new settings; most sections need a new start, and are named."""
-        for section in (each.name for each in dataclasses.fields(settings) if each.compare):
+        """Apply new settings; log the changed sections that need a restart."""
+        for section in (field.name for field in dataclasses.fields(settings) if field.compare):
             changed = getattr(settings, section) != getattr(self._settings, section)
             if changed and section not in _RELOADABLE_SECTIONS:
-                _log.warning("the settings of [%s] are taken over at the next start only", section)
+                _log.warning("[%s] changed; restart the hub to apply it", section)
         self._settings = settings
         self._show_errors()
         self._pages.configure(settings)
@@ -201,30 +203,34 @@ class Server:
         self.exchange.perform(self.exchange.hub.reload(to_hub_settings(settings)), self.exchange.now())
         if self._mqtt is not None:
             self._mqtt.register_services()
-        _log.info("the settings were taken over")
+        _log.info("settings reloaded")
 
     async def stop(self) -> None:
-        """Let open calls end, tell all peers, and close: nothing new is taken from now on."""
+        """Drain open calls, say goodbye to all peers, and close."""
         self._is_draining = self._admin_endpoints.is_draining = True
         exchange = self.exchange
-        about = log_fields(open_calls=exchange.hub.open_calls(), sessions=len(exchange.participants))
-        _log.info("the hub is closing: open calls have %g seconds", self._settings.server.drain_timeout, extra=about)
+        fields = log_fields(
+            drain_timeout=self._settings.server.drain_timeout,
+            open_calls=exchange.hub.open_calls(),
+            sessions=len(exchange.participants),
+        )
+        _log.info("the hub is shutting down; draining open calls", extra=fields)
         exchange.perform(exchange.hub.drain(exchange.now()), exchange.now())
         if self._mqtt is not None:
             self._mqtt.withdraw()
-        await self._until(lambda: exchange.hub.open_calls() == 0, self._settings.server.drain_timeout)
+        await self._wait_until(lambda: exchange.hub.open_calls() == 0, self._settings.server.drain_timeout)
         await self._port.close()
         now = exchange.now()
         exchange.perform(exchange.hub.end_calls(now), now)
         if self._local_peer is not None:
             await self._local_peer.stop()
-        for pump in list(self.connections):
-            pump.close("the hub is closing")
-        for each in (self.resumable_sessions, self._results, self._clock_guard):
-            each.stop()
+        for connection in list(self.connections):
+            connection.close("the hub is closing")
+        for component in (self.resumable_sessions, self._results, self._clock_guard):
+            component.stop()
         if self._keepalive_task is not None:
             self._keepalive_task.cancel()
-        await self._until(lambda: not self.connections and not self.resumable_sessions.connections, _CLOSE_TIMEOUT)
+        await self._wait_until(lambda: not self.connections and not self.resumable_sessions.connections, _CLOSE_TIMEOUT)
         if self._mqtt is not None:
             await self._mqtt.stop()
         await self._zmq.stop()
@@ -235,15 +241,15 @@ class Server:
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.stop)
         exchange.session_log.flush(is_last=True)
-        _log.info("the hub is closed")
+        _log.info("the hub has stopped")
 
-    async def _until(self, is_over: Callable[[], bool], patience: float) -> None:
-        """Wait for something that nobody tells of, as it happens once in a hub's life."""
-        until = self.exchange.now() + patience
-        while not is_over() and self.exchange.now() < until:  # noqa: ASYNC110
+    async def _wait_until(self, is_over: Callable[[], bool], wait: float) -> None:
+        """Poll a condition until it holds or the timeout ends; it runs only at shutdown."""
+        deadline = self.exchange.now() + wait
+        while not is_over() and self.exchange.now() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
-    # Who comes in.
+    # New connections.
 
     def _may_call(self, credentials: Credentials, method: str) -> bool:
         return self.exchange.hub.admission.may_call(credentials, method, self.exchange.now())
@@ -252,7 +258,7 @@ class Server:
         return f"{self._random.getrandbits(128):032x}"
 
     def _handle_upgrade(self, request: Request) -> Response | Callable[[], asyncio.BaseProtocol]:
-        """Answer a request for a WebSocket."""
+        """Handle a WebSocket upgrade request."""
         refused = self._check_request(request)
         if refused is not None:
             return refused
@@ -264,7 +270,7 @@ class Server:
         subprotocol = endpoint.subprotocol(request.headers.get("sec-websocket-protocol", ""))
         credentials = read_credentials(request)
 
-        def pump(link: WebSocketLink) -> PeerConnection | SessionConnection:
+        def connect(link: WebSocketLink) -> PeerConnection | SessionConnection:
             if endpoint.accepts_post:
                 return self.resumable_sessions.connect(link, request, credentials)
             is_observer = any(field.partition("=")[0] == OBSERVER for field in request.query.split("&"))
@@ -275,7 +281,7 @@ class Server:
         spools = self._spools.for_remote(request.remote) if endpoint.attachments else None
         limits, unfinished = self._limits, self._port.unfinished
         return lambda: server_protocol(
-            lambda: WebSocketLink(pump, limits, spools, unfinished=unfinished), limits, unfinished, subprotocol
+            lambda: WebSocketLink(connect, limits, spools, unfinished=unfinished), limits, unfinished, subprotocol
         )
 
     def _connect_peer(
@@ -283,41 +289,41 @@ class Server:
     ) -> PeerConnection:
         peer = self._new_peer()
 
-        def choose(packet: Packet) -> tuple[ProtocolSpec, Conversation]:
-            return self._speakers.create(endpoint.protocol(subprotocol, packet), peer)
+        def choose_protocol(packet: Packet) -> tuple[ProtocolSpec, Conversation]:
+            return self._conversations.create(endpoint.protocol(subprotocol, packet), peer)
 
         spools = self._spools.for_remote(link.remote)
-        pump = PeerConnection(
-            peer, link, self.exchange, choose, credentials, self._limits, spools, self.connections.discard
+        connection = PeerConnection(
+            peer, link, self.exchange, choose_protocol, credentials, self._limits, spools, self.connections.discard
         )
-        self.connections.add(pump)
-        pump.set_login_timeout(self._settings.auth.login_timeout)
-        return pump
+        self.connections.add(connection)
+        connection.set_login_timeout(self._settings.auth.login_timeout)
+        return connection
 
     def _check_request(self, request: Request) -> Response | None:
         server = self._settings.server
-        sentence = check_origin(request.headers, server.origins, (*server.hosts, server.host))
-        answer = Response(403, f"{sentence}\n".encode())
-        if sentence is None:
+        refusal = check_origin(request.headers, server.origins, (*server.hosts, server.host))
+        response = Response(403, f"{refusal}\n".encode())
+        if refusal is None:
             if not shows_other_credentials(request.headers):
                 return None
-            # Unreadable credentials are refused: an anonymous session would hide that they were not understood.
-            sentence = "only Authorization: Bearer TOKEN is understood here"
-            answer = unauthorized(sentence, cors_headers(request.headers))
+            # Refused, because an anonymous session would hide that the credentials were not understood.
+            refusal = "unsupported credentials; use Authorization: Bearer TOKEN"
+            response = unauthorized(refusal, cors_headers(request.headers))
         path = request.path[:_MAX_LOGGED_PATH]
-        about = {"path": path, "from": request.remote}
-        self._refused_request_log.log(self.exchange.now(), "a request was refused: %s", sentence, **about)
+        fields = {"path": path, "from": request.remote}
+        self._refused_request_log.log(self.exchange.now(), "request refused: %s", refusal, **fields)
         if self._journal is not None:
-            self._journal.record_refusal(path, sentence)
-        return answer
+            self._journal.record_refusal(path, refusal)
+        return response
 
     def _body_limit(self, request: Request) -> tuple[int, bool]:
-        """Return how large a body may be, and whether its client will be authenticated."""
+        """Return the largest allowed body, and whether the client will be authenticated."""
         is_known, limits = self.exchange.hub.admission.identify(read_credentials(request)) is not None, self._limits
         return limits.max_text if is_known else min(limits.max_unauthenticated, limits.max_text), is_known
 
     def _handle_request(self, request: Request) -> Response | Awaitable[Response]:
-        """Answer a plain HTTP request."""
+        """Handle a plain HTTP request."""
         refused = self._check_request(request)
         if refused is not None:
             return refused
@@ -341,30 +347,33 @@ class Server:
             else http_responses.METHOD_NOT_ALLOWED
         )
 
-    # Who is silent.
+    # Keepalive.
 
     async def _check_keepalive(self) -> None:
-        """Ask those who were silent for a while whether they are there; let those go who do not answer."""
+        """Ping silent peers, and abort the links of those that do not respond."""
         server = self._settings.server
         while True:
             await asyncio.sleep(server.ping_interval)
             self.exchange.session_log.flush()
-            asked: list[PeerConnection | SessionConnection] = []
-            there: list[PeerConnection | SessionConnection] = [*self.connections, *self.resumable_sessions.connections]
-            for number, pump in enumerate(there):
-                if pump.check_silent():
-                    asked.append(pump)
-                    pump.link.ping()
+            silent: list[PeerConnection | SessionConnection] = []
+            connections: list[PeerConnection | SessionConnection] = [
+                *self.connections,
+                *self.resumable_sessions.connections,
+            ]
+            for number, connection in enumerate(connections):
+                if connection.check_silent():
+                    silent.append(connection)
+                    connection.link.ping()
                 if number % _PINGS_PER_ITERATION == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(server.ping_timeout)
-            for pump in asked:
-                if not (pump.link.is_alive and pump.has_begun):
-                    pump.link.abort()
+            for connection in silent:
+                if not (connection.link.is_alive and connection.has_begun):
+                    connection.link.abort()
 
 
 def _create_journal(settings: Settings, random: Random) -> "HubJournal | None":
-    """Return the journal that is wanted, if one is; only then is it worth its start."""
+    """Return the journal if the settings name one; only then is it imported."""
     if not settings.journal.path:
         return None
     from fiveways.runtime.hub_journal import HubJournal  # noqa: PLC0415
@@ -373,9 +382,9 @@ def _create_journal(settings: Settings, random: Random) -> "HubJournal | None":
 
 
 def _raise_open_file_limit() -> None:
-    """Take as many file descriptors as this process may have; most systems give few until they are asked."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Raise the soft limit of file descriptors to the hard limit."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 async def serve(
@@ -385,27 +394,30 @@ async def serve(
     started: Callable[[Server], None] = lambda _: None,
     reload: Callable[[], Settings] | None = None,
 ) -> None:
-    """Run a hub until TERM or INT; HUP takes new settings from `reload`, and keeps the old ones if those are bad."""
+    """Run a hub until SIGTERM or SIGINT.
+
+    SIGHUP applies new settings from `reload`; if they are invalid, the old ones stay.
+    """
     _raise_open_file_limit()
     server = Server(settings, app)
     await server.start()
-    parties = server.exchange.participants
-    server.exchange.on_leave.append(GarbageCollector(lambda: len(parties)).count_ended)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    participants = server.exchange.participants
+    server.exchange.on_leave.append(GarbageCollector(lambda: len(participants)).count_ended)
+    loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
 
-    def take_over() -> None:
+    def reload_settings() -> None:
         try:
             if reload is not None:
                 server.reload(reload())
         except FivewaysError as exc:
-            _log.error("the old settings stay: %s", exc)
+            _log.error("settings not reloaded; the old ones stay: %s", exc)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    loop.add_signal_handler(signal.SIGHUP, take_over)
+        loop.add_signal_handler(number, stop_requested.set)
+    loop.add_signal_handler(signal.SIGHUP, reload_settings)
     started(server)
     server.log_started()
     try:
-        await ended.wait()
+        await stop_requested.wait()
     finally:
         await server.stop()

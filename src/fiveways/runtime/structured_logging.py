@@ -1,4 +1,4 @@
-"""Log lines with fields that programs can read, and those of which there may be very many."""
+"""Log lines with fields, and rate-limited log lines."""
 
 import logging
 from typing import Final
@@ -8,36 +8,38 @@ _WINDOW: Final = 60.0
 
 
 def log_fields(**fields: object) -> dict[str, dict[str, object]]:
-    """Return what else is known about a line: keys of their own where lines are JSON, `key=value` for people.
+    """Return `extra` with fields for a log line: keys of the JSON format, `key=value` in the text format.
 
-    Peers are named as others may know them. Of what a client says itself there is only the path of a request that was
-    refused, and why it closed its link, both of them short: no token, no id by which a peer comes back, no body.
+    A field names a peer by its public name. Clients determine only two fields, both short: the path of a refused
+    request, and a link's close reason. Fields never hold a token, a peer id or payload.
     """
     return {"fields": fields}
 
 
 class RateLimitedLog:
-    """Tells so many lines of one sort within so many seconds, and of the others only how many they were."""
+    """A log that writes a limited number of lines per time window, and counts the others."""
 
-    __slots__ = ("_level", "_lines", "_log", "_most", "_since", "_within")
+    __slots__ = ("_level", "_line_count", "_log", "_max_lines", "_window", "_window_start")
 
     def __init__(
-        self, log: logging.Logger, level: int = logging.WARNING, most: int = _MAX_LINES, within: float = _WINDOW
+        self, log: logging.Logger, level: int = logging.WARNING, max_lines: int = _MAX_LINES, window: float = _WINDOW
     ) -> None:
         self._log = log
         self._level = level
-        self._most = most
-        self._within = within
-        self._since = -within
-        self._lines = 0
+        self._max_lines = max_lines
+        self._window = window
+        self._window_start = -window
+        self._line_count = 0
 
-    def log(self, now: float, text: str, *values: object, **fields: object) -> None:
-        """Tell it, or only count it."""
-        if now - self._since >= self._within:
-            if self._lines > self._most:
-                self._log.log(self._level, "there were %d more of the sort that follows", self._lines - self._most)
-            self._since, self._lines = now, 0
-        self._lines += 1
-        if self._lines <= self._most:
-            more = "; more of them are only counted" if self._lines == self._most else ""
-            self._log.log(self._level, text + more, *values, extra=log_fields(**fields))
+    def log(self, now: float, text: str, *args: object, **fields: object) -> None:
+        """Log or count a line."""
+        if now - self._window_start >= self._window:
+            if self._line_count > self._max_lines:
+                self._log.log(
+                    self._level, "suppressed %d messages like the next one", self._line_count - self._max_lines
+                )
+            self._window_start, self._line_count = now, 0
+        self._line_count += 1
+        if self._line_count <= self._max_lines:
+            hint = "; further messages like this are only counted" if self._line_count == self._max_lines else ""
+            self._log.log(self._level, text + hint, *args, extra=log_fields(**fields))

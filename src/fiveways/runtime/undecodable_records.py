@@ -1,4 +1,4 @@
-"""Records of a store that match their checksum, and that this version of the hub cannot decode."""
+"""Store records with a valid checksum that this version of the hub cannot decode."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from fiveways.store.contents import StoreContents
 
 
 def check_row(table: str, row: tuple[Any, ...]) -> None:
-    """Decode a row, as `fiveways.store.integrity` reads it; some exception if that is impossible."""
+    """Decode a row as read by `fiveways.store.integrity`; raise some exception if that fails."""
     if table == "log" and row[5] is not None:
         (decode_answer if row[1] else decode_call)(row[3], row[5])
     elif table == "retained":
@@ -23,15 +23,15 @@ def check_row(table: str, row: tuple[Any, ...]) -> None:
 
 @contextmanager
 def name_undecodable_record(path: Path, loaded: StoreContents) -> Iterator[None]:
-    """Turn an error about a record into one that names it."""
+    """Convert a decoding error into one that names the record."""
     try:
         yield
     except Exception as exc:
         for record, decode in _decoders(loaded):
             try:
                 decode()
-            except Exception as why:  # noqa: BLE001  whatever it is, it is about this record
-                raise errors.damage_error(path, f"{path} is damaged: {record} cannot be decoded ({why})") from exc
+            except Exception as error:  # noqa: BLE001  any error means that this record cannot be decoded
+                raise errors.damage_error(path, f"{path} is damaged: {record} cannot be decoded ({error})") from exc
         raise
 
 

@@ -1,4 +1,4 @@
-"""The hub's side of ZeroMQ: its port, and the programs that do the work of methods."""
+"""The hub's ZeroMQ port, and methods that ZeroMQ programs answer."""
 
 from collections.abc import Callable
 
@@ -16,34 +16,34 @@ from fiveways.transports.zmq_processor_pool import ProcessorPool
 
 
 class ZmqGateway:
-    """What of ZeroMQ is configured, from the settings to its end; often nothing."""
+    """The configured parts of ZeroMQ; often none."""
 
     def __init__(
-        self, settings: Settings, exchange: Exchange, standings: SessionRegistry, new_peer: Callable[[], str]
+        self, settings: Settings, exchange: Exchange, sessions: SessionRegistry, new_peer: Callable[[], str]
     ) -> None:
         self._settings = settings
         self._exchange = exchange
-        self._sessions = standings
+        self._sessions = sessions
         self._new_peer = new_peer
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._port: ZmqPort | None = None
         self._targets: list[ZmqTarget] = []
 
     async def start(self) -> list[tuple[str, str]]:
-        """Begin; return what is served where. CannotListen or BadTarget if that is impossible."""
+        """Start, and return the served URLs; CannotListen or BadTarget if that is impossible."""
         settings = self._settings.zmq
         if settings.listen or settings.targets:
             self._context = zmq.Context()
-        served = [await self._listen()] if settings.listen else []
+        urls = [await self._listen()] if settings.listen else []
         self._open_targets()
-        return served
+        return urls
 
     async def _listen(self) -> tuple[str, str]:
         server, settings, limits = self._settings.server, self._settings.zmq, self._settings.limits
         if not is_loopback(server.host):
-            raise CannotListen("zmq.listen is for a hub on loopback: ZeroMQ peers cannot show who they are")
-        bounds = ZmqLimits(limits.max_text, max_links=limits.max_sessions, max_waiting=limits.max_unread)
-        self._port = ZmqPort(self._sessions.connect_zmq, limits=bounds, context=self._context)
+            raise CannotListen("zmq.listen needs a hub on loopback, because ZeroMQ peers cannot authenticate")
+        zmq_limits = ZmqLimits(limits.max_text, max_links=limits.max_sessions, max_waiting=limits.max_unread)
+        self._port = ZmqPort(self._sessions.connect_zmq, limits=zmq_limits, context=self._context)
         try:
             host, port = await self._port.listen(server.host, settings.port)
         except OSError as exc:
@@ -51,7 +51,6 @@ class ZmqGateway:
         return "nq", f"nq+zmq://{host}:{port}"
 
     def _open_targets(self) -> None:
-        """Offer what ZeroMQ programs do."""
         settings, limits = self._settings.zmq, self._settings.limits
         for method, endpoints in settings.targets.items():
             processors = ProcessorPool(
@@ -62,7 +61,7 @@ class ZmqGateway:
             target.start(endpoints)
 
     async def stop(self) -> None:
-        """End all of it."""
+        """Close the port and all targets."""
         for target in self._targets:
             target.stop()
         if self._port is not None:

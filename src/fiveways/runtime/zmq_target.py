@@ -1,4 +1,4 @@
-"""A method whose work is done by ZeroMQ programs that know nothing of the hub: one who takes part in their place."""
+"""The participant for a method that ZeroMQ programs answer, which know nothing of the hub."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,22 +17,22 @@ from fiveways.wire import strict_json
 from fiveways.wire.payload import Json, Payload, Value
 
 BIND_PREFIX: Final = "bind "
-"""Before an endpoint to which processors connect; all others are connected to."""
+"""The prefix of an endpoint to bind; the hub connects to all other endpoints."""
 _TRAITS: Final = ProtocolTraits("zmq", names.LOCAL, topics.UMQ, cancels=True)
 
 
 class BadTarget(FivewaysError):
-    """A target that cannot be offered as it was configured."""
+    """The configuration of a target is invalid."""
 
 
 class ZmqTarget(Participant):
-    """One method, offered for as long as the hub runs: its requests wait for processors, if need be."""
+    """One method, registered while the hub runs; its requests queue until a processor is free."""
 
     protocol = _TRAITS.protocol
 
     def __init__(self, method: str, processors: ProcessorPool, exchange: Exchange, peer: str) -> None:
         self.peer = peer
-        self.outbox = FrameQueue()  # nothing waits in it
+        self.outbox = FrameQueue()  # always empty
         self._method = method
         self._processors = processors
         self._exchange = exchange
@@ -40,7 +40,7 @@ class ZmqTarget(Participant):
         self._tally = exchange.hub.traffic.protocol_stats(self.protocol)
 
     def start(self, endpoints: Sequence[str]) -> None:
-        """Connect, and offer the method; BadTarget if that is impossible."""
+        """Connect, and register the method; BadTarget if that is impossible."""
         try:
             name = names.fold(self._method, names.LOCAL)
             for endpoint in endpoints:
@@ -57,38 +57,38 @@ class ZmqTarget(Participant):
         self._send(Register("1", name, doc="Answered by ZeroMQ programs."))
 
     def stop(self) -> None:
-        """Let what is not answered be lost, or wait for the next hub."""
+        """Close the processors, and leave the hub."""
         self._processors.close()
         self._exchange.leave(self)
 
     def deliver(self, delivery: Delivery, _now: float) -> None:
-        """Take a call, or that it is not wanted any more."""
-        word = delivery.message
-        if isinstance(word, Call):
-            self._take(word)
-        elif isinstance(word, Cancel):
-            handle = self._handles.pop(word.id, None)
+        """Handle a call or a cancellation."""
+        message = delivery.message
+        if isinstance(message, Call):
+            self._submit(message)
+        elif isinstance(message, Cancel):
+            handle = self._handles.pop(message.id, None)
             if handle is not None:
                 self._processors.cancel(handle)
 
     def deliver_event(self, event: Event, subscriber: Subscriber, _now: float) -> None:
-        """Hear nothing: it has no subscriptions."""
+        """Do nothing: it has no subscriptions."""
 
     def close(self, _why: str) -> None:
-        """Stay: it has no link that could be slow."""
+        """Do nothing: it is never a slow consumer."""
 
-    def _take(self, call: Call) -> None:
+    def _submit(self, call: Call) -> None:
         if call.attachments:
             self._send(Failure(call.id, Reason.BAD_ARGUMENTS, f"{self._method} takes no attachments"))
             return
 
-        def done(answer: bytes | None, why: str) -> None:
+        def done(response: bytes | None, reason: str) -> None:
             self._handles.pop(call.id, None)
-            if answer is None:
-                self._send(Failure(call.id, Reason.RAISED, why))
+            if response is None:
+                self._send(Failure(call.id, Reason.RAISED, reason))
             else:
-                self._tally.count_received(len(answer))
-                self._send(Result(call.id, _parse_answer(answer)))
+                self._tally.count_received(len(response))
+                self._send(Result(call.id, _parse_answer(response)))
 
         try:
             body = call.body.json()
@@ -99,16 +99,16 @@ class ZmqTarget(Participant):
         except Unrepresentable as exc:
             self._send(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
 
-    def _send(self, word: HubMessage) -> None:
+    def _send(self, message: HubMessage) -> None:
         exchange = self._exchange
-        exchange.handle(self.peer, word, exchange.now())
+        exchange.handle(self.peer, message, exchange.now())
         exchange.schedule()
 
 
-def _parse_answer(answer: bytes) -> Payload:
-    """Return what a processor answered: JSON as its value, anything else as the bytes that it is."""
+def _parse_answer(response: bytes) -> Payload:
+    """Return a processor's response: JSON if it is valid, else bytes."""
     try:
-        strict_json.check(answer)
+        strict_json.check(response)
     except Malformed:
-        return Value(answer)
-    return Json(answer)
+        return Value(response)
+    return Json(response)

@@ -10,7 +10,8 @@ from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 
 _NORMAL_CLOSE_REASONS: Final = (
     *("", "bye", "closed", "done", "going away", "goodbye", "idle", "leaving", "left", "normal"),
-    *("it did not come back", "the conversation goes on over another link", "the hub is closing"),
+    *("it did not come back", "the hub is closing", "the session continues on another connection"),
+    "the conversation goes on over another link",  # journals of older hubs
 )
 """Reasons that are no trouble: those of peers, and our own."""
 
