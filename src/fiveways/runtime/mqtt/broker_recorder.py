@@ -1,4 +1,4 @@
-"""What is noted down of everybody behind a broker: every message, by its topic."""
+"""Journal recording of all messages at a broker, by topic."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,29 +13,29 @@ from fiveways.runtime.mqtt.echo_tracker import EchoTracker
 from fiveways.wire.packet import Packet, with_operation
 
 _MAX_TOPICS: Final = 1000
-"""Topics that are remembered; it costs little to begin anew."""
+"""Recorders that are cached; creating one again is cheap."""
 _MAX_UNECHOED: Final = 10_000
-"""Messages of ours that may still come back."""
-_SECOND: Final = 1e9
-"""In ns, as the tape has it."""
+"""Published messages that wait for their echo."""
+_NS_PER_SECOND: Final = 1e9
+"""ns per second, the unit of the frame buffer's clock."""
 
 
 class BrokerRecorder:
-    """One link to a broker, on the tape.
+    """The journal recorder of one connection to a broker.
 
-    What we said is noted once, and not when the broker sends it back. Where we do not listen, nothing comes back: then
-    it is somebody else who says the same, and that is noted.
+    A message of the hub is recorded once, not again when the broker sends it back. On topics without a subscription
+    nothing comes back: an equal message there is from another publisher, and is recorded.
     """
 
-    def __init__(self, tape: FrameBuffer, session: Session, is_heard: Callable[[str], bool]) -> None:
-        """Make it; `is_heard` tells whether we listen to a topic."""
-        self._frame_buffer = tape
-        self._is_subscribed = is_heard
+    def __init__(self, frame_buffer: FrameBuffer, session: Session, is_subscribed: Callable[[str], bool]) -> None:
+        """`is_subscribed` returns whether the hub is subscribed to a topic."""
+        self._frame_buffer = frame_buffer
+        self._is_subscribed = is_subscribed
         self._session = session
         self._tracks: dict[str, ConnectionRecorder] = {}
         self._unsent: list[Packet] = []
         self._echoes = EchoTracker(_MAX_UNECHOED)
-        """What we said, by topic and hash."""
+        """Published messages, by topic and hash."""
         self._track("").record_marker("open", "in")
 
     def _track(self, topic: str) -> ConnectionRecorder:
@@ -49,39 +49,39 @@ class BrokerRecorder:
         return track
 
     def begin_receive(self) -> int:
-        """Be there when something comes; return when that is."""
+        """Return the time of a received message, and clear the session's operation."""
         self._session.op = ""
         return self._frame_buffer.clock()
 
-    def record_received(self, at: int, packet: Packet) -> None:
-        """Note what came, now that the hub has dealt with it; but not what we have said ourselves."""
-        if self._echoes.take_echo((packet.channel, hash(packet.payload)), at / _SECOND):
+    def record_received(self, received_at: int, packet: Packet) -> None:
+        """Record a received message after the hub has handled it, unless it is an echo."""
+        if self._echoes.take_echo((packet.channel, hash(packet.payload)), received_at / _NS_PER_SECOND):
             return
         track = self._track(packet.channel)
-        track.record_received(at, packet, self._session.op)
+        track.record_received(received_at, packet, self._session.op)
         record_mark(track, self._session)
 
-    def collect(self, talk: Conversation, delivery: Delivery) -> None:
-        """Take what a conversation has made of a word, before it says anything else."""
+    def collect(self, conversation: Conversation, delivery: Delivery) -> None:
+        """Collect the packets that a conversation has made of a message."""
         op = operation_id(delivery)
-        self._unsent += [with_operation(packet, op) for packet in talk.take_packets()]
+        self._unsent += [with_operation(packet, op) for packet in conversation.take_packets()]
 
     def take_unsent(self, more: Sequence[Packet]) -> list[Packet]:
-        """Hand over what was collected, and what the conversation has said since."""
+        """Return the collected packets and `more` ones."""
         packets, self._unsent = [*self._unsent, *more], []
         return packets
 
     def record_sent(self, packet: Packet) -> None:
-        """Note what the broker was given."""
-        at = self._frame_buffer.clock()
+        """Record a published message."""
+        received_at = self._frame_buffer.clock()
         if self._is_subscribed(packet.channel):
-            self._echoes.add((packet.channel, hash(packet.payload)), at / _SECOND)
-        self._track(packet.channel).record_sent(at, packet, packet.op)
+            self._echoes.add((packet.channel, hash(packet.payload)), received_at / _NS_PER_SECOND)
+        self._track(packet.channel).record_sent(received_at, packet, packet.op)
 
     def record_drop(self, event: Event, reason: str) -> None:
-        """Note that an event was not given to the broker."""
+        """Record an event that was not published."""
         record_drop(self._track(""), event, reason)
 
     def record_close(self, reason: str) -> None:
-        """Note that the link is gone."""
+        """Record the end of the connection."""
         self._track("").record_marker("close", "in", reason)

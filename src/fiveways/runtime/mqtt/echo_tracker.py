@@ -1,56 +1,56 @@
-"""What we said at a broker, and may hear from it: brokers send everybody's messages to all who listen, us included."""
+"""Detection of echoes: a broker sends a publication to all subscribers, its publisher included."""
 
 from collections import deque
 from collections.abc import Hashable
 from typing import Final
 
 ECHO_TIMEOUT: Final = 60.0
-"""Seconds; a link on which nothing comes for so long is lost. What is not back by then was never sent on."""
+"""Seconds; an idle connection is lost after that time. A message not echoed by then was never forwarded."""
 
 
 class EchoTracker:
-    """What has not come back yet, in the order in which it was said, as far as there is room."""
+    """Published messages without an echo so far, oldest first, up to a maximum number."""
 
-    def __init__(self, most: int) -> None:
-        self._max_size = most
-        self._published: dict[int, tuple[Hashable, float]] = {}
-        """By number, what it was, and when."""
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._pending: dict[int, tuple[Hashable, float]] = {}
+        """By number: key and time."""
         self._numbers: dict[Hashable, deque[int]] = {}
-        """Of those that are the same, the first is the next to come back."""
+        """The numbers of equal messages; the first is echoed next."""
         self._last_number = 0
 
     def __len__(self) -> int:
-        return len(self._published)
+        return len(self._pending)
 
     def clear(self) -> None:
-        """Know that nothing comes back any more."""
-        self._published.clear()
+        """Expect no more echoes."""
+        self._pending.clear()
         self._numbers.clear()
 
-    def add(self, what: Hashable, now: float) -> None:
-        """Know that this may come back."""
+    def add(self, key: Hashable, now: float) -> None:
+        """Expect the echo of a message."""
         self._drop_expired(now)
-        if len(self._published) >= self._max_size:
-            self._drop(next(iter(self._published)))
+        if len(self._pending) >= self._max_size:
+            self._drop(next(iter(self._pending)))
         self._last_number += 1
-        self._published[self._last_number] = what, now
-        self._numbers.setdefault(what, deque()).append(self._last_number)
+        self._pending[self._last_number] = key, now
+        self._numbers.setdefault(key, deque()).append(self._last_number)
 
-    def take_echo(self, what: Hashable, now: float) -> bool:
-        """Say whether this is something of ours that comes back, which it does once."""
+    def take_echo(self, key: Hashable, now: float) -> bool:
+        """Return whether a message is an expected echo; each is expected once."""
         self._drop_expired(now)
-        if (same := self._numbers.get(what)) is None:
+        if (numbers := self._numbers.get(key)) is None:
             return False
-        self._drop(same[0])
+        self._drop(numbers[0])
         return True
 
     def _drop_expired(self, now: float) -> None:
-        while self._published and now - self._published[first := next(iter(self._published))][1] > ECHO_TIMEOUT:
+        while self._pending and now - self._pending[first := next(iter(self._pending))][1] > ECHO_TIMEOUT:
             self._drop(first)
 
     def _drop(self, number: int) -> None:
-        what, _ = self._published.pop(number)
-        same = self._numbers[what]
-        same.popleft()  # whichever goes is the first of its kind
-        if not same:
-            del self._numbers[what]
+        key, _ = self._pending.pop(number)
+        numbers = self._numbers[key]
+        numbers.popleft()  # the oldest of equal messages goes first
+        if not numbers:
+            del self._numbers[key]

@@ -1,4 +1,4 @@
-"""The hub's side of MQTT: its broker, if it has one of its own, and everybody behind it."""
+"""The hub's MQTT side: the embedded broker, if any, and the peers behind the broker."""
 
 import asyncio
 import contextlib
@@ -14,18 +14,19 @@ from fiveways.runtime.mqtt.broker_config import BadBrokerConfig, BrokerConfig
 from fiveways.runtime.mqtt.broker_peer import BrokerPeer
 from fiveways.runtime.mqtt.claim_monitor import ClaimMonitor
 from fiveways.runtime.mqtt.embedded_broker import EmbeddedBroker
+from fiveways.runtime.structured_logging import log_fields
 from fiveways.settings.sections import Settings
 from fiveways.transports.mqtt_link import Broker
 
 _log = logging.getLogger("fiveways.mqtt")
-_LINKED_WITHIN: Final = 2.0
-"""Seconds for which the hub's start waits for its broker; later the broker is tried in the background."""
-_READY_WITHIN: Final = 10.0
-"""Seconds for which the hub's start then waits until it answers there."""
+_CONNECT_WAIT: Final = 2.0
+"""Seconds for which the start waits for the broker; later, connecting continues in the background."""
+_READY_WAIT: Final = 10.0
+"""Seconds for which a connected hub then waits until it answers requests at the broker."""
 
 
 class MqttGateway:
-    """One broker, from the settings to its end."""
+    """The connection to one broker."""
 
     def __init__(self, settings: Settings, exchange: Exchange, random: Random, new_peer: Callable[[], str]) -> None:
         self._settings = settings
@@ -35,22 +36,24 @@ class MqttGateway:
         self._embedded_broker: EmbeddedBroker | None = None
         self._peer: BrokerPeer | None = None
         self._ready = asyncio.Event()
-        """The hub has been at the broker, and answered there what was its to answer."""
+        """Set once the hub has answered requests at the broker."""
 
-    async def start(self, serves: Callable[[tuple[str, str]], None]) -> None:
-        """Begin; call `serves` with what is served where as soon as requests are answered there.
+    async def start(self, on_ready: Callable[[tuple[str, str]], None]) -> None:
+        """Start; call `on_ready` with protocol and URL when the hub answers requests at the broker.
 
         Raises:
-            NoBroker, BadPlan, SchemaError, BadFilters: that is impossible.
+            BrokerStartError, BadBrokerConfig, SchemaError, BadFilters: The settings or the broker do not work.
         """
-        settings, given = self._settings.mqtt, self._settings
-        path = given.origin.path if given.origin is not None else None
-        plan = BrokerConfig(settings, path.parent if path is not None else Path())
-        if settings.identity and settings.identity not in {each.name for each in given.auth.identity}:
+        settings, all_settings = self._settings.mqtt, self._settings
+        path = all_settings.origin.path if all_settings.origin is not None else None
+        config = BrokerConfig(settings, path.parent if path is not None else Path())
+        if settings.identity and settings.identity not in {each.name for each in all_settings.auth.identity}:
             raise BadBrokerConfig(f"mqtt.identity: there is no [[auth.identity]] {settings.identity!r}")
         if not settings.url:
-            kept = Path(f"{given.store.path}.broker") if given.store.path else None
-            self._embedded_broker = EmbeddedBroker(settings.port, kept, settings.user, settings.password.reveal())
+            storage_folder = Path(f"{all_settings.store.path}.broker") if all_settings.store.path else None
+            self._embedded_broker = EmbeddedBroker(
+                settings.port, storage_folder, settings.user, settings.password.reveal()
+            )
             await self._embedded_broker.start()
         broker = _broker(settings.url or (self._embedded_broker.url if self._embedded_broker is not None else ""))
         if self._embedded_broker is not None:
@@ -60,63 +63,63 @@ class MqttGateway:
         url = f"mqtt-rpc+{'mqtts' if broker.tls else 'mqtt'}://{broker.host}:{broker.port}"
         self._peer = BrokerPeer(
             broker,
-            plan,
+            config,
             settings.identity,
             self._exchange,
-            given.limits,
+            all_settings.limits,
             self._random,
             self._new_peer,
-            is_wary=self._embedded_broker is not None,
+            skip_unsafe_topics=self._embedded_broker is not None,
         )
 
         def is_ready() -> None:
             if not self._ready.is_set():
                 self._ready.set()
-                serves(("mqtt-rpc", url))
+                on_ready(("mqtt-rpc", url))
 
         self._peer.start(is_ready)
-        await self._wait_until_ready(_LINKED_WITHIN)
+        await self._wait_until_ready(_CONNECT_WAIT)
         if self.is_connected:
-            await self._wait_until_ready(_READY_WITHIN)
+            await self._wait_until_ready(_READY_WAIT)
         if not self._ready.is_set():
-            _log.warning("the hub does not answer at %s yet", url)
+            _log.warning("not ready at the MQTT broker yet; still trying", extra=log_fields(url=url))
 
-    async def _wait_until_ready(self, patience: float) -> None:
-        with contextlib.suppress(TimeoutError):  # it goes on trying
-            await asyncio.wait_for(self._ready.wait(), patience)
+    async def _wait_until_ready(self, wait: float) -> None:
+        with contextlib.suppress(TimeoutError):  # connecting continues in the background
+            await asyncio.wait_for(self._ready.wait(), wait)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a link to the broker."""
+        """Whether the hub is connected to the broker."""
         return self._peer is not None and self._peer.is_linked()
 
     @property
     def is_answering(self) -> bool:
-        """Whether requests that come by way of the broker are answered."""
+        """Whether the hub answers requests at the broker."""
         return self._peer is not None and self._peer.is_answering()
 
     @property
     def has_answered(self) -> bool:
-        """Whether they ever were."""
+        """Whether the hub ever answered requests at the broker."""
         return self._ready.is_set()
 
     @property
     def claim_monitor(self) -> ClaimMonitor | None:
-        """The claims of other hubs at the broker, or of others in their names."""
+        """The monitor of claims at the broker."""
         return None if self._peer is None else self._peer.claim_monitor
 
     def register_services(self) -> None:
-        """Offer anew what the rights may have taken away, and allow again."""
+        """Register the services again after a change of permissions."""
         if self._peer is not None:
             self._peer.register_services()
 
     def withdraw(self) -> None:
-        """Leave what is new to other hubs at this broker."""
+        """Give up all topics, so that another hub can answer new requests."""
         if self._peer is not None:
             self._peer.withdraw()
 
     async def stop(self) -> None:
-        """Leave the broker, and end it if it is ours."""
+        """Disconnect from the broker, and stop it if it is embedded."""
         if self._peer is not None:
             await self._peer.stop()
         if self._embedded_broker is not None:
@@ -129,8 +132,8 @@ def _broker(url: str) -> Broker:
     except ValueError as exc:
         raise BadBrokerConfig(f"mqtt.url: {exc}") from exc
     if broker.user or broker.password:
-        # Settings are shown to people, and those of a URL would be too.
+        # Settings are displayed, and secrets in a URL would not be hidden.
         raise BadBrokerConfig(
-            "mqtt.url holds no names or secrets: give mqtt.user, and mqtt.password or mqtt.password_file"
+            "mqtt.url must not contain credentials; set mqtt.user, and mqtt.password or mqtt.password_file"
         )
     return broker

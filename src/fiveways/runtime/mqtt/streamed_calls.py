@@ -1,4 +1,4 @@
-"""Calls as the services behind a broker can take them."""
+"""Conversion of calls for services behind a broker."""
 
 from collections.abc import Iterator
 
@@ -11,23 +11,23 @@ from fiveways.runtime.mqtt.broker_config import BrokerConfig
 from fiveways.wire.payload import Value
 
 
-def split_call(call: Call, plan: BrokerConfig) -> Iterator[HubMessage]:
-    """Return a call as it is, but to a service that takes a stream: an array is its elements there.
+def split_call(call: Call, config: BrokerConfig) -> Iterator[HubMessage]:
+    """Return the messages of a call; for a service that takes a stream, an array becomes its elements.
 
-    However gladly its caller took a stream, one that gives none is not asked for it: it need not say where its answer
-    ends.
+    A method without a streamed response is never asked for one, even if the caller accepts it: the service need not
+    mark the last part.
     """
-    if call.stream and call.method not in plan.gives_stream:
+    if call.stream and call.method not in config.gives_stream:
         call = replace(call, stream=False)
-    if call.more or call.method not in plan.takes_stream:
+    if call.more or call.method not in config.takes_stream:
         yield call
         return
     value = call.body.value()
     elements = value if isinstance(value, list) else [value]
     if not elements:
         raise Unrepresentable("a stream without elements, which RPC over MQTT cannot begin")
-    for element in elements:  # all of them can be said, before the first is
-        plan.codec.to_wire(*bridge.call_target(call.method, call.spelling), Value(element), bridge.REQUEST)
+    for element in elements:  # all must be representable before the first is sent
+        config.codec.to_wire(*bridge.call_target(call.method, call.spelling), Value(element), bridge.REQUEST)
     yield replace(call, body=Value(elements[0]), more=True)
     last = len(elements) - 1
     for number, element in enumerate(elements[1:], 1):

@@ -1,4 +1,4 @@
-"""MQTT topics that are topics of the hub as well, in one direction or in both."""
+"""The bridge between MQTT topics and topics of the hub, in one direction or both."""
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
@@ -9,85 +9,90 @@ from fiveways.model import topics
 from fiveways.model.messages import Event, Publish
 from fiveways.model.topics import BadTopic, Pattern, Topic
 from fiveways.runtime.mqtt.echo_tracker import EchoTracker
-from fiveways.runtime.mqtt.filters import filters_overlap
 from fiveways.wire.payload import NULL, Binary, Payload, Text
 
 IN: Final = "in"
 OUT: Final = "out"
 _MAX_UNECHOED: Final = 0xFFFF
-"""A link has no more messages under way than that."""
+"""The maximum of unacknowledged messages on one MQTT connection."""
 _MAX_REMEMBERED: Final = 10_000
 
 EchoKey = tuple[str, bytes]
 RetainedLookup = Callable[[Topic], tuple[Payload, int] | None]
-"""What the hub keeps for a topic, and the number of that publication."""
+"""Returns the retained value of a topic in the hub, and the number of its publication."""
 
 
 class BadFilters(FivewaysError):
-    """Filters that cannot be bridged together."""
+    """Filters that are invalid or overlap."""
 
 
 class TopicBridge:
-    """Knows which topics cross, and tells what comes back to us from what others say."""
+    """Selects the bridged topics, and separates echoes from messages of others."""
 
     def __init__(self, filters: Mapping[str, str], max_payload: int) -> None:
-        """Make it; BadFilters if a filter is none, or two of them can mean the same topic."""
+        """Raise BadFilters if a filter is invalid or two of them match the same topic."""
         patterns = {each: _pattern(each) for each in filters}
         _check_disjoint(list(patterns.items()))
         self._max_payload = max_payload
-        self.inbound = tuple(each for each, way in filters.items() if way != OUT)
-        """What to subscribe to at the broker."""
-        self.outbound = {each: patterns[each] for each, way in filters.items() if way != IN}
-        """What to subscribe to at the hub."""
+        self.inbound = tuple(each for each, direction in filters.items() if direction != OUT)
+        """Subscriptions at the broker."""
+        self.outbound = {each: patterns[each] for each, direction in filters.items() if direction != IN}
+        """Subscriptions at the hub."""
         self._inbound_patterns = [patterns[each] for each in self.inbound]
         self._echoes = EchoTracker(_MAX_UNECHOED)
         self._clock: Callable[[], float] = float
         self._broker_values: dict[Topic, bytes] = {}
-        """What the broker keeps, as far as it has told."""
+        """Retained values of the broker, as far as known."""
         self._find_retained: RetainedLookup = _no_retained
-        self._last = 0
-        """The last publication of the hub before the link: what came later, the broker cannot know."""
+        self._last_publication = 0
+        """The hub's last publication before the connection: the broker cannot know later ones."""
 
-    def reset(self, kept: RetainedLookup, last: int, clock: Callable[[], float]) -> None:
-        """Begin with a new link: what was said on the last one does not come back here."""
-        self._find_retained, self._last, self._clock = kept, last, clock
+    def reset(self, find_retained: RetainedLookup, last: int, clock: Callable[[], float]) -> None:
+        """Begin with a new connection, on which no echoes of the last one arrive."""
+        self._find_retained, self._last_publication, self._clock = find_retained, last, clock
         self._echoes.clear()
         self._broker_values.clear()
 
     def to_hub(self, topic: str, payload: bytes, *, retained: bool) -> Publish | None:
-        """Return what a message of the broker means at the hub; None if that is no news, or does not cross."""
+        """Return the publication for a message of the broker; None for an echo, a known value or an unbridged topic."""
         try:
-            where = topics.parse(topic, topics.MQTT)
+            topic_path = topics.parse(topic, topics.MQTT)
         except BadTopic:
             return None
-        if not self._matches_inbound(where) or self._echoes.take_echo(_echo(topic, payload), self._clock()):
+        if not self._matches_inbound(topic_path) or self._echoes.take_echo(_echo(topic, payload), self._clock()):
             return None
-        known = self._find_retained(where)
+        retained_value = self._find_retained(topic_path)
         if retained:
             if len(self._broker_values) < _MAX_REMEMBERED:
-                self._broker_values[where] = payload
-            if known is not None and (known[1] > self._last or _is_same_value(known[0], payload)):
+                self._broker_values[topic_path] = payload
+            if retained_value is not None and (
+                retained_value[1] > self._last_publication or _is_same_value(retained_value[0], payload)
+            ):
                 return None  # the hub's value is newer, or the same
-        # A broker says that a message is retained to newcomers alone: to us, what follows on a value is the next one.
-        # It takes a value back with an empty message.
+        # A broker sets the retain flag only for new subscribers: a message on a topic with a retained value replaces
+        # that value. An empty message removes it.
         return Publish(
-            None, where, _decode_payload(payload), retain=retained or not payload or known is not None, exclude_me=True
+            None,
+            topic_path,
+            _decode_payload(payload),
+            retain=retained or not payload or retained_value is not None,
+            exclude_me=True,
         )
 
     def to_broker(self, event: Event) -> tuple[str, bytes, bool] | None:
-        """Return topic, payload and flag of an event for the broker, None if it has that already.
+        """Return topic, payload and retain flag of an event for the broker, None if the broker has that value.
 
         Raises:
-            LocalProtocolError, BadTopic: it has no form there.
+            LocalProtocolError, BadTopic: MQTT cannot represent the event.
         """
         topic, payload = topics.spell(event.topic, topics.MQTT), _encode_body(event.body)
         if len(payload) > self._max_payload:
-            raise TooLarge(f"{len(payload)} bytes on {topic}, where mqtt.max_payload is {self._max_payload}")
-        known = self._find_retained(event.topic)
-        is_kept = known is not None and known[1] == event.publication
+            raise TooLarge(f"{len(payload)} bytes on {topic} exceed mqtt.max_payload, {self._max_payload}")
+        retained_value = self._find_retained(event.topic)
+        is_kept = retained_value is not None and retained_value[1] == event.publication
         if is_kept and self._broker_values.get(event.topic) == payload:
             return None
-        clears = not payload and known is None
+        clears = not payload and retained_value is None
         if is_kept and len(self._broker_values) < _MAX_REMEMBERED:
             self._broker_values[event.topic] = payload
         elif clears:
@@ -95,12 +100,12 @@ class TopicBridge:
         return topic, payload, is_kept or clears
 
     def note_published(self, topic: str, payload: bytes) -> None:
-        """Know that this was published, and will come back if we listen there."""
+        """Expect the echo of a published message if its topic is subscribed."""
         if self._matches_inbound(topics.parse(topic, topics.MQTT)):
             self._echoes.add(_echo(topic, payload), self._clock())
 
     def is_subscribed(self, topic: str) -> bool:
-        """Say whether what is published on a topic of the broker comes to us."""
+        """Return whether the hub is subscribed to a topic of the broker."""
         try:
             return self._matches_inbound(topics.parse(topic, topics.MQTT))
         except BadTopic:
@@ -111,7 +116,7 @@ class TopicBridge:
 
 
 def _no_retained(_topic: Topic) -> None:
-    """No hub keeps anything before there is a link."""
+    """Return None: without a connection, no retained values are needed."""
 
 
 def _echo(topic: str, payload: bytes) -> EchoKey:
@@ -119,7 +124,7 @@ def _echo(topic: str, payload: bytes) -> EchoKey:
 
 
 def _decode_payload(payload: bytes) -> Payload:
-    """Return a text as UMQ would read it, JSON as its value; nothing as null, other bytes as they are."""
+    """Return UTF-8 as text, no bytes as null, other bytes as they are."""
     if not payload:
         return NULL
     try:
@@ -135,7 +140,7 @@ def _encode_body(body: Payload) -> bytes:
     if isinstance(value, bytes):
         return value
     try:
-        return body.text().encode() or b'""'  # an empty message would be null
+        return body.text().encode() or b'""'  # an empty message means null
     except UnicodeEncodeError as exc:
         raise Unrepresentable("half of a surrogate pair in a text") from exc
 
@@ -147,16 +152,33 @@ def _is_same_value(body: Payload, payload: bytes) -> bool:
         return False
 
 
-def _pattern(written: str) -> Pattern:
+def _pattern(spelling: str) -> Pattern:
     try:
-        return topics.parse_pattern(written, topics.MQTT)
+        return topics.parse_pattern(spelling, topics.MQTT)
     except BadTopic as exc:
-        raise BadFilters(f"mqtt.topics: {written!r}: {exc}") from exc
+        raise BadFilters(f"mqtt.topics: {spelling!r}: {exc}") from exc
 
 
 def _check_disjoint(patterns: list[tuple[str, Pattern]]) -> None:
-    """Refuse filters that share a topic: brokers differ in whether that is delivered once or twice."""
+    """Refuse filters that overlap: brokers differ in whether they deliver such a message once or twice."""
     for number, (one, pattern) in enumerate(patterns):
-        for other, another in patterns[:number]:
-            if filters_overlap(pattern, another):
-                raise BadFilters(f"mqtt.topics: {other!r} and {one!r} overlap: one topic must have one way")
+        for other, other_pattern in patterns[:number]:
+            if filters_overlap(pattern, other_pattern):
+                raise BadFilters(f"mqtt.topics: {other!r} and {one!r} overlap; a topic needs one direction")
+
+
+def filters_overlap(one: Pattern, other: Pattern) -> bool:
+    """Return whether a topic exists that both filters match."""
+    if _excludes_system_topic(one, other) or _excludes_system_topic(other, one):
+        return False
+    for level, other_level in zip(one.levels, other.levels, strict=False):
+        if level and other_level and level != other_level:
+            return False
+    short, long = sorted((one, other), key=lambda pattern: len(pattern.levels))
+    return len(short.levels) == len(long.levels) or short.matches_deeper
+
+
+def _excludes_system_topic(pattern: Pattern, other: Pattern) -> bool:
+    """Return whether one begins with a wildcard and the other with `$`: such wildcards match no `$` topic."""
+    first = other.levels[0] if other.levels else ()
+    return not (pattern.levels and pattern.levels[0]) and bool(first) and first[0].startswith("$")

@@ -1,15 +1,15 @@
-"""Which of several hubs on one broker answers on a topic: the one that claimed it first.
+"""The election of one of several hubs at one broker to answer on a topic: the first to claim it.
 
-Each hub tells what it claims in messages of its own, `fiveways/hubs/<id>`; its will, an empty one, tells that it is
-gone. Nothing of that is retained: a broker that comes back after a crash must not tell of hubs that do not. Who comes
-anew says so by a message without claims, hears what the others have, and then claims. A claim has a number, higher
-than all that its hub knew of. The lowest number holds, and of equal ones that of the lower id; a hub counts its own
-claims only when the broker has sent them back. So what is decided depends on nothing but the order of the broker, which
-is the same for all, and no request is answered twice.
+Each hub publishes its claims on a topic of its own, `fiveways/hubs/<id>`. Its will, an empty message, says that it is
+gone. No claim is retained, because a broker that restarts must not report hubs that are gone. A new hub publishes a
+message without claims, receives those of the others, and then claims. A claim has a number above all numbers that its
+hub knew. The lowest number wins, and of equal ones the lower hub id. A hub counts its own claims only when the broker
+has sent them back. So the result depends only on the order of messages at the broker, which is the same for all hubs,
+and no request is answered twice.
 
-Anybody may publish such messages where the broker has no access lists. So a hub asks the others to tell their claims
-again, by a message without claims under a name that is no hub's. A hub that says nothing for `SILENT` seconds is none:
-the broker would have ended the link of a hub that was stuck for so long, and would have published its will.
+Without access lists at the broker, any client can publish such messages. So a hub asks the others to publish their
+claims again, by a message without claims under a name of no hub. A hub that is silent for `SILENCE_TIMEOUT` seconds
+does not exist: the broker would have closed the connection of a stuck hub and published its will.
 """
 
 from collections import deque
@@ -21,50 +21,50 @@ from msgspec import Meta
 CLAIMS_PREFIX: Final = "fiveways/hubs/"
 CLAIMS_FILTER: Final = f"{CLAIMS_PREFIX}+"
 NO_CLAIMS: Final = b"{}"
-"""What a hub says that has come, or that claims nothing any more."""
+"""The message of a hub that is new, or claims nothing any more."""
 _MAX_HUBS: Final = 100
 _MAX_TOPICS: Final = 1000
 SILENCE_TIMEOUT: Final = 60.0
-"""Seconds; the broker ends a link after 45, one and a half of the keepalive of `open_mqtt`."""
+"""Seconds; the broker closes a silent connection after 45, which is 1.5 times the keepalive of `open_mqtt`."""
 _QUERY_SUFFIX: Final = "-asks"
 _MAX_UNECHOED: Final = 64
 _MAX_MESSAGE: Final = 1 << 17
-"""Bytes of what a hub says. More of anything is said by no hub."""
+"""Bytes of a hub's message; larger ones are false claims."""
 _decode = msgspec.json.Decoder(
     Annotated[dict[str, Annotated[int, Meta(ge=0, le=2**53)]], Meta(max_length=_MAX_TOPICS)]
 ).decode
 
 
 class TopicElection:
-    """What this hub wants to answer, and what others have claimed. It lasts as long as a link to the broker."""
+    """The claims of this hub and of others, during one connection to the broker."""
 
     def __init__(self, name: str) -> None:
         self.own_topic = f"{CLAIMS_PREFIX}{name}"
         self.query_topic = f"{self.own_topic}{_QUERY_SUFFIX}"
-        """Where a message without claims asks all hubs for theirs."""
+        """A message without claims on this topic asks all hubs for their claims."""
         self._name = name
         self._unechoed: deque[bytes] = deque(maxlen=_MAX_UNECHOED)
-        """Our messages, until they come back."""
+        """Published messages without an echo so far."""
         self._may_receive_old_will = True
-        """The will of an earlier link may come yet, once."""
+        """Whether the will of an earlier connection may still arrive, once."""
         self._unanswered: dict[str, float] = {}
-        """Hubs that we asked and that have said nothing since, and when the broker sent our question back."""
+        """Hubs that have not answered a query, with the time when the broker echoed it."""
         self._hubs: dict[str, dict[str, int]] = {}
-        """The claims of each hub as the broker told them, ours too."""
+        """The claims of each hub as received from the broker, this hub included."""
         self._own_claims: dict[str, int] = {}
-        """Ours as they were told last."""
+        """This hub's claims as last published."""
         self.owned: frozenset[str] = frozenset()
-        """Topics on which it is ours to answer."""
+        """Topics that this hub owns."""
         self.must_publish = False
-        """Somebody has to be told what we claim: it has come anew, or believes something else."""
+        """Whether another hub needs this hub's claims: it is new, or has wrong ones."""
 
     def set_wanted(self, topics: frozenset[str]) -> bytes | None:
-        """Claim these and nothing else; return what is to be told, if that is news to anybody."""
+        """Claim exactly these topics; return the message to publish, None if nothing changed."""
         if topics != self._own_claims.keys():
             highest = max((number for claims in self._hubs.values() for number in claims.values()), default=0)
             highest = max(highest, *self._own_claims.values(), 0)
             self._own_claims = {topic: self._own_claims.get(topic, highest + 1) for topic in sorted(topics)}
-            # What is not wanted any more is not answered from now on; what is new must come back first.
+            # Dropped topics end now; new ones need the broker's echo first.
             self.owned &= topics
         elif not self.must_publish:
             return None
@@ -72,16 +72,16 @@ class TopicElection:
         return msgspec.json.encode(self._own_claims)
 
     def note_published(self, payload: bytes) -> None:
-        """Note that we publish this."""
+        """Expect the echo of a published message."""
         self._unechoed.append(payload)
 
     def is_own_message(self, topic: str, payload: bytes) -> bool:
-        """Say whether a message in our name can be from us. One that repeats our claims does no harm."""
+        """Return whether a message in this hub's name can be its own; a copy of its claims does no harm."""
         if topic != self.own_topic:
             return True
         if payload in self._unechoed:
             while payload != self._unechoed.popleft():
-                pass  # the broker keeps the order, so these were lost
+                pass  # the broker keeps the order: earlier ones are lost
             return True
         if not payload and self._may_receive_old_will:
             self._may_receive_old_will = False
@@ -89,7 +89,7 @@ class TopicElection:
         return payload == msgspec.json.encode(self._own_claims)
 
     def receive(self, topic: str, payload: bytes, now: float = 0.0) -> bool:
-        """Take what a hub tells, nothing if it is gone; say whether there is something to be done about it."""
+        """Handle a hub's message, empty if it is gone; return whether this hub must act."""
         if topic == self.query_topic:
             for name in self.others:
                 self._unanswered.setdefault(name, now)
@@ -99,7 +99,7 @@ class TopicElection:
             return False
         try:
             claims = _decode(payload) if payload else {}
-        except (ValueError, RecursionError):  # of which bad UTF-8 and bad JSON are kinds
+        except (ValueError, RecursionError):  # includes invalid UTF-8 and JSON
             return False
         self._unanswered.pop(name, None)
         if name == self._name:
@@ -116,30 +116,30 @@ class TopicElection:
 
     def drop_silent(self, now: float) -> list[str]:
         """Forget the hubs that do not answer, and return their names."""
-        gone = [name for name, since in self._unanswered.items() if now - since >= SILENCE_TIMEOUT]
-        for name in gone:
+        silent = [name for name, asked_at in self._unanswered.items() if now - asked_at >= SILENCE_TIMEOUT]
+        for name in silent:
             del self._unanswered[name]
             self._hubs.pop(name, None)
         self._elect()
-        return gone
+        return silent
 
     @property
     def others(self) -> list[str]:
-        """Other hubs that claim something."""
+        """Other hubs with claims."""
         return [name for name in self._hubs if name != self._name]
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the broker has sent back what we claim."""
+        """Whether the broker has echoed this hub's claims."""
         return bool(self._own_claims) and not self.awaits_echo
 
     @property
     def awaits_echo(self) -> bool:
-        """Whether we claim something that the broker has not sent back."""
+        """Whether the broker has not echoed this hub's claims yet."""
         return bool(self._own_claims) and self._hubs.get(self._name) != self._own_claims
 
     def rivals(self) -> dict[str, str]:
-        """Return what we want too and another holds, and the name of that hub."""
+        """Return the topics that this hub claims and another owns, with the name of that hub."""
         holders = ((topic, self._owner(topic)) for topic in self._own_claims)
         return {topic: holder for topic, holder in holders if holder not in {"", self._name}}
 
